@@ -16,7 +16,7 @@ TEST_TIMEOUT ?= 40m
 BOUNDED = timeout --foreground --signal=INT --kill-after=60 $(TEST_TIMEOUT)
 # Where the fast tests of test-fast are. To collect all folders takes 20 s.
 FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/children engine/test_adaptive_concurrency.py \
-	engine/test_claimer.py engine/test_concurrency.py engine/test_loop.py enrichment imports jobs limits rest tables telemetry \
+	engine/test_claimer.py engine/test_concurrency.py engine/test_periodic_loop.py enrichment imports jobs limits rest tables telemetry \
 	watches distributions/test_artifact_names.py exports/test_filters.py store/test_jsonb.py test_config.py) \
 	--ignore=tests/imports/test_exactly_once.py --ignore=tests/app/test_disabled_features.py
 

@@ -122,7 +122,7 @@ class Simulation:
                     levels,
                     sum(crew.slots for crew in self._crews),
                     self.provider.sustainable,
-                    max(crew.retry_spacing for crew in self._crews),
+                    max(crew.backoff_factor for crew in self._crews),
                     self._counts["done"],
                     self._counts["throttled"],
                     self._counts["failed"],

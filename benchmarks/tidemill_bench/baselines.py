@@ -16,9 +16,9 @@ from tidemill.core.errors import InvalidInput, TidemillError
 from tidemill.core.file_format import CopyFormat
 from tidemill.store import embedded_postgres
 from tidemill.store.database import Connection, Database
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 
-sql = load_sql("tidemill_bench")
+sql = make_sql_loader("tidemill_bench")
 
 
 class BareImportTables:

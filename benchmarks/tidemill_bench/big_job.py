@@ -6,10 +6,10 @@ from uuid import UUID
 
 from tidemill.store import job_lifecycle
 from tidemill.store.database import Connection, Database
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 from tidemill.store.statements import sql as engine_sql
 
-sql = load_sql("tidemill_bench")
+sql = make_sql_loader("tidemill_bench")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from psycopg.types.json import set_json_loads
 from tidemill.store import embedded_postgres, retention
 from tidemill.store.database import Connection, Database
 from tidemill.store.jsonb import decode_json
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 
-sql = load_sql("tidemill_bench")
+sql = make_sql_loader("tidemill_bench")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from obstore.store import S3Store
 from tidemill.config import Settings
 from tidemill.core.errors import TidemillError
 from tidemill.store.database import Database
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 from tidemill.terminal.console import error_console
 from tidemill_bench import database
 from tidemill_bench.engine_driver import EngineDriver
@@ -27,7 +27,7 @@ from tidemill_bench.plans import ExportBenchPlan
 from tidemill_bench.processes import BenchServer, BenchWorker
 from tidemill_bench.s3_server import S3_REGION, S3Server
 
-sql = load_sql("tidemill_bench")
+sql = make_sql_loader("tidemill_bench")
 
 STATEMENTS_DATASET = "tidemill_bench_statements"
 STATEMENTS_DAY = 20240101

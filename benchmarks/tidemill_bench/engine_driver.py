@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 from uuid import UUID
 
-from tidemill.app.build import make_engine_context
+from tidemill.app.runtime_factory import make_engine_context
 from tidemill.config import Settings
 from tidemill.core.errors import TidemillError
 from tidemill.core.input_source import SourceReference

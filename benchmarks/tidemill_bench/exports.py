@@ -149,7 +149,9 @@ class ExportMeasurement:
         into = self._copied if name == "copy_to_file_s" else None
         self._record(
             name,
-            await asyncio.to_thread(self._bare.copy, compile_export_query(plan), plan.form.postgres_copy_format, into),
+            await asyncio.to_thread(
+                self._bare.copy, compile_export_query(plan), plan.file_spec.postgres_copy_format, into
+            ),
         )
 
     async def _measure_stream(self, name: str, plan: TableExportPlan) -> None:
@@ -187,7 +189,7 @@ class ExportMeasurement:
             turns["xlsxwriter_s"] = workbooks.write_with_xlsxwriter
         for _ in range(min(2, self._plan.rounds)):
             for name, make in turns.items():
-                self._record(name, await asyncio.to_thread(make, xlsx.form, some, made))
+                self._record(name, await asyncio.to_thread(make, xlsx.file_spec, some, made))
 
     async def _plan_table_export(self, format_: str) -> TableExportPlan:
         resource = await ResourceRegistry({}).find(self._db, BENCH_USERS_TABLE, any_table=True, for_reading=True)

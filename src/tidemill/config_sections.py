@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
-from tidemill.core.suggest import suggest_similar
+from tidemill.core.suggest import format_suggestion
 
 _CONFIG_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _QUOTED_CHOICE_PATTERN = re.compile(r"'([^']*)'")
@@ -46,7 +46,7 @@ def _reject_duplicates(values: tuple[T, ...]) -> tuple[T, ...]:
 def check_choice(value: str, choices: Collection[str]) -> str:
     """The value, or a ValueError that lists the choices and suggests the nearest."""
     if value not in choices:
-        raise ValueError(f"{value!r} is none of {', '.join(choices)}{suggest_similar(value, choices)}")
+        raise ValueError(f"{value!r} is none of {', '.join(choices)}{format_suggestion(value, choices)}")
     return value
 
 
@@ -73,13 +73,13 @@ class ConfigTable(BaseModel):
         """Keys that contradict each other, as (key, message). ``given`` is not validated yet."""
         return ()
 
-    def get_given(self, *, exclude: Collection[str] = ()) -> dict[str, Any]:
+    def get_explicit_values(self, *, exclude: Collection[str] = ()) -> dict[str, Any]:
         """The values that the table sets; the runtime model has the defaults."""
         return {name: value for name, value in self if name in self.model_fields_set and name not in exclude}
 
     @model_validator(mode="wrap")
     @classmethod
-    def _collect_mistakes(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate_with_conflicts(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         problems = []
         if isinstance(given, Mapping):
             problems = [_make_problem((key,) if key else (), text) for key, text in cls.find_conflicts(given)]
@@ -96,12 +96,11 @@ class ConfigTable(BaseModel):
         match problem["type"]:
             case "extra_forbidden":
                 known = [field.alias or name for name, field in cls.model_fields.items()]
-                return f"Unknown key{suggest_similar(problem['loc'][-1], known)}"
+                return f"Unknown key{format_suggestion(problem['loc'][-1], known)}"
             case "literal_error" | "enum":
                 choices = _QUOTED_CHOICE_PATTERN.findall(problem["ctx"]["expected"])
-                return (
-                    f"{problem['input']!r} is none of {', '.join(choices)}{suggest_similar(problem['input'], choices)}"
-                )
+                suggestion = format_suggestion(problem["input"], choices)
+                return f"{problem['input']!r} is none of {', '.join(choices)}{suggestion}"
             case other:
                 return _PLAIN_MESSAGES.get(other, problem["msg"].removeprefix("Value error, "))
 
@@ -134,7 +133,7 @@ def parse_section(
         try:
             found[name] = model.model_validate(given, context={"name": name} | dict(context or {}))
         except ValidationError as error:
-            problems += list_problems(error, f"{section}.{name}")
+            problems += format_validation_error(error, f"{section}.{name}")
     raise_if_invalid(section, problems)
     return {name: build(name, table) for name, table in found.items()}
 
@@ -145,7 +144,7 @@ def raise_if_invalid(section: str, problems: Sequence[str]) -> None:
         raise InvalidSettings("\n  - ".join([f"Invalid section [{section}]:", *problems]))
 
 
-def list_problems(error: ValidationError, path: str) -> list[str]:
+def format_validation_error(error: ValidationError, path: str) -> list[str]:
     """One line for each mistake, with its path below ``path``."""
     return [f"{path}{_format_path(one['loc'])}: {one['msg']}" for one in error.errors()]
 

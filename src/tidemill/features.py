@@ -51,6 +51,6 @@ class Feature:
     """Function of a ``Runtime``, a ``Job`` and a format that returns an open file with the job's results."""
 
 
-def load_object(name: ObjectName) -> Any:
+def import_object(name: ObjectName) -> Any:
     """The object with this name; its module is imported if necessary."""
     return resolve_name(name)

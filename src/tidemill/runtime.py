@@ -12,8 +12,8 @@ from tidemill.config import Settings
 from tidemill.core.errors import InvalidInput, InvalidSettings
 from tidemill.core.job import Job, TimeSliceResult
 from tidemill.core.principal import Principal, Role
-from tidemill.core.suggest import suggest_similar
-from tidemill.features import Feature, load_object
+from tidemill.core.suggest import format_suggestion
+from tidemill.features import Feature, import_object
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import Blob, BlobStore
 from tidemill.files.source_opener import SourceOpener, make_source_opener
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @lru_cache(maxsize=4)
-def _read_document(path: Path, modified_ns: int, size: int) -> dict[str, Any]:  # noqa: ARG001  they identify a version
+def _read_toml_file(path: Path, modified_ns: int, size: int) -> dict[str, Any]:  # noqa: ARG001  they identify a version
     """A file is read once, however many sections of it are loaded."""
     return tomllib.loads(path.read_text("utf-8"))
 
@@ -40,7 +40,7 @@ def load_section(path: Path | None, parse: Callable[[dict[str, Any]], dict[str, 
         path = DEFAULT_CONFIG_PATH
     try:
         stat = path.stat()
-        return parse(_read_document(path.absolute(), stat.st_mtime_ns, stat.st_size))
+        return parse(_read_toml_file(path.absolute(), stat.st_mtime_ns, stat.st_size))
     except OSError as error:
         raise InvalidSettings(f"TIDEMILL_CONFIG: cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -58,7 +58,7 @@ def check_section_names(document: Mapping[str, Any], enabled: Sequence[Feature],
         if section in disabled_features:
             problems.append(f'{section}: The feature "{disabled_features[section]}" is disabled. Remove the section.')
         elif section not in known:
-            problems.append(f"{section}: Unknown section{suggest_similar(section, known)}")
+            problems.append(f"{section}: Unknown section{format_suggestion(section, known)}")
     if problems:
         raise InvalidSettings("\n  - ".join(["Invalid sections:", *problems]))
 
@@ -101,7 +101,7 @@ class KindHooks:
 FindKindHooks = Callable[[str], KindHooks | None]
 
 
-def find_no_kind_hooks(_kind: str) -> None:
+def return_no_kind_hooks(_kind: str) -> None:
     """The ``FindKindHooks`` of callers whose jobs are not of a feature."""
 
 
@@ -214,13 +214,13 @@ class Runtime:
     @cached_property
     def kind_hooks(self) -> Mapping[str, KindHooks]:
         """Kind -> its hooks, of all enabled features."""
-        return {kind: load_object(name) for feature in self.features for kind, name in feature.kinds.items()}
+        return {kind: import_object(name) for feature in self.features for kind, name in feature.kinds.items()}
 
     def find_kind_hooks(self, kind: str) -> KindHooks | None:
         """The hooks of one kind, also of a disabled feature: other processes may still run its jobs."""
         for feature in (*self.features, *self.disabled_features):
             if kind in feature.kinds:
-                return cast("KindHooks", load_object(feature.kinds[kind]))
+                return cast("KindHooks", import_object(feature.kinds[kind]))
         return None
 
     @cached_property
@@ -230,17 +230,17 @@ class Runtime:
     @cached_property
     def file_tasks(self) -> Mapping[str, type[FileTask]]:
         """The key in the table of a watch -> the task that it configures, of all features."""
-        return {key: load_object(name) for feature in self.features for key, name in feature.file_tasks.items()}
+        return {key: import_object(name) for feature in self.features for key, name in feature.file_tasks.items()}
 
     def check_declarations(self) -> None:
         """InvalidSettings if something that is declared for a feature is not valid."""
         for feature in self.features:
             for name in feature.declarations:
-                self.get(load_object(name))
+                self.get(import_object(name))
 
     async def open_results(self, job: Job, format_: str) -> BinaryIO:
         """A file with a job's results in this format, from the feature that can write it; the caller closes it."""
         names = [feature.open_results for feature in self.features if feature.open_results is not None]
         if not names:
             raise InvalidInput('Cannot write a result file: the feature "exports" is disabled.')
-        return cast("BinaryIO", await load_object(names[0])(self, job, format_))
+        return cast("BinaryIO", await import_object(names[0])(self, job, format_))

@@ -12,32 +12,32 @@ import pytest
 
 from tidemill.app.feature_list import DISABLED_FEATURES_VARIABLE, load_features
 from tidemill.config import Settings
-from tidemill.features import Feature, load_object
+from tidemill.features import Feature, import_object
 from tidemill.runtime import Runtime
 
 FEATURES = {feature.name: feature for feature in load_features()}
 SCHEMA_REFERENCE = re.compile(r'"#/components/schemas/([^"]+)"')
 DESCRIBE = """
 import json, sys
-from tidemill.app.build import list_builtin_handlers, make_runtime
+from tidemill.app.runtime_factory import map_builtin_handler_factories, make_runtime
 from tidemill.app.handler_registry import HandlerRegistry
-from tidemill.cli.command_group import list_summaries
+from tidemill.cli.command_group import load_command_summaries
 from tidemill.config import load_settings
 from tidemill.http.application import create_api
 from tidemill.store.database import Database
 
-commands = [name for summaries in list_summaries().values() for name in summaries]
+commands = [name for summaries in load_command_summaries().values() for name in summaries]
 registry = HandlerRegistry()
 runtime = make_runtime(Database("postgresql://nowhere"), load_settings(), registry)
 app = create_api(runtime)
-kinds = [handler.kind for handler in registry.with_builtins(list_builtin_handlers(runtime)).all()]
+kinds = [handler.kind for handler in registry.with_builtins(map_builtin_handler_factories(runtime)).make_all()]
 modules = [name for name in sys.modules if name.startswith("tidemill.")]
 print(json.dumps({"commands": commands, "document": app.openapi(), "kinds": kinds, "modules": modules}))
 """
 START = """
 import asyncio
 import httpx2
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.app.mill import Mill
 from tidemill.app.worker import make_worker
 from tidemill.http.application import create_api
@@ -79,7 +79,7 @@ def describe_without(feature: str) -> dict[str, Any]:
 
 
 def list_paths(feature: Feature) -> set[str]:
-    return {f"/v1{route.path}" for name in feature.routers for route in load_object(name).routes}
+    return {f"/v1{route.path}" for name in feature.routers for route in import_object(name).routes}
 
 
 def find_reachable_schemas(document: dict[str, Any]) -> set[str]:
@@ -130,7 +130,7 @@ def test_hooks_of_disabled_feature_are_found_by_kind(feature: Feature) -> None:
     """Another process may run the feature: its rules still apply when this process closes or reprocesses its jobs."""
     runtime = Runtime(None, Settings(), [], disabled_features=[feature])
     assert {kind: runtime.find_kind_hooks(kind) for kind in feature.kinds} == {
-        kind: load_object(name) for kind, name in feature.kinds.items()
+        kind: import_object(name) for kind, name in feature.kinds.items()
     }
     assert not runtime.kind_hooks
     assert runtime.find_kind_hooks("kind of a mill") is None

@@ -8,16 +8,16 @@ from importlib import import_module
 import pytest
 from typer.main import get_group
 
-from tidemill.cli.command_group import list_summaries
+from tidemill.cli.command_group import load_command_summaries
 
 HEAVY = ("asyncpg", "fastapi", "httpx2", "msgspec", "numpy", "obstore", "psycopg", "pydantic", "structlog", "uvicorn")
 
 
-@pytest.mark.parametrize("module", list_summaries())
+@pytest.mark.parametrize("module", load_command_summaries())
 def test_summaries_equal_the_help_of_the_commands(module: str) -> None:
     commands = get_group(import_module(module).commands).commands
     helps = {name: inspect.cleandoc(command.help or "").split("\n\n")[0] for name, command in commands.items()}
-    assert {name: " ".join(text.split()) for name, text in helps.items()} == list_summaries()[module]
+    assert {name: " ".join(text.split()) for name, text in helps.items()} == load_command_summaries()[module]
 
 
 @pytest.mark.parametrize("arguments", ["", "--help"])

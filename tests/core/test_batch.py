@@ -18,8 +18,8 @@ from tidemill.core.batch import (
     Lease,
     choose_claim_method,
     group_retries_by_delay,
-    isolate_suspects,
     split_in_half,
+    split_off_suspects,
 )
 
 
@@ -56,17 +56,17 @@ def assert_covers_exactly(pieces: list[BatchPart], whole: Lease) -> None:
 @given(leases(), st.data())
 def test_isolate_suspects_isolates_exactly_the_suspects(whole: Lease, data: st.DataObject) -> None:
     suspects = data.draw(st.sets(st.sampled_from(members(whole)), min_size=1))
-    pieces = isolate_suspects(whole, suspects)
+    pieces = split_off_suspects(whole, suspects)
     assert_covers_exactly(pieces, whole)
     assert {seq for piece in pieces if piece.isolated for seq in members(piece)} == suspects
 
 
 def test_isolate_suspects_splits_batch_around_one_suspect() -> None:
-    assert isolate_suspects(lease(0, 10), [4]) == [BatchPart(0, 4), BatchPart(4, 5, isolated=True), BatchPart(5, 10)]
+    assert split_off_suspects(lease(0, 10), [4]) == [BatchPart(0, 4), BatchPart(4, 5, isolated=True), BatchPart(5, 10)]
 
 
 def test_isolate_suspects_keeps_one_part_when_all_are_suspects() -> None:
-    assert isolate_suspects(lease(3, 6), [5, 3, 4, 4]) == [BatchPart(3, 6, isolated=True)]
+    assert split_off_suspects(lease(3, 6), [5, 3, 4, 4]) == [BatchPart(3, 6, isolated=True)]
 
 
 @given(leases())
@@ -162,7 +162,7 @@ def test_batch_cutter_add_all_equals_adding_items_one_by_one(chunks: list[list[i
         patch.setattr(batch, "BATCH_INPUT_MAX_BYTES", size)
         together, apart = BatchCutter(7, most), BatchCutter(7, most)
         for sizes in chunks:
-            together.add_all(sizes)
+            together.add_items(sizes)
             for one in sizes:
-                apart.add(one)
+                apart.add_item(one)
         assert together.finish_ranges() == apart.finish_ranges()

@@ -11,7 +11,7 @@ from tidemill import Done, Fail, Item, NotFound, Outcome, Retry, Skip
 from tidemill.core.decide import (
     ERROR_REASON_MAX_CHARS,
     complete_stored_error,
-    decide_outcome,
+    decide_from_outcome,
     make_poison_failure,
     make_timeout_retry,
     outcome_from_defect,
@@ -61,19 +61,19 @@ def item(attempt: int = 1) -> Item:
 def test_outcome_and_attempt_determine_status_error_and_delay(
     outcome: Outcome, attempt: int, status: ItemStatus, code: str | None, retryable: bool | None, delay: float | None
 ) -> None:
-    decision = decide_outcome(item(attempt), outcome, POLICY, jitter=1.0)
+    decision = decide_from_outcome(item(attempt), outcome, POLICY, jitter=1.0)
     error = {} if decision.error is None else complete_stored_error(decision.error, 41, attempt)
     assert (decision.status, error.get("code"), error.get("retryable")) == (status, code, retryable)
     assert decision.delay == delay
 
 
 def test_done_keeps_result_and_normalized_value() -> None:
-    decision = decide_outcome(item(), Done({"a": 1}, normalized=[2]), POLICY, 0.5)
+    decision = decide_from_outcome(item(), Done({"a": 1}, normalized=[2]), POLICY, 0.5)
     assert (decision.result, decision.normalized, decision.error) == ({"a": 1}, [2], None)
 
 
 def test_stored_error_contains_row_reason_and_attempt() -> None:
-    decision = decide_outcome(item(2), Fail("no such column"), POLICY, 0.5)
+    decision = decide_from_outcome(item(2), Fail("no such column"), POLICY, 0.5)
     assert decision.error == {"code": "permanent", "reason": "no such column"}
     assert complete_stored_error(decision.error, 41, 2) == {
         "row": 42,
@@ -85,14 +85,14 @@ def test_stored_error_contains_row_reason_and_attempt() -> None:
 
 
 def test_throttled_retry_error_names_uncharged_attempt() -> None:
-    decision = decide_outcome(item(2), Retry("too many", throttled=True), POLICY, 0.5)
+    decision = decide_from_outcome(item(2), Retry("too many", throttled=True), POLICY, 0.5)
     assert decision.error is not None
     assert not decision.charged
     assert complete_stored_error(decision.error, 41, 1)["attempt"] == 2
 
 
 def test_error_reason_is_truncated_and_has_no_nul() -> None:
-    decision = decide_outcome(item(), Fail("a\x00b" + "x" * 10_000), POLICY, 0.5)
+    decision = decide_from_outcome(item(), Fail("a\x00b" + "x" * 10_000), POLICY, 0.5)
     assert decision.error is not None
     reason = decision.error["reason"]
     assert "\x00" not in reason
@@ -105,7 +105,7 @@ class Odd(Outcome):
 
 def test_unknown_outcome_class_raises_type_error() -> None:
     with pytest.raises(TypeError, match="Odd is not an outcome a handler may give"):
-        decide_outcome(item(), Odd(), POLICY, 0.5)
+        decide_from_outcome(item(), Odd(), POLICY, 0.5)
 
 
 @given(st.sampled_from([Retry(), NotFound()]), st.integers(1, 50), st.integers(1, 50), st.floats(0, 1))
@@ -113,7 +113,7 @@ def test_item_is_retried_only_while_attempts_are_left(
     outcome: Outcome, attempt: int, limit: int, jitter: float
 ) -> None:
     policy = RetryPolicy(max_attempts=limit, max_attempts_not_found=limit)
-    decision = decide_outcome(item(attempt), outcome, policy, jitter)
+    decision = decide_from_outcome(item(attempt), outcome, policy, jitter)
     assert (decision.status is S.RETRY_WAIT) == (attempt < limit) == (decision.delay is not None)
 
 
@@ -148,7 +148,7 @@ def test_throttled_retry_is_free_and_backs_off_to_cap() -> None:
     waits = []
     for throttles in range(UNCHARGED_THROTTLES_MAX):
         last = Item(UUID(int=7), 41, None, attempt=3, throttles=throttles)
-        decision = decide_outcome(last, Retry("429", throttled=True), POLICY, jitter=1.0)
+        decision = decide_from_outcome(last, Retry("429", throttled=True), POLICY, jitter=1.0)
         assert (decision.status, decision.charged) == (S.RETRY_WAIT, False)
         assert decision.error is not None
         assert decision.error["code"] == "throttled"
@@ -158,15 +158,15 @@ def test_throttled_retry_is_free_and_backs_off_to_cap() -> None:
     assert waits == sorted(waits)
     assert waits[-1] == THROTTLE_DELAY_MAX_S
     assert sum(waits) < 20 * 60, "one that is always refused does not keep its job open for hours"
-    assert decide_outcome(item(), Retry(throttled=True, after=7), POLICY, 1.0).delay == 7
+    assert decide_from_outcome(item(), Retry(throttled=True, after=7), POLICY, 1.0).delay == 7
 
 
 def test_item_throttled_too_often_is_charged_and_fails() -> None:
     first = Item(UUID(int=7), 41, None, attempt=1, throttles=UNCHARGED_THROTTLES_MAX)
-    charged = decide_outcome(first, Retry(throttled=True), POLICY, 1.0)
+    charged = decide_from_outcome(first, Retry(throttled=True), POLICY, 1.0)
     assert (charged.status, charged.charged) == (S.RETRY_WAIT, True)
     last = Item(UUID(int=7), 41, None, attempt=3, throttles=UNCHARGED_THROTTLES_MAX)
-    failed = decide_outcome(last, Retry(throttled=True), POLICY, 1.0)
+    failed = decide_from_outcome(last, Retry(throttled=True), POLICY, 1.0)
     assert failed.status is S.FAILED
     assert failed.error is not None
     assert failed.error["code"] == "throttled"
@@ -176,7 +176,7 @@ def test_item_throttled_too_often_is_charged_and_fails() -> None:
 def test_every_retry_uses_an_attempt_or_a_throttle_allowance(attempt: int, throttles: int, throttled: bool) -> None:
     """Every retry uses up an attempt or a refusal that is free, and there are only so many of either."""
     before = Item(UUID(int=7), 0, None, attempt=attempt, throttles=throttles)
-    decision = decide_outcome(before, Retry(throttled=throttled), POLICY, 0.5)
+    decision = decide_from_outcome(before, Retry(throttled=throttled), POLICY, 0.5)
     assert decision.error is not None
     if decision.status is S.RETRY_WAIT:
         assert decision.charged or decision.error["throttles"] == throttles + 1 <= UNCHARGED_THROTTLES_MAX
@@ -184,30 +184,30 @@ def test_every_retry_uses_an_attempt_or_a_throttle_allowance(attempt: int, throt
 
 
 def test_retry_spacing_scales_only_computed_backoff() -> None:
-    assert decide_outcome(item(2), Retry(), POLICY, 1.0, spacing=3).delay == 12
-    assert decide_outcome(item(2), Retry(after=5), POLICY, 1.0, spacing=3).delay == 5
-    assert decide_outcome(item(1), NotFound(), POLICY, 1.0, spacing=3).delay == 30
+    assert decide_from_outcome(item(2), Retry(), POLICY, 1.0, backoff_factor=3).delay == 12
+    assert decide_from_outcome(item(2), Retry(after=5), POLICY, 1.0, backoff_factor=3).delay == 5
+    assert decide_from_outcome(item(1), NotFound(), POLICY, 1.0, backoff_factor=3).delay == 30
 
 
 def test_misses_are_counted_apart_from_failed_attempts() -> None:
     """Two misses, then errors: the item has all the attempts of one that fails, and remembers its misses."""
-    missed = decide_outcome(Item(UUID(int=7), 41, {}, 2, misses=1), NotFound(again=True), POLICY, jitter=1.0)
+    missed = decide_from_outcome(Item(UUID(int=7), 41, {}, 2, misses=1), NotFound(again=True), POLICY, jitter=1.0)
     assert (missed.error or {})["misses"] == 2
     failing = [Item(UUID(int=7), 41, {}, attempt, misses=2) for attempt in (3, 4, 5)]
-    decisions = [decide_outcome(one, Retry(), POLICY, jitter=1.0) for one in failing]
+    decisions = [decide_from_outcome(one, Retry(), POLICY, jitter=1.0) for one in failing]
     assert [decision.status for decision in decisions] == [S.RETRY_WAIT, S.RETRY_WAIT, S.FAILED]
     assert [(decision.error or {}).get("misses") for decision in decisions] == [2, 2, None]
-    assert "misses" not in (decide_outcome(item(1), NotFound(), POLICY, jitter=1.0).error or {})
+    assert "misses" not in (decide_from_outcome(item(1), NotFound(), POLICY, jitter=1.0).error or {})
 
 
 def test_not_found_keeps_near_match_result_when_final() -> None:
-    assert decide_outcome(item(2), NotFound(result={"near": 1}), POLICY, jitter=1.0).result == {"near": 1}
-    assert decide_outcome(item(1), NotFound(result={"near": 1}), POLICY, jitter=1.0).result is None
+    assert decide_from_outcome(item(2), NotFound(result={"near": 1}), POLICY, jitter=1.0).result == {"near": 1}
+    assert decide_from_outcome(item(1), NotFound(result={"near": 1}), POLICY, jitter=1.0).result is None
 
 
 def test_handler_details_cannot_override_engine_error_fields() -> None:
     details = {"row": "abc", "attempt": "zz", "retryable": True, "misses": 9, "sku": 7}
-    decision = decide_outcome(item(2), Fail("no", details=details), POLICY, 0.5)
+    decision = decide_from_outcome(item(2), Fail("no", details=details), POLICY, 0.5)
     assert decision.error == {"sku": 7, "code": "permanent", "reason": "no"}
     told = complete_stored_error(decision.error, 41, 2)
     assert (told["sku"], told["row"], told["attempt"], told["retryable"]) == (7, 42, 2, False)

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from tidemill.core.errors import InvalidInput
 from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
-    CursorFormat,
+    ListOrder,
     check_page_limit,
-    check_text,
-    find_cursor_format,
+    check_storable_text,
+    find_list_order,
     fingerprint_filters,
     parse_number,
     parse_timestamp,
     parse_uuid,
 )
 
-OPEN = CursorFormat("open", (parse_timestamp, parse_number, parse_number))
-JOBS = CursorFormat("jobs", (parse_uuid,))
+OPEN = ListOrder("open", (parse_timestamp, parse_number, parse_number))
+JOBS = ListOrder("jobs", (parse_uuid,))
 AT = datetime(2026, 11, 16, 12, 30, 0, 123456, tzinfo=UTC)
 
 anything = st.recursive(
@@ -34,15 +34,15 @@ anything = st.recursive(
 
 
 def test_cursor_survives_json_round_trip() -> None:
-    place = json.loads(json.dumps(OPEN.build_cursor("m", AT, 17, -1)))
-    assert OPEN.parse_cursor(place, "m") == (AT, 17, -1)
+    place = json.loads(json.dumps(OPEN.build_position("m", AT, 17, -1)))
+    assert OPEN.parse_position(place, "m") == (AT, 17, -1)
     job_id = uuid4()
-    assert JOBS.parse_cursor(json.loads(json.dumps(JOBS.build_cursor("m", job_id))), "m") == (job_id,)
+    assert JOBS.parse_position(json.loads(json.dumps(JOBS.build_position("m", job_id))), "m") == (job_id,)
 
 
 def test_cursor_timestamp_keeps_microseconds_in_any_time_zone() -> None:
     east = AT.astimezone(timezone(timedelta(hours=5, minutes=30)))
-    assert OPEN.build_cursor("m", east, 1, 2) == OPEN.build_cursor("m", AT, 1, 2)
+    assert OPEN.build_position("m", east, 1, 2) == OPEN.build_position("m", AT, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_cursor_timestamp_keeps_microseconds_in_any_time_zone() -> None:
 )
 def test_cursor_of_another_list_or_shape_is_rejected(said: Any) -> None:
     with pytest.raises(InvalidInput, match="does not belong to this list"):
-        OPEN.parse_cursor(said, "m")
+        OPEN.parse_position(said, "m")
 
 
 @given(anything)
@@ -89,7 +89,7 @@ def test_arbitrary_cursor_is_parsed_or_rejected(said: Any) -> None:
     for place in (said, [said], ["open", "m", said, said, said], ["jobs", "m", said]):
         for walk in (OPEN, JOBS):
             try:
-                parts = walk.parse_cursor(place, "m")
+                parts = walk.parse_position(place, "m")
             except InvalidInput:
                 continue
             assert all(isinstance(part, datetime | int | UUID) for part in parts)
@@ -97,11 +97,11 @@ def test_arbitrary_cursor_is_parsed_or_rejected(said: Any) -> None:
 
 @given(anything)
 def test_cursor_format_is_found_by_name_only(said: Any) -> None:
-    assert find_cursor_format(["open", said], [JOBS, OPEN]) is OPEN
+    assert find_list_order(["open", said], [JOBS, OPEN]) is OPEN
     with pytest.raises(InvalidInput):
-        find_cursor_format([["open"], said], [JOBS, OPEN])
+        find_list_order([["open"], said], [JOBS, OPEN])
     with pytest.raises(InvalidInput):
-        find_cursor_format({"open": said}, [JOBS, OPEN])
+        find_list_order({"open": said}, [JOBS, OPEN])
 
 
 def test_filter_fingerprints_differ_when_filters_differ() -> None:
@@ -125,4 +125,4 @@ def test_page_limit_out_of_bounds_is_rejected(limit: int) -> None:
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800"])
 def test_filter_text_with_nul_or_surrogate_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInput, match="a kind has characters that no text has"):
-        check_text("a kind", None, "fine", text)
+        check_storable_text("a kind", None, "fine", text)

@@ -30,7 +30,7 @@ class Ear:
             self.free.set()
 
     def listening(self, dispatcher: Any, stack: AsyncExitStack) -> "Ear":
-        task = asyncio.create_task(dispatcher.deliver(self))
+        task = asyncio.create_task(dispatcher.receive_wakeups(self))
 
         async def end() -> None:
             for _ in range(60):  # a library may swallow it while its line breaks
@@ -48,13 +48,13 @@ class Ear:
     async def wake_after_reconnect(self) -> None:
         self.began += 1
 
-    async def wait_until_idle(self) -> None:
+    async def wait_for_idle_lane(self) -> None:
         await self.free.wait()
 
-    async def handle(self, job_id: UUID) -> None:
+    async def wake_for_job(self, job_id: UUID) -> None:
         self.heard.append(job_id)
 
-    async def refuse(self, message: bytes, reason: str) -> None:
+    async def quarantine_invalid_message(self, message: bytes, reason: str) -> None:
         self.refused.append((message, reason))
 
     async def has_begun(self, times: int = 1) -> None:
@@ -74,12 +74,12 @@ class WorkersEar(Ear):
         super().__init__()
         self._hints = HintReceiver(db, "w1", wake=self.heard.append, wake_all=lambda: None, has_idle_lane=lambda: True)
 
-    async def handle(self, job_id: UUID) -> None:
-        await self._hints.handle(job_id)
+    async def wake_for_job(self, job_id: UUID) -> None:
+        await self._hints.wake_for_job(job_id)
 
-    async def refuse(self, message: bytes, reason: str) -> None:
-        await self._hints.refuse(message, reason)
-        await super().refuse(message, reason)
+    async def quarantine_invalid_message(self, message: bytes, reason: str) -> None:
+        await self._hints.quarantine_invalid_message(message, reason)
+        await super().quarantine_invalid_message(message, reason)
 
 
 async def _true(value: object) -> bool:

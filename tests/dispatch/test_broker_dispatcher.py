@@ -126,7 +126,7 @@ async def test_message_that_cannot_be_quarantined_is_reported_and_dropped(
     told = Told()
     leave = subscribe(told.append)
     monkeypatch.setattr(outbox, "quarantine_message", full)
-    await WorkersEar(db).refuse(b"rubbish", "it is not JSON")
+    await WorkersEar(db).quarantine_invalid_message(b"rubbish", "it is not JSON")
     leave()
     assert [name for name, _ in told] == ["loop.failed", "hint.quarantined"]
 
@@ -136,7 +136,7 @@ async def test_quarantine_is_trimmed_to_maximum_messages(db: Database, monkeypat
     monkeypatch.setattr(outbox, "QUARANTINE_MAX_MESSAGES", 3)
     ear = WorkersEar(db)
     for n in range(11):
-        await ear.refuse(b"%d" % n, "it is not a JSON object")
+        await ear.quarantine_invalid_message(b"%d" % n, "it is not a JSON object")
     assert await rows(db, "SELECT message FROM tidemill.quarantine ORDER BY id") == [("7",), ("8",), ("9",), ("10",)]
 
 

@@ -37,7 +37,7 @@ class Meddler(Ear):
         self._dispatcher = dispatcher
         self._dice = random.Random(7)
 
-    async def handle(self, job_id: UUID) -> None:
+    async def wake_for_job(self, job_id: UUID) -> None:
         self.heard.append(job_id)
         if self._dice.random() < 0.5:
             return  # lost

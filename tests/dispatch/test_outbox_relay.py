@@ -255,7 +255,7 @@ async def test_released_outbox_hints_are_merged_into_one_per_job(db: Database) -
         await db.run(job_lifecycle.pause_job, job_id)
         await db.run(job_lifecycle.resume_job, job_id)
     assert len(await waiting(db)) == 4
-    await db.run(outbox.return_hints, "w1", [hint.id for hint in claimed], "lost\0")
+    await db.run(outbox.release_hint_claims, "w1", [hint.id for hint in claimed], "lost\0")
     assert await waiting(db) == [(job_id, 3, False)]
     kept = await rows(db, "SELECT created_at FROM tidemill.outbox")
     assert kept == [(min(hint.created_at for hint in claimed),)]  # and it has waited since then
@@ -333,7 +333,7 @@ async def test_resend_interval_doubles_for_job_that_is_not_claimed(db: Database)
         for minute in range(24 * 60):
             await conn.execute(b"DELETE FROM tidemill.outbox")
             await conn.execute(f"SET LOCAL tidemill.shift = '{60 + minute} minutes 5 seconds'".encode(), prepare=False)
-            hinted += [minute for found in await outbox.resend_hints(conn, 60.0, 60.0) if found == job_id]
+            hinted += [minute for found in await outbox.add_hints_for_stalled_jobs(conn, 60.0, 60.0) if found == job_id]
     assert hinted == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 
 

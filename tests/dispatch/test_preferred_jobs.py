@@ -7,7 +7,7 @@ import pytest
 
 from support import add_job, rows, take
 from tidemill import Item, Mill
-from tidemill.app.build import make_engine_context
+from tidemill.app.runtime_factory import make_engine_context
 from tidemill.config import Settings
 from tidemill.engine.children.control_pipe import ControlDecoder, WakeMessage, encode_message
 from tidemill.engine.children.shared_state import SharedState

@@ -25,7 +25,7 @@ class Crew:
     def wake_children(self) -> None:
         self.woken += 1
 
-    def wake_child(self, job_id: UUID) -> None: ...
+    def wake_idlest_child(self, job_id: UUID) -> None: ...
 
 
 async def test_relay_retry_delay_is_not_shortened_by_submissions_during_outage(

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from support import assert_sound, job_of, rows
 from tidemill import Mill
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.core.job import Job
 from tidemill.core.principal import Role
 from tidemill.distributions import artifact_records
-from tidemill.distributions.artifact_records import DistributionFileCounts
+from tidemill.distributions.artifact_records import DistributionProgress
 from tidemill.distributions.dataset import Dataset
 from tidemill.distributions.use_cases import (
     DistributionSpec,
@@ -95,9 +95,9 @@ class Scene:
     async def job_count(self) -> int:
         return int((await rows(self.db, "SELECT count(*) FROM tidemill.job"))[0][0])
 
-    async def files(self, job_id: UUID) -> DistributionFileCounts:
-        return (await self.db.read(artifact_records.count_distribution_files, [job_id])).get(
-            job_id, DistributionFileCounts()
+    async def files(self, job_id: UUID) -> DistributionProgress:
+        return (await self.db.read(artifact_records.load_distribution_progress, [job_id])).get(
+            job_id, DistributionProgress()
         )
 
     async def artifacts(self) -> list[tuple[Any, ...]]:

@@ -116,7 +116,7 @@ async def test_dropped_column_fails_one_file_and_next_file_succeeds(scene: Scene
 
     async def make(threads: ThreadPoolExecutor, name: str) -> str:
         out = ArtifactUpload(blobs, name, flags.resolve_file_spec(), threads)
-        await producer.produce_rows(flags, DistributionInput.parse(flags.fields, {"n": 1}), out)
+        await producer.write_artifact_rows(flags, DistributionInput.parse(flags.fields, {"n": 1}), out)
         await out.finish()
         return name
 

@@ -145,6 +145,6 @@ async def test_late_worker_does_not_replace_file_of_completed_input(
     assert made["status"] == "done", "whoever is slow and still wanted is not held back"
     await rows(scene.db, "INSERT INTO public.prices VALUES ('ABC', 20240202, 'CLS', 'new', 1)")
     with pytest.raises(Wait):
-        await zombie.run(Item(job_id, 0, given("ABC")))
+        await zombie.process_input(Item(job_id, 0, given("ABC")))
     await scene.assert_whole()
     assert scene.leftovers() == []

@@ -14,7 +14,7 @@ from prometheus_client import Counter, Histogram
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.cli.main import app
 from tidemill.config import ENV_PREFIX, Settings
 from tidemill.telemetry.metric_families import ExpiringGauge, MetricFamilies

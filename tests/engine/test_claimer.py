@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.claimer import choose_fair_job, filter_startable, find_hinted_job, mark_job_started
+from tidemill.engine.claimer import choose_fair_job, filter_startable, find_hinted_job, with_job_started
 from tidemill.store.batch_leases import ClaimableJob
 
 
@@ -46,9 +46,9 @@ def test_startable_jobs_are_running_or_below_owner_limit(found: list[ClaimableJo
 
 def test_started_job_counts_towards_owner_limit_immediately() -> None:
     first, second, foreign = job(1), job(2), job(3, owner=2)
-    then = mark_job_started([first, second, foreign], first)
+    then = with_job_started([first, second, foreign], first)
     assert filter_startable(then, 1) == [job(1, turning=True, of_owner=1), foreign]
-    assert mark_job_started(then, then[0]) == then, "going on with it starts nothing"
+    assert with_job_started(then, then[0]) == then, "going on with it starts nothing"
 
 
 @given(jobs, st.integers())

@@ -13,7 +13,7 @@ import pytest
 from support import assert_sound, eventually, job_of, rows
 from support.loopback_server import Request, Server, ranged
 from tidemill import Item, Mill
-from tidemill.app.build import make_engine_context
+from tidemill.app.runtime_factory import make_engine_context
 from tidemill.config import Settings
 from tidemill.core.input_source import SourceReference
 from tidemill.core.status import JobStatus
@@ -159,7 +159,7 @@ async def test_shutdown_ends_download_and_releases_lease_promptly(db: Database, 
     job_id = await submit_url(db, server.url())
     async with reading(db, mill) as (context, tick):
         started = time.monotonic()
-        context.stop(60)
+        context.request_stop(60)
         await tick
         assert time.monotonic() - started < 15
     assert await holder(db, job_id) is None
@@ -173,7 +173,7 @@ async def test_download_does_not_block_event_loop(db: Database, mill: Mill, serv
         for _ in range(20):
             await asyncio.sleep(0)
         assert time.monotonic() - before < 5
-        context.stop(0)
+        context.request_stop(0)
     assert not (await job_of(db, job_id)).is_closed
 
 

@@ -113,10 +113,10 @@ async def test_blocked_limiter_pauses_its_jobs_without_raising_queue_age(scene: 
     assert (await check_health(scene.db)).queue_age_s < 60
     assert (await scene.db.run(read_queue_depth)).oldest_s < 60
     await scene.db.run(outbox.register_broker, "redis")
-    assert await scene.db.run(outbox.resend_hints, 60) == []
+    assert await scene.db.run(outbox.add_hints_for_stalled_jobs, 60) == []
     await shift_clock(scene.db, "3 hours")
     assert (await check_health(scene.db)).queue_age_s > 3600
-    assert await scene.db.run(outbox.resend_hints, 60) == [job_id]
+    assert await scene.db.run(outbox.add_hints_for_stalled_jobs, 60) == [job_id]
     await rows(scene.db, "DELETE FROM tidemill.broker")
 
 

@@ -11,11 +11,12 @@ EXAMPLE = Path(__file__).parents[2] / "examples/tidemill_greetings"
 RUN_AS_USER = """
 import asyncio, json
 from tidemill import Mill
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import load_settings
 from tidemill.core.principal import Role
 from tidemill.http.application import create_api
-from tidemill.jobs import identity, queries
+from tidemill.accounts import use_cases as accounts
+from tidemill.jobs import queries
 from tidemill.store.open_database import open_database
 from tidemill.testing import drain
 import httpx2
@@ -23,8 +24,8 @@ import httpx2
 async def main():
     settings, mill = load_settings(), Mill()
     async with open_database(settings) as db:
-        await identity.add_user(db, "ada", Role.USER)
-        key = (await identity.add_key(db, "ada"))[0]
+        await accounts.add_user(db, "ada", Role.USER)
+        key = (await accounts.add_key(db, "ada"))[0]
         runtime = make_runtime(db, settings, mill.registry)
         app = create_api(runtime)
         transport = httpx2.ASGITransport(app)
@@ -43,7 +44,7 @@ asyncio.run(main())
 """
 
 LOAD_RESOURCES = """
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import load_settings
 from tidemill.tables.resource_registry import make_resource_registry
 make_runtime(None, load_settings()).get(make_resource_registry)

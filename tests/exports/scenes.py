@@ -9,7 +9,7 @@ from uuid import UUID
 
 from support import job_of, rows
 from tidemill import Mill
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.core.job import Job
 from tidemill.core.principal import Role

@@ -39,7 +39,7 @@ async def test_exported_file_imports_back_to_identical_table(scene: Scene, forma
     data = await scene.stream("odd", format=format_, compression=compression)
     importing = imports.Scene(scene.db, scene.settings, scene.mill)
     options: dict[str, Any] = {"keep_empty": True}
-    job = await importing.run(data, "again", name=f"odd{plan.form.suffix}", **options)
+    job = await importing.run(data, "again", name=f"odd{plan.file_spec.suffix}", **options)
     assert await importing.errors(job) == []
     assert job.counts.done == 3
     differing = (

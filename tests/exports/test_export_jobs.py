@@ -17,7 +17,7 @@ from tidemill.engine import maintenance_loop
 from tidemill.engine.maintenance_loop import BlobCleanupLoop
 from tidemill.exports import table_exporter
 from tidemill.exports.table_copy import copy_query_to_sink
-from tidemill.exports.use_cases import get_export_download, open_export_file
+from tidemill.exports.use_cases import get_export_file_info, open_export_file
 from tidemill.jobs import job_control
 from tidemill.telemetry.events import Event, subscribe
 from tidemill.testing import drain
@@ -54,7 +54,7 @@ async def test_export_fails_with_reason_when_its_column_is_renamed_after_submit(
     failed = await job_of(scene.db, first)
     assert failed.status is JobStatus.FAILED
     with pytest.raises(Conflict, match=r"t\.name does not exist"):
-        await get_export_download(scene.db, failed)
+        await get_export_file_info(scene.db, failed)
     assert (await job_of(scene.db, second)).status is JobStatus.COMPLETED, "it has all that it was asked for"
     assert scene.stored() == [await file_of(scene.db, second)]
 
@@ -92,7 +92,7 @@ async def test_expired_export_file_is_refused_and_removed_by_cleanup(scene: Scen
     assert await cleaner.remove_unneeded_blobs() == []
     await shift_clock(scene.db, "8 days")
     with pytest.raises(Conflict, match="has expired"):
-        await get_export_download(scene.db, job)
+        await get_export_file_info(scene.db, job)
     assert await cleaner.remove_unneeded_blobs() == [file_id]
     assert scene.stored() == []
 
@@ -101,7 +101,7 @@ async def test_file_of_crashed_worker_is_removed_after_export_is_deleted(scene: 
     job_id = await scene.submit("people")
     exporter = table_exporter.TableExporter(scene.db, scene.blobs, ttl_hours=1)
     [(input_,)] = await rows(scene.db, "SELECT input FROM tidemill.item WHERE job_id = %s", job_id)
-    made = await exporter.run(Item(job_id, 0, input_))
+    made = await exporter.write_table_file(Item(job_id, 0, input_))
     await job_control.delete_job(scene.db, job_id)
     assert await BlobCleanupLoop(scene.db, scene.blobs).remove_unneeded_blobs() == [made["file_id"]]
 
@@ -147,7 +147,7 @@ async def test_export_cancelled_after_file_is_complete_offers_no_file(
     job = await job_of(scene.db, job_id)
     assert (job.status, job.counts.done) == (JobStatus.CANCELLED, 1)
     with pytest.raises(Conflict, match="is cancelled; it has no file"):
-        await get_export_download(scene.db, job)
+        await get_export_file_info(scene.db, job)
     assert await BlobCleanupLoop(scene.db, scene.blobs).remove_unneeded_blobs() == [await file_of(scene.db, job_id)]
 
 

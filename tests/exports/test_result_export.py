@@ -12,7 +12,7 @@ from support import add_job, file_of, job_of, rows, settle, shift_clock, take, v
 from support.result_exports import ask, export, fetch, stored_files
 from support.result_values import read_csv, read_ndjson, read_xlsx
 from tidemill import Fail, Item, Mill
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.core.errors import Conflict, InvalidInput, UnknownKind
 from tidemill.core.file_format import ResultFileFormat
 from tidemill.core.kinds import EXPORT_KIND
@@ -68,7 +68,10 @@ async def test_result_export_matches_reported_name_type_size_hash_and_rows(
         assert not is_new
         assert path.name == found.name == f"{job.key}.{format_}"
         assert content_type in found.content_type
-        assert (found.size, found.sha256) == (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
+        assert (found.size, found.sha256) == (
+            path.stat().st_size,
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
         [(rows_said,)] = await rows(db, "SELECT result->'rows' FROM tidemill.outcome WHERE job_id = %s", export_id)
         assert rows_said == 10
 

@@ -33,14 +33,14 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._reached, self._let_go = threading.Event(), threading.Event()
-        add = ResultFileWriter.add
+        add = ResultFileWriter.write_results
 
         def held(table: ResultFileWriter, packet: Any) -> None:
             self._reached.set()
             assert self._let_go.wait(30)
             add(table, packet)
 
-        monkeypatch.setattr(ResultFileWriter, "add", held)
+        monkeypatch.setattr(ResultFileWriter, "write_results", held)
 
     async def reached(self) -> None:
         assert await asyncio.to_thread(self._reached.wait, 30)
@@ -71,7 +71,7 @@ async def test_job_deleted_during_export_leaves_no_file(mill: Mill, db: Database
     draining = asyncio.create_task(drain(mill, db=db))
     await held.reached()
     await job_control.delete_job(db, job_id)
-    while await MaintenanceLoop(db, "w1").remove_deleted_rows():
+    while await MaintenanceLoop(db, "w1").remove_rows_of_deleted_jobs():
         pass
     held.let_go()
     await draining
@@ -116,7 +116,7 @@ async def test_result_export_contains_one_snapshot_during_concurrent_flush(
 
 async def test_cancelled_result_export_leaves_no_file(mill: Mill, db: Database, held: Held) -> None:
     _, item = await asked_directly(db, mill)
-    running = asyncio.create_task(ResultExporter(db, open_blob_store(mill.settings.blobs)).run(item))
+    running = asyncio.create_task(ResultExporter(db, open_blob_store(mill.settings.blobs)).write_result_file(item))
     await held.reached()
     running.cancel()
     held.let_go()
@@ -136,7 +136,7 @@ async def test_export_cancelled_while_finishing_file_leaves_no_file(
         return finish(writing)
 
     monkeypatch.setattr(BlobWriter, "finish", cancelled_meanwhile)
-    running = asyncio.create_task(ResultExporter(db, open_blob_store(mill.settings.blobs)).run(item))
+    running = asyncio.create_task(ResultExporter(db, open_blob_store(mill.settings.blobs)).write_result_file(item))
     with pytest.raises(asyncio.CancelledError):
         await running
     assert stored_files(mill) == []
@@ -179,7 +179,7 @@ async def test_late_worker_does_not_replace_finished_export_file(
         return finish(writing)
 
     monkeypatch.setattr(BlobWriter, "finish", late)
-    zombie = asyncio.create_task(ResultExporter(db, blobs).run(item))
+    zombie = asyncio.create_task(ResultExporter(db, blobs).write_result_file(item))
     assert await asyncio.to_thread(ending.wait, 30)
     await drain(mill, db=db)
     file_id = await file_of(db, export_id)
@@ -197,7 +197,7 @@ async def test_export_finished_by_another_worker_is_not_repeated(mill: Mill, db:
     held.let_go()
     await drain(mill, db=db)
     with pytest.raises(Outcome):
-        await ResultExporter(db, open_blob_store(mill.settings.blobs)).run(item)
+        await ResultExporter(db, open_blob_store(mill.settings.blobs)).write_result_file(item)
     assert stored_files(mill) == [await file_of(db, export_id)]
 
 
@@ -222,7 +222,7 @@ async def test_files_of_purged_exports_are_removed(mill: Mill, db: Database) -> 
     [(export_id,)] = await rows(db, "SELECT id FROM tidemill.job WHERE kind = 'tidemill.export'")
     file_id = await file_of(db, export_id)
     for week in await db.run(retention.list_partition_weeks):
-        assert await db.run(retention._mark_week_purged, week, -7 * 86_400.0) or week.lo > export_id
+        assert await db.run(retention._purge_week_if_old, week, -7 * 86_400.0) or week.lo > export_id
     assert await BlobCleanupLoop(db, open_blob_store(mill.settings.blobs)).remove_unneeded_blobs() == [file_id]
 
 
@@ -234,11 +234,11 @@ def test_stale_partial_file_is_removed_and_fresh_one_is_kept(tmp_path: Path) -> 
     os.utime(stale._temporary, (0, 0))
     whole = blobs.put([b"whole"])
     os.utime(tmp_path / whole.id, (0, 0))
-    assert blobs.remove_stale(3_600) == [stale._temporary.name]
+    assert blobs.remove_stale_scratch_files(3_600) == [stale._temporary.name]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([fresh._temporary.name, whole.id])
     for writing in (fresh, stale):
         writing.discard()
-    assert FolderBlobStore(tmp_path / "nowhere").remove_stale(3_600) == []
+    assert FolderBlobStore(tmp_path / "nowhere").remove_stale_scratch_files(3_600) == []
 
 
 async def test_killed_export_is_rerun_and_its_partial_file_is_removed(

@@ -219,6 +219,6 @@ def test_remove_stale_deletes_old_temporary_files_from_scratch_folder(store: Blo
     half.parent.mkdir(parents=True, exist_ok=True)
     half.write_bytes(b"x")
     with contextlib.closing(store.scratch_folder.joinpath("half.tmp").open("rb")):
-        assert store.remove_stale(3_600) == []
-        assert store.remove_stale(-60) == ["half.tmp"]
+        assert store.remove_stale_scratch_files(3_600) == []
+        assert store.remove_stale_scratch_files(-60) == ["half.tmp"]
     assert not half.exists()

@@ -58,19 +58,19 @@ def test_csv_record_splitter_returns_complete_records_for_any_chunking(
     at = step = 0
     while at < len(data):
         size = cuts[step % len(cuts)]
-        taken += records.feed(data[at : at + size])
+        taken += records.extract_complete_records(data[at : at + size])
         assert len(taken) in ends
         at, step = at + size, step + 1
-    assert taken + records.finish() == b"".join(lines)
+    assert taken + records.extract_last_record() == b"".join(lines)
 
 
 def test_csv_record_splitter_accepts_missing_newline_and_rejects_open_quote() -> None:
     records = CsvRecordSplitter()
-    assert records.feed(b"a\nx") + records.finish() == b"x\n"
+    assert records.extract_complete_records(b"a\nx") + records.extract_last_record() == b"x\n"
     records = CsvRecordSplitter()
-    records.feed(b'a\n"x')
+    records.extract_complete_records(b'a\n"x')
     with pytest.raises(InvalidInput, match="break off"):
-        records.finish()
+        records.extract_last_record()
 
 
 def test_csv_and_ndjson_encoders_pass_copy_bytes_through() -> None:

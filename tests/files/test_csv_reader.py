@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from files.reading import Read, opened, walk
 from tidemill.core.errors import InvalidInput
-from tidemill.files.formats.csv_reader import CsvRowEncoder
+from tidemill.files.formats.csv_reader import CsvToJsonConverter
 
 CSV = {"format": "csv"}
 
@@ -204,7 +204,7 @@ def files(draw: st.DrawFn) -> bytes:
 @settings(max_examples=300)
 def test_csv_block_reading_matches_record_by_record_reading(data: bytes, rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CsvRowEncoder, "encode", lambda *_: None)
+        patch.setattr(CsvToJsonConverter, "convert_lines", lambda *_: None)
         careful = facts(read(data, limit=100))
     assert facts(read(data, limit=100, rows=rows)) == careful
 

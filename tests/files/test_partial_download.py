@@ -27,7 +27,7 @@ DATED = ("Date: Fri, 02 Jan 1970 00:00:00 GMT", "Last-Modified: Thu, 01 Jan 1970
 def left_behind(blobs: FolderBlobStore, data: bytes, about: RemoteFileInfo) -> None:
     """As by a process that was killed."""
     with PartialDownload(blobs, BLOB) as part:
-        part.start(about)
+        part.restart_with_info(about)
         part.append(data)
 
 
@@ -230,7 +230,7 @@ def test_download_resumes_after_process_was_killed(blobs: FolderBlobStore, serve
 def test_download_stale_writer_cannot_corrupt_newer_file(blobs: FolderBlobStore, serve: Serve, remote: Make) -> None:
     server = serve(ranged(ROWS, TAG))
     with PartialDownload(blobs, BLOB) as slow:
-        slow.start(RemoteFileInfo(server.url(), '"v1"', len(ROWS), etag='"v1"'))
+        slow.restart_with_info(RemoteFileInfo(server.url(), '"v1"', len(ROWS), etag='"v1"'))
         slow.append(OTHER[:HALF])
         remote(server).download(server.url(), BLOB)
         assert server.requests[0].first == 0
@@ -253,8 +253,8 @@ def test_download_does_not_replace_existing_file(blobs: FolderBlobStore, serve: 
 
 def test_stale_partial_download_is_removed(blobs: FolderBlobStore) -> None:
     left_behind(blobs, ROWS[:HALF], RemoteFileInfo("http://h/x", '"v1"', len(ROWS)))
-    assert blobs.remove_stale(3_600) == []
+    assert blobs.remove_stale_scratch_files(3_600) == []
     for path in unfinished(blobs):
         os.utime(path, (0, 0))
-    assert len(blobs.remove_stale(3_600)) == 2
+    assert len(blobs.remove_stale_scratch_files(3_600)) == 2
     assert unfinished(blobs) == []

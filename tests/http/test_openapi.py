@@ -9,10 +9,10 @@ from pydantic import BaseModel
 
 from support.openapi_document import DOCUMENT
 from tidemill.app.feature_list import load_features
-from tidemill.http.openapi import list_examples
+from tidemill.http.openapi import load_examples
 from tidemill.jobs.schemas import JobIn
 
-EXAMPLES = list_examples(load_features())
+EXAMPLES = load_examples(load_features())
 
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {one["operationId"]: one for methods in DOCUMENT["paths"].values() for one in methods.values()}

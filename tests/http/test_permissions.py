@@ -82,7 +82,7 @@ class Scene:
         if "{prefix}" in path:
             values["{prefix}"] = (await self.ada.post("/v1/keys", json={})).json()["prefix"]
         if "{link}" in path:
-            values["{link}"] = await self.api.db.run(browser_sessions.create_sign_in_link, LOCAL_USER_ID, 60)
+            values["{link}"] = await self.api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
         for name, value in values.items():
             path = path.replace(name, value)
         assert "{" not in path, f"say what {path} stands for"
@@ -186,7 +186,7 @@ def test_route_without_declared_permission_fails_startup(api: Api) -> None:
     async def route() -> None: ...
 
     with pytest.raises(RuntimeError, match="/bare"):
-        auth.include_declared_router(api.app, bare)
+        auth.include_checked_router(api.app, bare)
 
 
 def test_app_has_no_route_without_declared_permission(api: Api) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from support import assert_sound, job_of, rows
 from tidemill import Mill
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.core.decide import complete_stored_error
 from tidemill.core.file_format import FileLayout

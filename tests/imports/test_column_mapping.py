@@ -35,4 +35,7 @@ def test_mapping_of_10000_unknown_columns_is_fast() -> None:
 
 def test_fixed_row_matcher_keeps_import_columns_with_underscore() -> None:
     matcher = FixedRowMatcher(7, FixProblems(), {"_id", "n"})
-    assert matcher.match({"_id": "1", "n": "2", "_row": "7", "_note": "x"}, 2) == (6, {"_id": "1", "n": "2"})
+    assert matcher.match_record_to_row({"_id": "1", "n": "2", "_row": "7", "_note": "x"}, 2) == (
+        6,
+        {"_id": "1", "n": "2"},
+    )

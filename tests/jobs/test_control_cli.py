@@ -66,7 +66,7 @@ async def test_reprocess_command_requeues_items_selected_by_code_seq_or_status(
     await drain(cli_mill, db=db)
     attempts = await rows(db, "SELECT seq, attempts FROM tidemill.outcome ORDER BY seq")
     assert attempts == [(0, 1), (1, 1), (2, 1), (3, 1)]
-    await db.run(workers.register_kinds, cli_mill.registry.all())
+    await db.run(workers.register_kinds, cli_mill.registry.make_all())
     # What was not found has but one attempt.
     assert tidemill("reprocess", key, "--keep-attempts").out == "2 items go round again\n"
     await drain(cli_mill, db=db)

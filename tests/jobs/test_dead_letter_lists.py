@@ -43,7 +43,7 @@ async def test_dead_letter_list_is_newest_first_with_job_details(db: Database) -
     old, new = await failing_job(db, ["a"] * 5, owner_id=1, kind="k"), await failing_job(db, ["b"] * 6, owner_id=1)
     assert await letters(db, owner_id=1) == newest_first((new, 6), (old, 5))
     [last] = (await queries.list_dead_letters(db, owner_id=1, kind="k", limit=1)).items
-    job = await queries.find_job(db, str(old))
+    job = await queries.get_job_by_reference(db, str(old))
     assert (last["job_key"], last["kind"], last["owner_id"], last["error"]["code"]) == (job.key, "k", 1, "a")
     assert (last["id"], last["attempts"], last["input_summary"]) == (f"{old}:4", 1, {"n": "4"})
     assert "input" not in last

@@ -122,15 +122,15 @@ async def test_find_job_reports_foreign_job_like_unknown_job(db: Database) -> No
         await job_of(db, await add_job(db, 1, owner_id=1)),
         await job_of(db, await add_job(db, 1, owner_id=2)),
     )
-    assert (await queries.find_job(db, str(mine.id), 1)).id == mine.id
-    assert (await queries.find_job(db, mine.key.lower(), 1)).id == mine.id
-    assert (await queries.find_job(db, str(mine.id)[:8], 1)).id == mine.id  # of both, but one is not seen
+    assert (await queries.get_job_by_reference(db, str(mine.id), 1)).id == mine.id
+    assert (await queries.get_job_by_reference(db, mine.key.lower(), 1)).id == mine.id
+    assert (await queries.get_job_by_reference(db, str(mine.id)[:8], 1)).id == mine.id  # of both, but one is not seen
     for text in (str(foreign.id), foreign.key, str(foreign.id)[:13], str(uuid4()), "J1", "x", "", "\x00", "\ud800"):
         with pytest.raises(UnknownJob) as caught:
-            await queries.find_job(db, text, 1)
+            await queries.get_job_by_reference(db, text, 1)
         assert str(caught.value) == f"there is no job {text!r}"
     with pytest.raises(UnknownJob, match="more than one job begins with"):
-        await queries.find_job(db, str(mine.id)[:6])
+        await queries.get_job_by_reference(db, str(mine.id)[:6])
 
 
 async def test_job_shows_request_policy_and_source_metadata(db: Database) -> None:
@@ -166,7 +166,7 @@ async def test_job_list_shows_same_counts_and_codes_as_get_job(db: Database) -> 
     for job_id in (first, second):
         assert found[job_id] == await job_of(db, job_id)
     assert found[second].codes == {"test": 10}
-    assert found[second].counts.add_up
+    assert found[second].counts.is_consistent
 
 
 async def test_page_listed_event_reports_row_count_and_bounds(db: Database) -> None:

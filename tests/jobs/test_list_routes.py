@@ -18,7 +18,7 @@ from support.api import Api
 from tidemill import Mill
 from tidemill.core.principal import Role
 from tidemill.core.result_grid import GridColumns, build_row_cells
-from tidemill.jobs.queries import make_pending_counts
+from tidemill.jobs.queries import make_pending_count_cache
 from tidemill.store import workers
 from tidemill.testing import drain
 
@@ -221,7 +221,7 @@ async def test_pending_count_is_cached_between_requests(
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 2
     await submitted(ada, [3])
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 2, "it is not summed for every request"
-    monkeypatch.setattr(api.app.state.runtime.get(make_pending_counts), "_cache_s", 0.0)
+    monkeypatch.setattr(api.app.state.runtime.get(make_pending_count_cache), "_cache_s", 0.0)
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 3
 
 

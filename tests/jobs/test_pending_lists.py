@@ -123,7 +123,7 @@ async def test_pending_list_shows_same_job_status_as_job(db: Database) -> None:
     await settle(db, await take(db, begun))
     shown = {item["job_id"]: item["job_status"] for item in await pending(db)}
     for job_id in (fresh, begun):
-        assert shown[job_id] == (await queries.find_job(db, str(job_id))).status
+        assert shown[job_id] == (await queries.get_job_by_reference(db, str(job_id))).status
     assert set(shown.values()) == {"pending", "running"}
 
 

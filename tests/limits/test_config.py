@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidemill import Item, Mill
-from tidemill.app.build import load_limiters, make_runtime
+from tidemill.app.runtime_factory import load_limiters, make_runtime
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidInput, InvalidSettings
 from tidemill.limits.config import parse_limiters

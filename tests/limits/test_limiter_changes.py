@@ -51,7 +51,7 @@ async def test_slot_request_repeated_after_lost_response_takes_one_slot(db: Data
         assert answer is not None
         assert answer.places == 1
     for _ in range(2):
-        await db.run_async_commit(store.release_slots, "shop", "", "w1", 1, 0)
+        await db.run_async_commit(store.set_held_slots, "shop", "", "w1", 1, 0)
     assert await rows(db, HELD) == [(0,)]
     _, other = await db.read(store.take_permits, replace(ASK, child=2))
     assert other is not None
@@ -64,7 +64,7 @@ async def test_process_holding_slots_is_granted_remaining_slots(db: Database) ->
     _, answer = await db.read(store.take_permits, replace(ASK, held=2, places=5))
     assert answer is not None
     assert answer.places == 2
-    await db.run_async_commit(store.release_slots, "shop", "", "w1", 1, 3)
+    await db.run_async_commit(store.set_held_slots, "shop", "", "w1", 1, 3)
     assert await rows(db, HELD) == [(3,)]
 
 
@@ -83,10 +83,10 @@ async def test_unused_permits_are_returned_at_most_once_on_connection_loss(
 
     monkeypatch.setattr(store, "return_permits", lost)
     line = line_of(db, SHOP)
-    line.enter_run()
+    line.begin_prefetching()
     for _ in range(20):
-        assert await line.acquire(None) is None
-    line.leave_run()
+        assert await line.try_acquire(None) is None
+    line.end_prefetching()
     await line._client.close()
     given_back = [start for _, _, starts, _ in tries for start in starts]
     assert len(given_back) == len(set(given_back))
@@ -101,7 +101,7 @@ async def test_slot_counting_follows_database_row_not_local_declaration(
     line = line_of(db, SHOP if now is PLACES else PLACES)
     async with asyncio.timeout(15):
         for _ in range(3):
-            assert await line.acquire(None) is None
+            assert await line.try_acquire(None) is None
     assert await rows(db, HELD) == [(3 if now is PLACES else 0,)]
     for _ in range(3):
         line.release(0.01)
@@ -114,9 +114,9 @@ async def test_running_calls_are_counted_when_limiter_gains_slots(db: Database, 
     await db.run(store.declare_limiters, [SHOP])
     line = line_of(db, SHOP)
     for _ in range(4):
-        assert await line.acquire(None) is None
+        assert await line.try_acquire(None) is None
     await db.run(store.declare_limiters, [PLACES])
-    fifth = asyncio.create_task(line.acquire(None))
+    fifth = asyncio.create_task(line.try_acquire(None))
 
     async def all_are_counted() -> bool:
         return await rows(db, HELD) == [(4,)]
@@ -138,18 +138,18 @@ async def test_unblocked_limiter_admits_again_in_processes_that_were_blocked(
     monkeypatch.setattr("tidemill.limits.limiter_queue.MAX_BLOCK_WAIT_S", 0.2)
     await db.run(store.declare_limiters, [SHOP])
     line = line_of(db, SHOP)
-    assert await line.acquire(None) is None
+    assert await line.try_acquire(None) is None
     line.report_throttled(3600, time.monotonic())
     await line._client.close()
     assert line.remaining_block_s() > 3000
     begun, asked = time.monotonic(), trips()
     for _ in range(20):
-        assert await line.acquire(None) is not None
+        assert await line.try_acquire(None) is not None
     assert trips() - asked <= 1 + (time.monotonic() - begun) / 0.2  # nobody looks again and again
     await unblock_limiter(db, "shop")
 
     async def may_begin() -> bool:
-        return await line.acquire(None) is None
+        return await line.try_acquire(None) is None
 
     await eventually(may_begin)
     await line._client.close()
@@ -159,7 +159,7 @@ async def test_unreported_throttling_keeps_limiter_blocked_after_response(db: Da
     await db.run(store.declare_limiters, [SHOP])
     line = line_of(db, SHOP)
     for _ in range(5):
-        entering = asyncio.create_task(line.acquire(None))
+        entering = asyncio.create_task(line.try_acquire(None))
         await asyncio.sleep(0)
         line.report_throttled(5, time.monotonic())
         await entering
@@ -179,8 +179,8 @@ async def test_rate_limited_items_are_postponed_at_limiter_pace(db: Database) ->
     slow = Limiter("sites", 0.1, 1)
     await db.run(store.declare_limiters, [slow])
     line = line_of(db, slow)
-    assert await line.acquire(None) is None
-    waits = [await line.acquire(None, max_wait_s=0.5, counts_queue=True) or 0.0 for _ in range(4)]
+    assert await line.try_acquire(None) is None
+    waits = [await line.try_acquire(None, max_wait_s=0.5, counts_queue=True) or 0.0 for _ in range(4)]
     assert all(8 < later - sooner < 10.5 for sooner, later in pairwise(waits)), waits
     await line._client.close()
 
@@ -192,7 +192,7 @@ async def test_members_beyond_maximum_share_row_with_separate_slots(
     await db.run(store.declare_limiters, [PLACES])
     limits = LimiterRegistry(db, {"shop": PLACES}, worker="w", child=1, lease_seconds=30)
     one, two = limits.get_queue("shop", "one.example"), limits.get_queue("shop", "two.example")
-    assert [await one.acquire(None), await one.acquire(None), await two.acquire(None)] == [None] * 3
+    assert [await one.try_acquire(None), await one.try_acquire(None), await two.try_acquire(None)] == [None] * 3
     assert await rows(db, HELD) == [(3,)]
     two.release(0.01)
     await two._client.close()

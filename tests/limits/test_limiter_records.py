@@ -120,7 +120,7 @@ async def test_limiter_grants_no_more_slots_than_concurrency(db: Database) -> No
     assert (await ask(db, name="places", places=2)).places == 2
     assert (await ask(db, name="places", child=2, places=2)).places == 1
     assert (await ask(db, name="places", child=3, places=1)).places == 0
-    await db.run_async_commit(store.release_slots, "places", "", "w1", 1, 1)  # of two
+    await db.run_async_commit(store.set_held_slots, "places", "", "w1", 1, 1)  # of two
     assert (await ask(db, name="places", child=3, places=1)).places == 1
 
 

@@ -62,13 +62,13 @@ def test_limiter_rate_is_kept_when_permits_are_used_late(limiter: Limiter, comin
         if fit.high - fit.low > limiter.slack_s / 2:
             continue  # the network is slower than the limiter is exact: then it decides
         stock = PermitCache()
-        stock.add(starts, fit, limiter.slack_s)
+        stock.add_permits(starts, fit, limiter.slack_s)
         for place in range(visit.wanted):
             begins = stock.next_valid_from
             if begins is None:
                 break
             late = visit.lateness[place % len(visit.lateness)]
-            moment = stock.use_next(begins + late * limiter.slack_s)
+            moment = stock.take_valid_permit(begins + late * limiter.slack_s)
             if moment is not None:
                 used.append(begins + late * limiter.slack_s)
         if visit.returned:

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support import rows
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.cli.main import app
 from tidemill.config import Settings
 from tidemill.core.errors import Conflict, InvalidInput, UnknownEntity

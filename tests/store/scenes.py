@@ -17,7 +17,7 @@ from tidemill.store import item_records
 from tidemill.store.database import Database
 from tidemill.store.item_records import read_batch_items
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 from tidemill.store.statements import sql as engine_sql
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def sql(name: str) -> bytes:
     """A statement, whichever package owns it."""
     for owner in OWNERS:
         with contextlib.suppress(FileNotFoundError):
-            return load_sql(f"tidemill.{owner}")(name)
+            return make_sql_loader(f"tidemill.{owner}")(name)
     raise FileNotFoundError(name)
 
 
@@ -53,7 +53,7 @@ async def held_up(db: Database, action: Awaitable[T]) -> "asyncio.Future[T]":
 
 
 async def status_of(db: Database, job_id: UUID, seq: int) -> str | None:
-    return (await db.read_snapshot(item_records.get_item, job_id, seq))["status"]  # type: ignore[no-any-return]
+    return (await db.read_snapshot(item_records.get_item_details, job_id, seq))["status"]  # type: ignore[no-any-return]
 
 
 async def unsettled(db: Database, lease: Lease) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 
 from store.scenes import at_once, batches, expire
 from support import add_job, assert_sound, eventually, job_of, rows, settle, take, verdict
-from tidemill.core.batch import Lease, isolate_suspects
+from tidemill.core.batch import Lease, split_off_suspects
 from tidemill.core.job import Counts
 from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.store import batch_leases
@@ -174,7 +174,7 @@ async def test_flush_resets_lost_lease_count(db: Database) -> None:
 async def test_split_isolates_suspect_items_but_not_neighbours(db: Database) -> None:
     job_id = await add_job(db, 10)
     lease = await take(db, job_id)
-    await db.run(batch_leases.split_batch, lease, isolate_suspects(lease, [4, 7]), crashes=1)
+    await db.run(batch_leases.split_batch, lease, split_off_suspects(lease, [4, 7]), crashes=1)
     taken = [await take(db, job_id) for _ in range(5)]
     assert [(t.lo, t.open, t.isolated, t.crashes) for t in taken] == [
         (0, 4, False, 0),

@@ -13,9 +13,9 @@ from tidemill.jobs import job_control
 from tidemill.jobs import job_control as operation
 from tidemill.store import job_lifecycle
 from tidemill.store.database import Database
-from tidemill.store.item_cancellation import CancelSelection
 from tidemill.store.item_selection import CountSelection, count_items
 from tidemill.store.reprocess_items import ReprocessSelection
+from tidemill.store.waiting_items import CancelSelection
 
 CANCELLED = [ItemStatus.CANCELLED]
 
@@ -104,7 +104,7 @@ async def test_reprocess_requeues_selected_items_of_cancelled_ranges(db: Databas
 
 
 async def test_item_key_selection_searches_every_window(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("reprocess_items", "item_cancellation", "item_selection"):
+    for module in ("reprocess_items", "waiting_items", "item_selection"):
         monkeypatch.setattr(f"tidemill.store.{module}.SELECTION_WINDOW_ITEMS", 7)
     job_id = await add_job(db, 30, batch_size=10)  # whose inputs are {"n": seq}
     twenties = CountSelection(key="2*")

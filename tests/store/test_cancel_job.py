@@ -33,7 +33,7 @@ async def test_cancel_writes_no_outcomes_for_range_items(db: Database) -> None:
     job_id = await add_job(db, 10)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(0)])
-    await db.run(batch_leases.release_batch, lease.after_flush(1))
+    await db.run(batch_leases.release_batch, lease.with_flushed(1))
     await job_control.cancel_job(db, job_id)
     assert [await status_of(db, job_id, seq) for seq in (0, 1, 9)] == ["done", "cancelled", "cancelled"]
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(1,)]
@@ -132,7 +132,7 @@ async def test_cancel_and_flush_do_not_block_each_other(db: Database) -> None:
         await at_once(store.flush_outcomes(flushing, first, [verdict(0, RETRY, delay=0)], lease_s=30))
         assert await at_once(job_lifecycle.cancel_ready_batches(cancelling, job_id)) == 1
         await at_once(
-            store.flush_outcomes(flushing, first.after_flush(1), [verdict(seq) for seq in range(1, 10)], lease_s=30)
+            store.flush_outcomes(flushing, first.with_flushed(1), [verdict(seq) for seq in range(1, 10)], lease_s=30)
         )
     await job_control.cancel_job(db, job_id)
     assert (await job_of(db, job_id)).counts == Counts(total=20, done=9, cancelled=11)

@@ -77,7 +77,7 @@ async def test_tolerate_policy_percentage_applies_from_100_settled_items(db: Dat
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq, FAILED) for seq in range(99)])
     assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None
-    await settle(db, lease.after_flush(99), [verdict(99)])
+    await settle(db, lease.with_flushed(99), [verdict(99)])
     assert (
         await db.run(job_lifecycle.enforce_failure_policy, job_id)
         == "tolerate: 99 of 100 settled items failed, 10 % are tolerated"

@@ -28,7 +28,7 @@ async def left_of(db: Database, job_id: UUID) -> dict[str, int]:
 
 
 async def remove_all(db: Database) -> None:
-    while await MaintenanceLoop(db, "w1").remove_deleted_rows():
+    while await MaintenanceLoop(db, "w1").remove_rows_of_deleted_jobs():
         pass
 
 
@@ -57,7 +57,7 @@ async def test_flush_and_release_after_delete_are_stale(db: Database) -> None:
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(0)])
     await job_control.delete_job(db, job_id)
-    late = lease.after_flush(1)
+    late = lease.with_flushed(1)
     assert await settle(db, late, [verdict(1, RETRY, delay=0)]) is FlushResult.STALE
     assert await db.run(batch_leases.release_batch, late) is None
     await remove_all(db)

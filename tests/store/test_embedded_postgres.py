@@ -65,10 +65,10 @@ def test_embedded_server_start_retries_while_system_user_is_created(
 
     monkeypatch.setattr(embedded_postgres._import_postgres_server(), "get_server", get_server)
     monkeypatch.setattr(embedded_postgres, "CREATE_USER_RETRY_S", 0)
-    assert embedded_postgres._get_server(tmp_path) == "a server"
+    assert embedded_postgres._create_server_handle(tmp_path) == "a server"
     refusals += [subprocess.CalledProcessError(6, ["useradd"])] * (embedded_postgres.CREATE_USER_ATTEMPTS + 1)
     with pytest.raises(subprocess.CalledProcessError, match="status 6"):
-        embedded_postgres._get_server(tmp_path)
+        embedded_postgres._create_server_handle(tmp_path)
 
 
 def test_start_names_the_package_when_the_embedded_server_is_not_installed(

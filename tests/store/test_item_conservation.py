@@ -2,7 +2,7 @@
 
 from store.scenes import batches, expire, fail_some, retry_some, send_round, unsettled
 from support import FAILED, RETRY, add_job, assert_sound, job_of, rows, settle, take, verdict
-from tidemill.core.batch import isolate_suspects, split_in_half
+from tidemill.core.batch import split_in_half, split_off_suspects
 from tidemill.core.job import Counts
 from tidemill.store import batch_leases
 from tidemill.store.batch_leases import find_leased_batch
@@ -23,7 +23,7 @@ async def test_partly_flushed_range_is_claimed_without_carving(db: Database) -> 
     job_id = await add_job(db, 100)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq) for seq in range(0, 100, 2)])
-    await db.run(batch_leases.release_batch, lease.after_flush(50))
+    await db.run(batch_leases.release_batch, lease.with_flushed(50))
     whole = await take(db, job_id, 10)
     assert (whole.lo, whole.hi, whole.open) == (0, 100, 50)
     assert await unsettled(db, whole) == list(range(1, 100, 2))
@@ -59,8 +59,8 @@ async def test_split_range_pieces_contain_only_open_items(db: Database) -> None:
     job_id = await add_job(db, 100)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq) for seq in range(40)])
-    held = lease.after_flush(40)
-    assert await db.run(batch_leases.split_batch, held, isolate_suspects(held, [50, 70])) is True
+    held = lease.with_flushed(40)
+    assert await db.run(batch_leases.split_batch, held, split_off_suspects(held, [50, 70])) is True
     pieces = "SELECT lo, hi, open, isolated FROM tidemill.batch WHERE job_id = %s AND state = 'ready' ORDER BY lo"
     assert await rows(db, pieces, job_id) == [
         (0, 50, 10, False),
@@ -77,7 +77,7 @@ async def test_split_creates_no_piece_without_open_items(db: Database) -> None:
     job_id = await add_job(db, 10)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq) for seq in range(5)])
-    await db.run(batch_leases.split_batch, lease.after_flush(5), split_in_half(lease))
+    await db.run(batch_leases.split_batch, lease.with_flushed(5), split_in_half(lease))
     assert await batches(db, job_id) == [("done", 0, 10, None, 0), ("ready", 5, 10, None, 5)]
     await assert_sound(db)
 
@@ -114,7 +114,7 @@ async def test_reprocess_requeues_failed_item_while_its_batch_is_leased(db: Data
     assert await send_round(db, job_id) == 1
     assert (await job_of(db, job_id)).counts == Counts(total=10, pending=1, processing=8, done=1)
     await assert_sound(db)
-    await settle(db, lease.after_flush(2), [verdict(seq) for seq in range(2, 10)])
+    await settle(db, lease.with_flushed(2), [verdict(seq) for seq in range(2, 10)])
     await settle(db, await take(db, job_id))
     assert (await job_of(db, job_id)).counts == Counts(total=10, done=10)
     await assert_sound(db)
@@ -131,8 +131,8 @@ async def test_job_counts_add_up_through_carve_release_sweep_and_split(db: Datab
     await expire(db, swept)
     await db.run(batch_leases.reclaim_expired_leases)
     await assert_sound(db)
-    held = carved.after_flush(20)
-    await db.run(batch_leases.split_batch, held, isolate_suspects(held, [carved.lo + 30]))
+    held = carved.with_flushed(20)
+    await db.run(batch_leases.split_batch, held, split_off_suspects(held, [carved.lo + 30]))
     await assert_sound(db)
     while (await job_of(db, job_id)).counts.open:
         lease = await take(db, job_id, 150)

@@ -74,7 +74,7 @@ async def test_partial_flush_replayed_after_newer_one_is_stale(db: Database) -> 
     job_id = await add_job(db, 30)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq) for seq in range(10)])
-    await settle(db, lease.after_flush(10), [verdict(seq) for seq in range(10, 20)])
+    await settle(db, lease.with_flushed(10), [verdict(seq) for seq in range(10, 20)])
     assert await settle(db, lease, [verdict(seq) for seq in range(10)]) is FlushResult.STALE
     assert (await job_of(db, job_id)).counts.done == 20
     await assert_sound(db)

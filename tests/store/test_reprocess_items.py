@@ -11,7 +11,7 @@ from tidemill.jobs import job_control
 from tidemill.jobs.reprocessing import redrive_dead_letters
 from tidemill.store import batch_leases, job_lifecycle, retention
 from tidemill.store.database import Database
-from tidemill.store.item_records import get_item, read_batch_items
+from tidemill.store.item_records import get_item_details, read_batch_items
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 
 CANCELLED = ReprocessSelection(statuses=[ItemStatus.CANCELLED])
@@ -75,7 +75,7 @@ async def test_reprocess_with_reset_keeps_attempt_number_in_error(db: Database) 
     job_id = await add_job(db, 1)
     await settle(db, await take(db, job_id), [verdict(0, FAILED, attempts=3)])
     assert await send_round(db, job_id, ReprocessSelection()) == 1
-    item = await db.read_snapshot(get_item, job_id, 0)
+    item = await db.read_snapshot(get_item_details, job_id, 0)
     assert (item["status"], item["attempts"], item["error"]["attempt"]) == ("pending", 0, 3)
 
 
@@ -92,7 +92,7 @@ async def test_reprocess_cancelled_requeues_only_open_items_of_ranges(db: Databa
     job_id = await add_job(db, 30, batch_size=10)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(0), verdict(1, FAILED)])
-    await db.run(batch_leases.release_batch, lease.after_flush(2))
+    await db.run(batch_leases.release_batch, lease.with_flushed(2))
     await db.run(job_lifecycle.cancel_job, job_id)
     await db.run(job_lifecycle.cancel_ready_batches, job_id)
     assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.CANCELLED

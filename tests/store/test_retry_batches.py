@@ -55,7 +55,7 @@ async def test_merged_retry_list_keeps_attempts_of_each_item(db: Database) -> No
     job_id = await add_job(db, 4)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(0, RETRY, attempts=1, delay=0), verdict(1), verdict(2)])
-    await settle(db, lease.after_flush(3), [verdict(3, RETRY, attempts=2, delay=0)])
+    await settle(db, lease.with_flushed(3), [verdict(3, RETRY, attempts=2, delay=0)])
     merged = await take(db, job_id)
     assert [(item.seq, item.attempt) for item in await db.run_async_commit(read_batch_items, merged)] == [
         (0, 2),
@@ -71,7 +71,7 @@ async def test_partly_flushed_retry_list_keeps_only_open_items(db: Database) -> 
     await settle(db, lease, [verdict(1, attempts=2), verdict(4, FAILED, attempts=2)])
     assert await rows(db, "SELECT seqs, open FROM tidemill.batch WHERE id = %s", lease.batch_id) == [([0, 2, 3, 5], 4)]
     assert await status_of(db, job_id, 0) == "processing"
-    await settle(db, lease.after_flush(2), [verdict(seq, attempts=2) for seq in (0, 2, 3, 5)])
+    await settle(db, lease.with_flushed(2), [verdict(seq, attempts=2) for seq in (0, 2, 3, 5)])
     assert (await job_of(db, job_id)).counts.done == 5
     await assert_sound(db)
 

@@ -14,8 +14,8 @@ from fastapi import FastAPI
 
 from support import until
 from tidemill import Item, Mill
-from tidemill.app.build import make_runtime
-from tidemill.cli.serve import HttpServer, open_listen_socket
+from tidemill.app.runtime_factory import make_runtime
+from tidemill.cli.http_server import HttpServer, open_listen_socket
 from tidemill.config import Settings
 from tidemill.core.principal import Role
 from tidemill.http.application import create_api
@@ -128,7 +128,7 @@ async def opened(
 ) -> AsyncIterator[Api]:
     """A service of its own, with the kinds of a mill."""
     async with Database(str(settings.database_url), size=8, retry_for_s=5) as db:
-        await db.run(workers.register_kinds, mill.registry.all())
+        await db.run(workers.register_kinds, mill.registry.make_all())
         app = create_api(make_runtime(db, settings, on_demand_pool=on_demand_pool), **more)
         async with serving(app) as url:
             api = Api(app, url, db, settings)

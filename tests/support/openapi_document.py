@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.http import application
 from tidemill.store.database import Database

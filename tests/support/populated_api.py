@@ -90,7 +90,7 @@ class Place:
         return str(self._run(users.add_key, self.api.ids["ada"])[1].prefix)
 
     def link(self) -> str:
-        return str(self._run(browser_sessions.create_sign_in_link, LOCAL_USER_ID, 60))
+        return str(self._run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60))
 
     def _run(self, verb: Any, *args: Any) -> Any:
         return self._portal.call(self.api.db.run, verb, *args)

@@ -11,7 +11,7 @@ import pytest
 
 from support import job_of, rows
 from tidemill import Mill
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.core.kinds import EXPORT_KIND
 from tidemill.exports.result_export import ResultExportRequest
 from tidemill.exports.use_cases import open_export_file, submit_result_export

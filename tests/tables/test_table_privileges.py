@@ -4,7 +4,7 @@ import pytest
 
 from support import rows
 from tidemill.store.database import Database
-from tidemill.tables.introspection.table_introspection import TableAccess, list_missing_privileges
+from tidemill.tables.introspection.table_introspection import TableAccess, find_access_problems
 from tidemill.tables.resource import TableName
 
 TABLE = TableName("shop", "users")
@@ -25,13 +25,13 @@ async def clerk(db: Database) -> str:
 async def lacks(db: Database, mode: TableAccess, *columns: str, setting: str = "") -> list[str]:
     async with db.transaction() as conn:
         await conn.execute(f"SET LOCAL ROLE clerk; {setting}".encode(), prepare=False)
-        return await list_missing_privileges(conn, TABLE, columns, mode)
+        return await find_access_problems(conn, TABLE, columns, mode)
 
 
 async def test_table_owner_lacks_no_privileges(db: Database, clerk: str) -> None:
     async with db.transaction() as conn:
-        assert await list_missing_privileges(conn, TABLE, ["id", "email", "Name"], "upsert") == []
-        assert await list_missing_privileges(conn, TableName("shop", "gone"), ["id"], "read") == [
+        assert await find_access_problems(conn, TABLE, ["id", "email", "Name"], "upsert") == []
+        assert await find_access_problems(conn, TableName("shop", "gone"), ["id"], "read") == [
             "there is no table shop.gone"
         ]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tables.introspect import look_at, rules
 from tidemill.store.database import Database
-from tidemill.tables.introspection.table_introspection import list_missing_privileges
+from tidemill.tables.introspection.table_introspection import find_access_problems
 from tidemill.tables.resource import Reference, TableName
 
 TYPES = [
@@ -166,4 +166,4 @@ async def assert_keys_are_read(db: Database) -> None:
     assert resource.nulls_equal == (resource.key,)
     assert resource.references == (Reference(("tenant", "order"), TableName("public", "Orders"), ("tenant", "No")),)
     assert (resource.get_field("order").max_length, resource.get_field("order").min_length) == (9, 1)
-    assert await db.run(list_missing_privileges, resource.table, resource.field_names, "upsert") == []
+    assert await db.run(find_access_problems, resource.table, resource.field_names, "upsert") == []

@@ -45,7 +45,7 @@ def test_relayed_event_has_only_measured_fields(
 ) -> None:
     mouth.write_event(Event("batch.stale", {"items": 3, "kind": "k", "job": "j", "batch": 1, "request_id": "r"}))
     mouth.write_event(Event("worker.started", {"kinds": ["not measured"]}))
-    ear.read()
+    ear.relay_pending_events()
     assert heard == [("batch.stale", {"items": 3, "kind": "k", "child": 3})]
 
 
@@ -53,7 +53,7 @@ def test_relayed_event_omits_handler_defined_error_codes(
     ear: ChildEventReader, mouth: ChildEventWriter, heard: list[Event]
 ) -> None:
     mouth.write_event(Event("item.retry", {"items": 3, "codes": {"timeout": 1, LONG: 2, "429": 5}}))
-    ear.read()
+    ear.relay_pending_events()
     assert heard == [("item.retry", {"items": 3, "codes": {"timeout": 1, "429": 5}, "child": 3})]
 
 
@@ -63,7 +63,7 @@ def test_relayed_event_of_killed_child_is_delivered(ear: ChildEventReader, heard
         ChildEventWriter(ear.write_fd, 0).write_event(Event("batch.stale", {"items": 1}))
         os.kill(os.getpid(), 9)
     os.waitpid(pid, 0)
-    ear.read()
+    ear.relay_pending_events()
     assert heard == [("batch.stale", {"items": 1, "child": 0})]
 
 
@@ -78,7 +78,7 @@ def test_relayed_events_of_concurrent_children_are_all_delivered(ear: ChildEvent
             os._exit(0)
         pids.append(pid)
     while len(heard) < 800 and select.select([ear.fileno()], [], [], 10)[0]:
-        ear.read()
+        ear.relay_pending_events()
     for pid in pids:
         os.waitpid(pid, 0)
     assert sorted({fields["kind"][0] for _, fields in heard}) == ["0", "1", "2", "3"]
@@ -92,9 +92,9 @@ def test_relay_drops_oldest_events_without_blocking_when_pipe_is_full(
     subscribe(mouth.write_event)
     for n in range(5_000):
         emit("batch.stale", items=n)
-    ear.read()
+    ear.relay_pending_events()
     emit("batch.stale", items=5_000)
-    ear.read()
+    ear.relay_pending_events()
     lost = [fields["events"] for name, fields in heard if name == "relay.lost"]
     arrived = [fields["items"] for name, fields in heard if name == "batch.stale"]
     assert len(lost) == 1
@@ -115,7 +115,7 @@ def test_child_reads_event_pipe_from_environment(
     monkeypatch.setenv(child_events.EVENT_PIPE_VARIABLE, str(ear.write_fd))
     relay_events_to_parent(2)
     emit("batch.stale", items=1)
-    ear.read()
+    ear.relay_pending_events()
     assert heard == [("batch.stale", {"items": 1, "child": 2})]
 
 

@@ -15,8 +15,8 @@ import structlog
 
 import tidemill
 from tidemill.telemetry import events, logs
-from tidemill.telemetry.events import Event, bind_fields, emit, relay_event, subscribe
-from tidemill.telemetry.logs import log_events
+from tidemill.telemetry.events import Event, bind_fields, emit, publish_child_event, subscribe
+from tidemill.telemetry.logs import configure_event_logging
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +60,9 @@ def test_child_events_reach_only_subscribers_with_children_option() -> None:
     hear(ours)
     leave = subscribe(all_of_it.append, children=True)
     emit("job.closed", job=1)
-    relay_event(Event("batch.stale", {"items": 2}))
+    publish_child_event(Event("batch.stale", {"items": 2}))
     leave()
-    relay_event(Event("batch.stale", {"items": 3}))
+    publish_child_event(Event("batch.stale", {"items": 3}))
     emit("job.closed", job=4)
     assert ours == [("job.closed", {"job": 1}), ("job.closed", {"job": 4})]
     assert all_of_it == [("job.closed", {"job": 1}), ("batch.stale", {"items": 2})]
@@ -110,7 +110,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def test_events_are_logged_as_json_with_context_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    log_events("info", worker="w1", child=2)
+    configure_event_logging("info", worker="w1", child=2)
     emit("job.closed", job=UUID(int=5), closed_as="completed")
     (line,) = lines(capsys)
     assert line.pop("timestamp")
@@ -134,14 +134,14 @@ def test_events_are_logged_as_json_with_context_fields(capsys: pytest.CaptureFix
     ],
 )
 def test_log_level_filters_lower_events(capsys: pytest.CaptureFixture[str], level: str, written: list[str]) -> None:
-    log_events(level)
+    configure_event_logging(level)
     for name in ("batch.claimed", "job.closed", "batch.stale", "item.poison"):
         emit(name, job=1)
     assert [line["event"] for line in lines(capsys)] == written
 
 
 def test_log_serializes_any_value(capsys: pytest.CaptureFixture[str]) -> None:
-    log_events("info")
+    configure_event_logging("info")
     values = {"at": datetime(2026, 1, 1, tzinfo=UTC), "error": ValueError("no"), "path": Path("a"), "none": None}
     emit("worker.started", kinds=["a"], **values)
     (line,) = lines(capsys)
@@ -149,7 +149,7 @@ def test_log_serializes_any_value(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_handler_log_messages_include_bound_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    log_events("info", worker="w1")
+    configure_event_logging("info", worker="w1")
     with bind_fields(job=UUID(int=5), batch=7, request_id="abc-1"):
         structlog.get_logger().info("called the shop", sku=3)
     (line,) = lines(capsys)
@@ -158,7 +158,7 @@ def test_handler_log_messages_include_bound_fields(capsys: pytest.CaptureFixture
 
 
 def test_log_fields_have_fixed_order(capsys: pytest.CaptureFixture[str]) -> None:
-    log_events("info", child=1, worker="w1")
+    configure_event_logging("info", child=1, worker="w1")
     emit("batch.released", items=3, batch=2, job=1, request_id="r", kind="k")
     first = ["timestamp", "level", "event", "worker", "child", "job", "kind", "batch", "request_id"]
     assert list(lines(capsys)[0]) == [*first, "items"]

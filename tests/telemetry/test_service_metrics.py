@@ -6,7 +6,7 @@ import pytest
 from support import add_job, eventually
 from telemetry.recorded_events import Told
 from tidemill import Item, Mill
-from tidemill.cli import serve
+from tidemill.cli import http_server
 from tidemill.config import Settings
 from tidemill.store import workers
 from tidemill.store.database import Database
@@ -19,10 +19,10 @@ async def test_api_metrics_show_requests_and_queue_depth(
 ) -> None:
     await add_job(db, 10)
     settings = settings.model_copy(update={"http_port": 0, "metrics_path": path})
-    listening = serve.open_listen_socket(settings)
+    listening = http_server.open_listen_socket(settings)
     async with (
-        serve.run_http_service(settings, listening),
-        httpx2.AsyncClient(base_url=serve.format_browser_url(listening)) as client,
+        http_server.run_http_service(settings, listening),
+        httpx2.AsyncClient(base_url=http_server.format_browser_url(listening)) as client,
     ):
         await client.get("/health", headers={"X-Request-ID": "abc-1"})
 
@@ -46,11 +46,11 @@ async def test_api_metrics_label_throttles_with_provider_of_kind(settings: Setti
     async def ask(_item: Item) -> None: ...
 
     mill.limiter("shop", "5/s")
-    await db.run(workers.register_kinds, mill.registry.all())
-    listening = serve.open_listen_socket(settings)
+    await db.run(workers.register_kinds, mill.registry.make_all())
+    listening = http_server.open_listen_socket(settings)
     async with (
-        serve.run_http_service(settings, listening, mill=mill),
-        httpx2.AsyncClient(base_url=serve.format_browser_url(listening)) as client,
+        http_server.run_http_service(settings, listening, mill=mill),
+        httpx2.AsyncClient(base_url=http_server.format_browser_url(listening)) as client,
     ):
         for kind in ("ask", "of others"):
             emit("item.retry", job=None, batch=1, kind=kind, items=1, codes={"throttled": 1}, decisions=[])
@@ -61,9 +61,9 @@ async def test_api_metrics_label_throttles_with_provider_of_kind(settings: Setti
 
 async def test_api_serves_no_metrics_when_disabled(settings: Settings, db: Database) -> None:
     settings = settings.model_copy(update={"http_port": 0, "enable_metrics": False})
-    listening = serve.open_listen_socket(settings)
+    listening = http_server.open_listen_socket(settings)
     async with (
-        serve.run_http_service(settings, listening),
-        httpx2.AsyncClient(base_url=serve.format_browser_url(listening)) as client,
+        http_server.run_http_service(settings, listening),
+        httpx2.AsyncClient(base_url=http_server.format_browser_url(listening)) as client,
     ):
         assert (await client.get("/metrics")).status_code == 404

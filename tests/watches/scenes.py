@@ -9,7 +9,7 @@ from typing import Any
 
 from support import rows
 from tidemill import Item, Mill
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.store import workers
 from tidemill.store.database import Database
@@ -111,7 +111,7 @@ async def make_scene(db: Database, settings: Settings, folder: Path) -> Scene:
     async def echo(item: Item) -> Any:
         return item.input
 
-    await db.run(workers.register_kinds, mill.registry.all())
+    await db.run(workers.register_kinds, mill.registry.make_all())
     return Scene(db, settings, mill, inbox)
 
 

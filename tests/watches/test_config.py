@@ -8,7 +8,7 @@ from tidemill.core.blob_location import BucketLocation
 from tidemill.core.errors import InvalidSettings
 from tidemill.imports.import_file_task import ImportFileTask
 from tidemill.watches.config import parse_watches
-from tidemill.watches.file_names import FilePattern, add_name_suffix, find_name_problem, make_printable_path
+from tidemill.watches.file_names import FilePattern, add_mark_before_extension, find_name_problem, make_printable_path
 from tidemill.watches.file_state import FileJobState, ListedFile, RecordedFile, compare_listing, decide_file_state
 from tidemill.watches.source_address import FolderAddress, HostAddress, WebAddress
 from tidemill.watches.watch import compute_scan_delay, parse_duration_s
@@ -126,8 +126,8 @@ def test_file_pattern_matches_like_shell_glob(glob: str, good: list[str], bad: l
 
 
 def test_name_suffix_is_added_before_file_extensions() -> None:
-    assert add_name_suffix("processed/x/a.csv.gz", 42) == "processed/x/a.42.csv.gz"
-    assert add_name_suffix("processed/README", 7) == "processed/README.7"
+    assert add_mark_before_extension("processed/x/a.csv.gz", 42) == "processed/x/a.42.csv.gz"
+    assert add_mark_before_extension("processed/README", 7) == "processed/README.7"
 
 
 def test_unprintable_file_names_get_distinct_printable_paths() -> None:

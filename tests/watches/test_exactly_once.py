@@ -29,8 +29,8 @@ CRASHES: dict[str, tuple[Any, str, bool]] = {
     "before the listing is noted": (watch_files, "record_listing", False),
     "after the listing is noted": (watch_files, "record_listing", True),
     "after it is taken": (watch_files, "claim_file", True),
-    "before it is fetched": (FolderWatchSource, "fetch", False),
-    "after it is fetched": (FolderWatchSource, "fetch", True),
+    "before it is fetched": (FolderWatchSource, "fetch_to_blob_store", False),
+    "after it is fetched": (FolderWatchSource, "fetch_to_blob_store", True),
     "before it is submitted": (WatchFileSubmitter, "_submit_blob", False),
     "after it is submitted": (watch_files, "mark_file_submitted", False),
     "after that is noted": (watch_files, "mark_file_submitted", True),
@@ -107,7 +107,7 @@ async def test_concurrent_scanners_submit_each_file_once(scene: Scene) -> None:
     scanners = [scene.scanner(f"w{number}") for number in range(4)]
     for _ in range(3):
         await rows(scene.db, "UPDATE tidemill.watch SET due_at = tidemill.now()")
-        await asyncio.gather(*(scanner.scan_next() for scanner in scanners))
+        await asyncio.gather(*(scanner.scan_due_watch() for scanner in scanners))
     assert await scene.jobs() == 20
     assert len(await scene.files()) == 20
 

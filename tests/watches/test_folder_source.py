@@ -170,7 +170,7 @@ async def test_retry_of_ten_thousand_failed_files_is_not_quadratic(scene: Scene)
     listed.append(ListedFile("f1", 1, "1"))
     began = time.monotonic()
     whose = watch_files.WatchScope("nightly", "folder:inbox")
-    assert await scene.db.run(watch_files.retry_failed_files, whose, listed, "once more") == many - 2, (
+    assert await scene.db.run(watch_files.requeue_failed_files, whose, listed, "once more") == many - 2, (
         "one waits, one is another"
     )
     assert time.monotonic() - began < 15, "compared with each other they take 30 s"

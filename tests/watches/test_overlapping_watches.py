@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.app.build import make_runtime
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
 from tidemill.watches.scanner import load_watches

@@ -146,11 +146,15 @@ def test_ftp_connection_stays_usable_after_aborted_fetch(tmp_path: Path) -> None
         FtpWatchSource(HostAddress("ftp", "127.0.0.1", server.port, USER), PASSWORD) as inlet,
     ):
         with pytest.raises(TooLarge):
-            inlet.fetch(ListedFile("big.csv", None, ""), blobs, "big", FetchLimits(1 << 20))
+            inlet.fetch_to_blob_store(ListedFile("big.csv", None, ""), blobs, "big", FetchLimits(1 << 20))
         with pytest.raises(Interrupted):
-            inlet.fetch(ListedFile("big.csv", None, ""), blobs, "big", FetchLimits(16 << 20, lambda: False))
+            inlet.fetch_to_blob_store(
+                ListedFile("big.csv", None, ""), blobs, "big", FetchLimits(16 << 20, lambda: False)
+            )
         assert inlet.find_entry("gone.csv") is None
-        assert inlet.fetch(ListedFile("small.csv", None, ""), blobs, "small", FetchLimits(1 << 20)).size == len(ROWS)
+        assert inlet.fetch_to_blob_store(
+            ListedFile("small.csv", None, ""), blobs, "small", FetchLimits(1 << 20)
+        ).size == len(ROWS)
     assert [path.name for path in (tmp_path / "blobs").iterdir()] == ["small"]
 
 

@@ -78,7 +78,7 @@ def remote(protocol: str, folder_: Path, server: Rclone) -> WatchSource:
     return SftpWatchSource(address, SftpCredentials(folder_ / "known_hosts", PASSWORD))
 
 
-@pytest.mark.parametrize(("protocol", "call"), [("ftp", "_make_folders"), ("sftp", "rename")])
+@pytest.mark.parametrize(("protocol", "call"), [("ftp", "_make_parent_folders"), ("sftp", "rename")])
 def test_ftp_or_sftp_source_does_not_move_replaced_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, call: str
 ) -> None:

@@ -51,7 +51,7 @@ def test_fetch_of_trickling_file_times_out(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(FolderWatchSource, "read", trickle)
     blobs = FolderBlobStore(tmp_path / "blobs")
     with pytest.raises(RemoteUnreachable, match="only 1 bytes"):
-        FolderWatchSource(tmp_path, "").fetch(
+        FolderWatchSource(tmp_path, "").fetch_to_blob_store(
             ListedFile("a.csv", None, ""), blobs, "a", FetchLimits(1 << 20, seconds=0.05)
         )
 

@@ -15,8 +15,8 @@ from playwright.async_api import Error as PlaywrightError
 
 from support import require, until
 from tidemill import Mill
-from tidemill.app.build import make_runtime
-from tidemill.cli.serve import HttpServer, open_listen_socket
+from tidemill.app.runtime_factory import make_runtime
+from tidemill.cli.http_server import HttpServer, open_listen_socket
 from tidemill.config import Settings
 from tidemill.core.principal import Role
 from tidemill.http.application import create_api
@@ -85,7 +85,7 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
     async with serving(settings) as started:
         mill = Mill(settings)
         mill.handler("price.lookup")(lambda item: item.input)
-        await started.db.run(workers.register_kinds, mill.registry.all())
+        await started.db.run(workers.register_kinds, mill.registry.make_all())
         yield started
         started.workers.end()
     await asyncio.to_thread(tidemill_server.drop_database, url)

@@ -51,7 +51,7 @@ class Site:
 
     async def link(self, name: str, role: Role = Role.USER) -> str:
         await self.user(name, role)
-        return f"{self.url}/sign-in/{await self.db.run(browser_sessions.create_sign_in_link, self.ids[name], 60)}"
+        return f"{self.url}/sign-in/{await self.db.run(browser_sessions.create_sign_in_token, self.ids[name], 60)}"
 
     async def ask(self, name: str, method: str, path: str, **more: Any) -> Any:
         """As somebody, by HTTP."""

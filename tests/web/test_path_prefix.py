@@ -10,8 +10,8 @@ from playwright.async_api import expect
 from starlette.types import Receive, Scope, Send
 
 from support import until
-from tidemill.app.build import make_runtime
-from tidemill.cli.serve import HttpServer, open_listen_socket
+from tidemill.app.runtime_factory import make_runtime
+from tidemill.cli.http_server import HttpServer, open_listen_socket
 from tidemill.config import Settings
 from tidemill.http.application import create_api
 from tidemill.web.pages import install_pages

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import run_command
+from tidemill.terminal.command_host import run_with_runtime
 from tidemill.terminal.console import console
 from tidemill_greetings import greetings
 
@@ -22,4 +22,4 @@ def greet_command(
     async def action(runtime: Runtime) -> str:
         return (await greetings.submit_greetings(runtime, names, language)).key
 
-    console.print(run_command(action))
+    console.print(run_with_runtime(action))

@@ -3,8 +3,8 @@
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from tidemill.rest.auth import AuthenticatedRoute, Permission, declare_route
-from tidemill.rest.runtime import RuntimeDep
+from tidemill.rest.auth import AuthenticatedRoute, Permission, build_route_options
+from tidemill.rest.runtime_dependencies import RuntimeDep
 from tidemill_greetings import greetings
 
 router = APIRouter(tags=["greetings"], route_class=AuthenticatedRoute)
@@ -16,7 +16,7 @@ class GreetingOut(BaseModel):
     greeting: str
 
 
-@router.get("/greetings/{name}", **declare_route(Permission.USER, 404))
+@router.get("/greetings/{name}", **build_route_options(Permission.USER, 404))
 async def get_greeting(name: str, runtime: RuntimeDep, language: str = "english") -> GreetingOut:
     """Greet one person."""
     return GreetingOut(greeting=greetings.greet(runtime, name, language))

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
 
-from tidemill.app.build import make_runtime
 from tidemill.app.mill import Mill
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import load_settings
 from tidemill.core.errors import InvalidInput
 from tidemill.runtime import Runtime

@@ -7,8 +7,8 @@ import traceback
 import uvloop
 
 from tidemill.app.bootstrap import load_mill, relax_garbage_collector
-from tidemill.app.build import make_engine_context
 from tidemill.app.mill import Mill
+from tidemill.app.runtime_factory import make_engine_context
 from tidemill.core.errors import StartHookFailed, Unavailable
 from tidemill.engine.children.child_runtime import ChildRuntime, ContinuousWork, limit_memory
 from tidemill.engine.children.shared_state import SharedState
@@ -17,14 +17,14 @@ from tidemill.engine.children.time_slices import TimeSliceWork
 from tidemill.store.open_database import open_database
 from tidemill.telemetry.child_events import relay_events_to_parent
 from tidemill.telemetry.events import emit
-from tidemill.telemetry.logs import log_events
+from tidemill.telemetry.logs import configure_event_logging
 
 CHILD_EXIT_FAILED = 70  # EX_SOFTWARE: a new child may do better
 
 
 async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number: int, control: int, book: int) -> None:
     settings = mill.settings
-    log_events(settings.log_level, worker=worker, child=number)
+    configure_event_logging(settings.log_level, worker=worker, child=number)
     relay_events_to_parent(number)
     for fd in (control, book):
         os.set_inheritable(fd, False)
@@ -34,7 +34,7 @@ async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number:
     async with open_database(settings, size=max(settings.db_max_conns, pages + 1), check=False) as db:
         context = make_engine_context(db, settings, mill.registry, worker=worker, shared_state=logbook)
         work = TimeSliceWork(context) if on_demand else ContinuousWork(context)
-        await ChildRuntime(context, control, work, mill.registry.run_hooks()).run()
+        await ChildRuntime(context, control, work, mill.registry.run_start_and_stop_hooks()).run()
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from importlib.metadata import entry_points
 
 from tidemill.core.errors import InvalidSettings
-from tidemill.core.suggest import suggest_similar
-from tidemill.features import Feature, load_object
+from tidemill.core.suggest import format_suggestion
+from tidemill.features import Feature, import_object
 
 DISABLED_FEATURES_VARIABLE = "TIDEMILL_DISABLED_FEATURES"
 FEATURE_ENTRY_POINT_GROUP = "tidemill.features"
@@ -25,7 +25,7 @@ def load_features(disabled: Collection[str] = ()) -> tuple[Feature, ...]:
     names = [*BUILTIN_FEATURES, *(point.value for point in entry_points(group=FEATURE_ENTRY_POINT_GROUP))]
     features: dict[str, Feature] = {}
     for name in names:
-        feature = load_object(name)
+        feature = import_object(name)
         if not isinstance(feature, Feature):
             raise InvalidSettings(f"Entry point {name!r} in the group {FEATURE_ENTRY_POINT_GROUP!r} is not a Feature.")
         if feature.name in features:
@@ -34,7 +34,7 @@ def load_features(disabled: Collection[str] = ()) -> tuple[Feature, ...]:
     for name in disabled:
         if name not in features:
             raise InvalidSettings(
-                f"{DISABLED_FEATURES_VARIABLE}: unknown feature {name!r}{suggest_similar(name, features)}"
+                f"{DISABLED_FEATURES_VARIABLE}: unknown feature {name!r}{format_suggestion(name, features)}"
             )
     return tuple(feature for feature in features.values() if feature.name not in disabled)
 

@@ -74,7 +74,7 @@ class HandlerRegistry:
     def kinds(self) -> list[str]:
         return sorted({*self._handlers, *self._builtins})
 
-    def all(self) -> list[Handler]:
+    def make_all(self) -> list[Handler]:
         return [self.get(kind) for kind in self.kinds()]
 
     def list_made(self) -> list[Handler]:
@@ -82,7 +82,7 @@ class HandlerRegistry:
         return list(self._handlers.values())
 
     @asynccontextmanager
-    async def run_hooks(self) -> AsyncIterator[None]:
+    async def run_start_and_stop_hooks(self) -> AsyncIterator[None]:
         """Start hooks before, in the order they were declared, and stop hooks after, in the reverse order.
 
         Raises:
@@ -92,7 +92,9 @@ class HandlerRegistry:
             try:
                 await _call_hook(hook)
             except Exception as error:
-                raise StartHookFailed(f"start hook {_name_of(hook)} failed: {describe_exception(error)}") from error
+                raise StartHookFailed(
+                    f"start hook {_get_hook_name(hook)} failed: {describe_exception(error)}"
+                ) from error
         try:
             yield
         finally:
@@ -100,14 +102,14 @@ class HandlerRegistry:
                 try:
                     await _call_hook(hook)
                 except Exception as error:  # noqa: BLE001  the other hooks have something to release, too
-                    emit("hook.failed", hook=_name_of(hook), error=describe_exception(error))
+                    emit("hook.failed", hook=_get_hook_name(hook), error=describe_exception(error))
 
     def map_kinds_to_providers(self) -> dict[str, str]:
         """Kind -> whom its handler calls: by the name of its limiter, else it is a provider of its own."""
-        return {handler.kind: handler.limiter or handler.kind for handler in self.all()}
+        return {handler.kind: handler.limiter or handler.kind for handler in self.make_all()}
 
 
-def _name_of(hook: Hook) -> str:
+def _get_hook_name(hook: Hook) -> str:
     return getattr(hook, "__qualname__", repr(hook))
 
 
@@ -138,7 +140,7 @@ def make_batch_handler(kind: str, call: Callable[..., Any], **options: Any) -> H
     return Handler(kind, call, "batch", concurrency=1, in_transaction=in_transaction, **options)
 
 
-def parse_columns(names: Iterable[str] | None) -> tuple[str, ...]:
+def normalize_column_names(names: Iterable[str] | None) -> tuple[str, ...]:
     """The declared columns of a handler's results; None for none."""
     if names is None:
         return ()

@@ -36,7 +36,7 @@ class Mill(MillSubmission):
 
     def job(self, job_id: UUID) -> Job:
         """A job and its progress; UnknownJob if there is none."""
-        return self._run(self.job_async(job_id))
+        return self._run_blocking(self.job_async(job_id))
 
     async def job_async(self, job_id: UUID) -> Job:
         """The async twin of ``job``."""
@@ -48,7 +48,7 @@ class Mill(MillSubmission):
         Raises:
             TimeoutError: It is still open after ``timeout`` seconds.
         """
-        return self._run(self.wait_async(job_id, timeout))
+        return self._run_blocking(self.wait_async(job_id, timeout))
 
     async def wait_async(self, job_id: UUID, timeout: float = WAIT_TIMEOUT_S) -> Job:  # noqa: ASYNC109  as of wait
         """The async twin of ``wait``."""
@@ -69,10 +69,10 @@ class Mill(MillSubmission):
         """
         items = self.iter_items_async(job_id, status)
         try:
-            while page := self._run(_take(items, ITERATED_ITEMS_AT_ONCE)):
+            while page := self._run_blocking(_read_next_items(items, ITERATED_ITEMS_AT_ONCE)):
                 yield from page
         finally:
-            self._run(items.aclose())
+            self._run_blocking(items.aclose())
 
     async def iter_items_async(self, job_id: UUID, status: ItemStatusName | None = None) -> AsyncGenerator[ItemRecord]:
         """The async twin of ``iter_items``."""
@@ -103,7 +103,7 @@ class Mill(MillSubmission):
 
     def pause(self, job_id: UUID) -> None:
         """Start no further item of a job. Items that are being processed finish."""
-        self._run(self.pause_async(job_id))
+        self._run_blocking(self.pause_async(job_id))
 
     async def pause_async(self, job_id: UUID) -> None:
         """The async twin of ``pause``."""
@@ -111,7 +111,7 @@ class Mill(MillSubmission):
 
     def resume(self, job_id: UUID) -> None:
         """Continue a paused job."""
-        self._run(self.resume_async(job_id))
+        self._run_blocking(self.resume_async(job_id))
 
     async def resume_async(self, job_id: UUID) -> None:
         """The async twin of ``resume``."""
@@ -119,11 +119,11 @@ class Mill(MillSubmission):
 
     def cancel(self, job_id: UUID) -> None:
         """Cancel what waits. Items that are being processed finish and keep their results."""
-        self._run(self.cancel_async(job_id))
+        self._run_blocking(self.cancel_async(job_id))
 
     async def cancel_async(self, job_id: UUID) -> None:
         """The async twin of ``cancel``."""
-        runtime = await self._get_runtime()
+        runtime = await self._make_loop_runtime()
         await job_control.cancel_job(runtime.db, job_id, find_kind_hooks=runtime.find_kind_hooks)
 
     def reprocess(
@@ -144,7 +144,7 @@ class Mill(MillSubmission):
             rows: Of them, those with these numbers, from 1.
             reset_attempts: Whether they get all their attempts again.
         """
-        return self._run(
+        return self._run_blocking(
             self.reprocess_async(job_id, statuses=statuses, codes=codes, rows=rows, reset_attempts=reset_attempts)
         )
 
@@ -164,17 +164,17 @@ class Mill(MillSubmission):
             codes=codes,
             reset_attempts=reset_attempts,
         )
-        runtime = await self._get_runtime()
+        runtime = await self._make_loop_runtime()
         operation = await reprocess_items(runtime.db, job_id, selection, find_kind_hooks=runtime.find_kind_hooks)
         return operation.items
 
     def open_export(self, job_id: UUID) -> BinaryIO:
         """The file of an export that is completed; the caller closes it. Conflict says why there is none."""
-        return self._run(self.open_export_async(job_id))
+        return self._run_blocking(self.open_export_async(job_id))
 
     async def open_export_async(self, job_id: UUID) -> BinaryIO:
         """The async twin of ``open_export``."""
-        runtime = await self._get_runtime()
+        runtime = await self._make_loop_runtime()
         return (await open_export_file(runtime.db, runtime.blobs, await self.job_async(job_id))).file
 
     def open_image(self, input_: dict[str, Any]) -> IO[bytes]:
@@ -202,7 +202,7 @@ class Mill(MillSubmission):
         await self.close_async()
 
 
-async def _take(items: AsyncIterator[ItemRecord], count: int) -> list[ItemRecord]:
+async def _read_next_items(items: AsyncIterator[ItemRecord], count: int) -> list[ItemRecord]:
     """The next items, at most so many."""
     taken: list[ItemRecord] = []
     async for item in items:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, make_item_handler, parse_columns
+from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, make_item_handler, normalize_column_names
 from tidemill.config import Settings, load_settings
 from tidemill.core.job import Item
 from tidemill.core.policies import RetryPolicy
@@ -81,7 +81,7 @@ class MillDeclarations:
                     permanent=permanent,
                     limiter=limit,
                     limit_by=limit_by,
-                    columns=parse_columns(columns),
+                    columns=normalize_column_names(columns),
                 )
             )
             return function
@@ -121,7 +121,7 @@ class MillDeclarations:
                     retry=retry,
                     permanent=permanent,
                     limiter=limit,
-                    columns=parse_columns(columns),
+                    columns=normalize_column_names(columns),
                 )
             )
             return function

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypedDict, TypeVar
 from uuid import UUID
 
-from tidemill.app.build import make_runtime
 from tidemill.app.mill_declarations import MillDeclarations
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.app.shared_database import SharedDatabase
 from tidemill.core.file_format import Compression, FileFormat
 from tidemill.core.kinds import DISTRIBUTION_KIND, EXPORT_KIND, IMPORT_KIND
@@ -89,10 +89,10 @@ class MillSubmission(MillDeclarations):
         rows = encode_inputs(inputs, self.settings.max_row_bytes)
         if connection is not None:
             return submit_in_transaction_sync(connection, spec, rows, is_declared=is_declared)[0]
-        loop = self.shared_database.background
-        db = loop.run(self.shared_database.get())
+        loop = self.shared_database.background_loop
+        db = loop.run_coroutine(self.shared_database.get())
         if not is_declared:
-            spec = loop.run(apply_kind_options(db, spec))
+            spec = loop.run_coroutine(apply_kind_options(db, spec))
         return submit_job_from_thread(loop, db, spec, rows, built_in=is_declared)[0]
 
     async def submit_async(
@@ -153,7 +153,7 @@ class MillSubmission(MillDeclarations):
             owner_id: As for ``submit``.
             idempotency_key: As for ``submit``.
         """
-        return self._run(
+        return self._run_blocking(
             self.submit_import_async(
                 file,
                 resource,
@@ -204,10 +204,10 @@ class MillSubmission(MillDeclarations):
             resource=resource, request=request, layout=layout or {}, policy={**(policy or {})}, priority=priority
         )
         spec = Submission(IMPORT_KIND, owner_id=owner_id, idem_key=idempotency_key)
-        runtime = await self._get_runtime()
+        runtime = await self._make_loop_runtime()
         imports = runtime.get(make_import_use_cases)
-        submission = await imports.prepare(options, role=None, spec=spec)
-        return (await imports.submit(submission, await _open_import_source(runtime, file))).job_id
+        submission = await imports.prepare_import(options, role=None, spec=spec)
+        return (await imports.submit(submission, await _stage_import_source(runtime, file))).job_id
 
     def submit_export(
         self,
@@ -237,7 +237,7 @@ class MillSubmission(MillDeclarations):
             owner_id: As for ``submit``.
             idempotency_key: As for ``submit``.
         """
-        return self._run(
+        return self._run_blocking(
             self.submit_export_async(
                 resource,
                 fields=fields,
@@ -277,7 +277,7 @@ class MillSubmission(MillDeclarations):
             spreadsheet_safe=spreadsheet_safe,
         )
         spec = Submission(EXPORT_KIND, owner_id=owner_id, priority=priority, idem_key=idempotency_key)
-        return (await submit_table_export(await self._get_runtime(), spec, request, role=None))[0]
+        return (await submit_table_export(await self._make_loop_runtime(), spec, request, role=None))[0]
 
     def submit_distribution(
         self,
@@ -307,7 +307,7 @@ class MillSubmission(MillDeclarations):
             owner_id: As for ``submit``.
             idempotency_key: As for ``submit``.
         """
-        return self._run(
+        return self._run_blocking(
             self.submit_distribution_async(
                 dataset,
                 inputs,
@@ -348,15 +348,15 @@ class MillSubmission(MillDeclarations):
             priority=priority,
         )
         spec = Submission(DISTRIBUTION_KIND, owner_id=owner_id, idem_key=idempotency_key)
-        runtime = await self._get_runtime()
+        runtime = await self._make_loop_runtime()
         return (await runtime.get(make_distribution_use_cases).submit(runtime.db, wanted, Role.ADMIN, spec))[0]
 
-    async def _get_runtime(self) -> Runtime:
+    async def _make_loop_runtime(self) -> Runtime:
         """The runtime of the running event loop."""
         return make_runtime(await self.shared_database.get(), self.settings, self.registry)
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self.shared_database.background.run(coroutine)
+    def _run_blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.shared_database.background_loop.run_coroutine(coroutine)
 
     def _make_submission(
         self,
@@ -389,7 +389,7 @@ class MillSubmission(MillDeclarations):
         return spec, handler is not None
 
 
-async def _open_import_source(runtime: Runtime, file: str | PathLike[str] | BinaryIO) -> ImportSource:
+async def _stage_import_source(runtime: Runtime, file: str | PathLike[str] | BinaryIO) -> ImportSource:
     """The URL, or a staged copy of the file."""
     if isinstance(file, str) and is_remote_url(file):
         return FileReference(url=file)

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tidemill.app.build import make_runtime
 from tidemill.app.mill import Mill
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.app.worker import Worker, make_worker
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
@@ -32,13 +32,13 @@ async def run_on_demand_worker(settings: Settings, mill: Mill, reference: str) -
     """A worker, with a database of its own, whose children run only the time slices of requests."""
     async with (
         open_database(settings, size=WORKER_DB_CONNECTIONS) as db,
-        start_on_demand_worker(db, mill, reference, settings.worker_pool_size) as worker,
+        run_kickoff_worker(db, mill, reference, settings.worker_pool_size) as worker,
     ):
         yield worker
 
 
 @asynccontextmanager
-async def start_on_demand_worker(db: Database, mill: Mill, reference: str, processes: int) -> AsyncIterator[Worker]:
+async def run_kickoff_worker(db: Database, mill: Mill, reference: str, processes: int) -> AsyncIterator[Worker]:
     worker = make_worker(db, mill, reference, processes, on_demand=True)
     await worker.start()
     try:

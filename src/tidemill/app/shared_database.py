@@ -29,7 +29,7 @@ class BackgroundLoop:
         self._thread.start()
         started.wait()
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def run_coroutine(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result. An interrupt in the waiting thread cancels the coroutine."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
@@ -41,14 +41,14 @@ class BackgroundLoop:
     @contextmanager
     def enter(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         """An async context manager, entered and left on the loop; the body runs in the caller's thread."""
-        value = self.run(manager.__aenter__())
+        value = self.run_coroutine(manager.__aenter__())
         try:
             yield value
         except BaseException as error:
-            if not self.run(manager.__aexit__(type(error), error, error.__traceback__)):
+            if not self.run_coroutine(manager.__aexit__(type(error), error, error.__traceback__)):
                 raise
         else:
-            self.run(manager.__aexit__(None, None, None))
+            self.run_coroutine(manager.__aexit__(None, None, None))
 
     def stop(self) -> None:
         """End the thread. A forked process has only a copy of this object, without the thread."""
@@ -109,22 +109,22 @@ class SharedDatabase:
     async def get(self) -> Database:
         """The database of the running event loop."""
         loop = asyncio.get_running_loop()
-        shared = self._process.by_loop.get(loop)
+        shared = self._process_state.by_loop.get(loop)
         if shared is None:
-            shared = self._process.by_loop[loop] = _LoopDatabase(weakref.ref(self))
+            shared = self._process_state.by_loop[loop] = _LoopDatabase(weakref.ref(self))
             _open_by_loop.setdefault(loop, []).append(shared)
         if shared.db is None:
             async with shared.lock:
                 if shared.db is None:
-                    await _close_abandoned(loop)
-                    shared.holder = _hold_open(self._make_database)
+                    await _close_abandoned_databases(loop)
+                    shared.holder = _keep_database_open(self._make_database)
                     shared.db = await anext(shared.holder)
         return shared.db
 
     @property
-    def background(self) -> BackgroundLoop:
+    def background_loop(self) -> BackgroundLoop:
         """The event loop of callers that are not async."""
-        process = self._process
+        process = self._process_state
         with process.lock:
             if process.background is None:
                 process.background = BackgroundLoop()
@@ -134,26 +134,26 @@ class SharedDatabase:
     async def close_async(self) -> None:
         """Close the database of the running event loop. The next use opens it again."""
         loop = asyncio.get_running_loop()
-        shared = self._process.by_loop.pop(loop, None)
+        shared = self._process_state.by_loop.pop(loop, None)
         if shared is not None:
             _open_by_loop[loop].remove(shared)
             await shared.close()
 
     def close(self) -> None:
         """Close the database of the background loop and end its thread. The next use starts both again."""
-        process = self._process
+        process = self._process_state
         with process.lock:
             background, process.background = process.background, None
         if background is not None:
-            background.run(self.close_async())
+            background.run_coroutine(self.close_async())
             background.stop()
 
     @property
-    def _process(self) -> _ProcessState:
+    def _process_state(self) -> _ProcessState:
         return self._by_process.setdefault(os.getpid(), _ProcessState())
 
 
-async def _hold_open(make_database: DatabaseFactory) -> AsyncGenerator[Database]:
+async def _keep_database_open(make_database: DatabaseFactory) -> AsyncGenerator[Database]:
     """A generator, because an event loop finishes its async generators before it ends: the database ends with it.
 
     No other async generator may be open inside: the event loop finishes all of them at the same time.
@@ -163,7 +163,7 @@ async def _hold_open(make_database: DatabaseFactory) -> AsyncGenerator[Database]
         yield db
 
 
-async def _close_abandoned(loop: asyncio.AbstractEventLoop) -> None:
+async def _close_abandoned_databases(loop: asyncio.AbstractEventLoop) -> None:
     """Close what the owner left open when it was collected, and forget event loops that have ended."""
     for ended in [other for other in tuple(_open_by_loop) if other.is_closed()]:
         _open_by_loop.pop(ended, None)

@@ -9,8 +9,8 @@ from collections.abc import Coroutine
 from typing import Any
 from uuid import UUID, uuid4
 
-from tidemill.app.build import list_builtin_handlers, load_limiters, make_runtime
 from tidemill.app.mill import Mill
+from tidemill.app.runtime_factory import load_limiters, make_runtime, map_builtin_handler_factories
 from tidemill.config import ENV_PREFIX, Settings
 from tidemill.core.job import TimeSliceResult
 from tidemill.dispatch import outbox
@@ -20,10 +20,10 @@ from tidemill.dispatch.postgres_dispatcher import HintReceiver, NotificationRece
 from tidemill.engine.children.child_process import ChildCommand
 from tidemill.engine.children.salvage import CrashSalvage
 from tidemill.engine.children.supervisor import HeartbeatLoop, Supervisor
-from tidemill.engine.children.time_slices import SliceRunner, limit_slice_grace
-from tidemill.engine.loop import CallbackLoop
+from tidemill.engine.children.time_slices import SliceRunner, compute_slice_grace_s
 from tidemill.engine.maintenance_loop import BlobCleanupLoop, BulkOperationLoop, MaintenanceLoop
-from tidemill.features import load_object
+from tidemill.engine.periodic_loop import CallbackLoop
+from tidemill.features import import_object
 from tidemill.limits import limiter_records
 from tidemill.store import workers
 from tidemill.store.database import Database
@@ -56,11 +56,11 @@ class WakeupLoops:
             self._relay = CallbackLoop("relay", OutboxRelay(self._db, self._broker, self._worker, scheme).tick)
             found.append(self._relay.run())
             if not on_demand:
-                found.append(self._broker.deliver(self._make_hint_receiver()))
+                found.append(self._broker.receive_wakeups(self._make_hint_receiver()))
         announced = NotificationReceiver(
             wake_all, self._wake_relay_if_connected, is_only_source=lambda: on_demand or not self._is_broker_connected
         )
-        return [*found, PostgresDispatcher(self._db).deliver(announced)]
+        return [*found, PostgresDispatcher(self._db).receive_wakeups(announced)]
 
     def describe_broker(self) -> dict[str, Any]:
         """For people: which broker, and what is wrong with it."""
@@ -84,7 +84,7 @@ class WakeupLoops:
 
     def _make_hint_receiver(self) -> HintReceiver:
         crew = self._supervisor
-        wake, wake_all = crew.wake_child, crew.wake_children
+        wake, wake_all = crew.wake_idlest_child, crew.wake_children
         return HintReceiver(
             self._db, self._worker, wake=wake, wake_all=wake_all, has_idle_lane=lambda: crew.has_idle_lane
         )
@@ -113,8 +113,8 @@ class Worker:
         self._db = db
         self._settings = settings
         runtime = make_runtime(db, settings, mill.registry)
-        self._registry = mill.registry.with_builtins(list_builtin_handlers(runtime))
-        self._handlers = self._registry.all()  # every mistake in what they declare stops the worker here
+        self._registry = mill.registry.with_builtins(map_builtin_handler_factories(runtime))
+        self._handlers = self._registry.make_all()  # every mistake in what they declare stops the worker here
         self._limiters = load_limiters(runtime, mill.registry)
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         ours = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
@@ -155,7 +155,7 @@ class Worker:
             self.id,
             interval_s=every_s,
             resend_after_s=resend_s,
-            housekeeping=[load_object(name) for feature in runtime.features for name in feature.housekeeping],
+            housekeeping=[import_object(name) for feature in runtime.features for name in feature.housekeeping],
             find_kind_hooks=runtime.find_kind_hooks,
         )
         self._loops = [
@@ -168,13 +168,13 @@ class Worker:
         if not on_demand:
             for feature in runtime.features:
                 if feature.worker_loops is not None:
-                    self._loops += load_object(feature.worker_loops)(runtime, self.id)
+                    self._loops += import_object(feature.worker_loops)(runtime, self.id)
         self._slice_runner = SliceRunner(
             db,
             self._registry,
             self._supervisor,
             find_kind_hooks=runtime.find_kind_hooks,
-            grace=limit_slice_grace(settings.stop_grace_ms),
+            grace=compute_slice_grace_s(settings.stop_grace_ms),
         )
         self._loop_tasks: list[asyncio.Task[None]] = []
         self._wakeup_tasks: list[asyncio.Task[None]] = []

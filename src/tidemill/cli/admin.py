@@ -10,12 +10,12 @@ from rich.markup import escape
 from tidemill.dispatch.outbox import (
     QUARANTINE_MAX_MESSAGES,
     QuarantinedMessage,
-    clear_quarantine,
+    delete_quarantined_messages,
     list_quarantined_messages,
 )
 from tidemill.jobs import administration
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import run_command
+from tidemill.terminal.command_host import run_with_runtime
 from tidemill.terminal.console import console, parse_age_seconds
 
 commands = typer.Typer()
@@ -28,7 +28,7 @@ def migrate() -> None:
     async def action(runtime: Runtime) -> list[str]:
         return await administration.migrate_schema(runtime.db)
 
-    for name in run_command(action, check=False):
+    for name in run_with_runtime(action, check=False):
         console.print(f"ran {name}")
     console.print("the schema is up to date")
 
@@ -43,14 +43,14 @@ def purge(
     async def action(runtime: Runtime) -> list[str]:
         return await administration.purge_jobs(runtime.db, seconds)
 
-    weeks = run_command(action)
+    weeks = run_with_runtime(action)
     console.print(f"dropped {', '.join(weeks)}" if weeks else "nothing is that old: no whole week of closed jobs")
 
 
 @commands.command()
 def doctor() -> None:
     """Check the settings, the server and every invariant of the engine; exit code 1 if something is wrong."""
-    findings = run_command(lambda runtime: administration.check_installation(runtime.db))
+    findings = run_with_runtime(lambda runtime: administration.check_installation(runtime.db))
     for finding in findings:
         mark = "[green]ok[/]  " if finding.ok else ("[yellow]warn[/]" if finding.is_warning else "[red]BAD[/] ")
         console.print(f"{mark} {finding.name}", highlight=False)
@@ -71,10 +71,10 @@ def quarantine(
     async def action(runtime: Runtime) -> list[QuarantinedMessage]:
         found = await runtime.db.read(list_quarantined_messages, limit)
         if clear and found:
-            await runtime.db.run(clear_quarantine, found[0].id)
+            await runtime.db.run(delete_quarantined_messages, found[0].id)
         return found
 
-    found = run_command(action)
+    found = run_with_runtime(action)
     for one in found:
         if as_json:
             typer.echo(json.dumps(asdict(one), default=str))

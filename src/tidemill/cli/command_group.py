@@ -52,7 +52,7 @@ CORE_COMMANDS = {
         "demo": "Import three files with some bad rows into tables of the embedded PostgreSQL; export rows, "
         "distribute files.",
     },
-    "tidemill.cli.identity": {
+    "tidemill.accounts.cli": {
         "users": "Who may use the service.",
         "keys": "The API keys they use it with.",
     },
@@ -60,7 +60,7 @@ CORE_COMMANDS = {
 
 
 @cache
-def list_summaries() -> dict[str, dict[str, str]]:
+def load_command_summaries() -> dict[str, dict[str, str]]:
     """Module -> command -> its line in the help, of the core and of all features."""
     features = [feature for feature in load_enabled_features() if feature.commands_module is not None]
     of_features = {str(feature.commands_module): dict(feature.commands) for feature in features}
@@ -69,7 +69,7 @@ def list_summaries() -> dict[str, dict[str, str]]:
 
 @cache
 def _map_commands_to_modules() -> dict[str, str]:
-    return {name: module for module, summaries in list_summaries().items() for name in summaries}
+    return {name: module for module, summaries in load_command_summaries().items() for name in summaries}
 
 
 class CommandGroup(TyperGroup):
@@ -83,7 +83,7 @@ class CommandGroup(TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        summaries = {name: text for found in list_summaries().values() for name, text in found.items()}
+        summaries = {name: text for found in load_command_summaries().values() for name, text in found.items()}
         for plugin in entry_points(group=PLUGIN_ENTRY_POINT_GROUP):
             summaries[plugin.name] = plugin.dist.metadata["Summary"] if plugin.dist else ""
         listed = [TyperCommand(name=name, help=text) for name, text in summaries.items()]

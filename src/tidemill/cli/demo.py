@@ -28,7 +28,7 @@ from tidemill.imports.cli import ImportArguments, run_import
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import ImportOptions
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_command
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_with_runtime
 from tidemill.terminal.console import console
 
 commands = typer.Typer()
@@ -64,7 +64,7 @@ def demo_command(
         settings = load_settings()
         folder = settings.home / "demo"
         folder.mkdir(parents=True, exist_ok=True)
-        run_command(_create_tables, migrate=True)
+        run_with_runtime(_create_tables, migrate=True)
         console.print(f"PostgreSQL runs. Three files of {rows:,} rows each, one in a hundred bad, are in {folder}")
         for made in write_demo_files(folder, rows):
             command = f"tidemill import {made.name} --into {made.stem} --mode upsert"
@@ -164,7 +164,7 @@ def _generate_articles(n: int) -> Iterator[dict[str, Any]]:
             "body": _make_random_text(rng, 40),
         }
         row |= {
-            "author_id": _pick_author_id(rng, n),
+            "author_id": _pick_user_id(rng, n),
             "tags": ["tide", f"no-{i % 9}"],
             "status": DEMO_ARTICLE_STATUSES[i % 3],
         }
@@ -175,12 +175,12 @@ def _generate_articles(n: int) -> Iterator[dict[str, Any]]:
 def _generate_comments(n: int) -> Iterator[dict[str, Any]]:
     rng = random.Random(2)  # noqa: S311
     for i in range(n):
-        article = _make_row_id(2, _nearest_good_row(rng.randrange(n)))
+        article = _make_row_id(2, _replace_bad_row(rng.randrange(n)))
         row = {
             "id": _make_row_id(3, i),
             "body": _make_random_text(rng, 12),
             "article_id": article,
-            "user_id": _pick_author_id(rng, n),
+            "user_id": _pick_user_id(rng, n),
         }
         yield row | (BAD_COMMENT_FIELDS[i // DEMO_BAD_ROW_EVERY % 4] if _is_bad_row(i) else {})
 
@@ -189,11 +189,11 @@ def _is_bad_row(i: int) -> bool:
     return i % DEMO_BAD_ROW_EVERY == 7  # noqa: PLR2004
 
 
-def _pick_author_id(rng: random.Random, n: int) -> str:
-    return _make_row_id(1, _nearest_good_row(rng.randrange(n)))
+def _pick_user_id(rng: random.Random, n: int) -> str:
+    return _make_row_id(1, _replace_bad_row(rng.randrange(n)))
 
 
-def _nearest_good_row(i: int) -> int:
+def _replace_bad_row(i: int) -> int:
     """A row that is not bad, so that nobody refers to one that is not there."""
     return i - 1 if _is_bad_row(i) else i
 

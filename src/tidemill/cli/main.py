@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from tidemill.cli.command_group import CommandGroup
 from tidemill.core.errors import PROBLEMS_IN_MESSAGE_MAX, InvalidRows, TidemillError
-from tidemill.terminal.command_host import CommandHost, set_command_host
+from tidemill.terminal.command_host import CommandHost, set_command_host_factory
 from tidemill.terminal.console import error_console
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ def _make_command_host() -> CommandHost:
     return LocalCommandHost()
 
 
-set_command_host(_make_command_host)
+set_command_host_factory(_make_command_host)
 
 
 @app.callback()

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
+from tidemill.accounts import use_cases as accounts
 from tidemill.app.bootstrap import load_mill
 from tidemill.app.processes import (
     open_migrated_database,
+    run_kickoff_worker,
     run_on_demand_worker,
     run_worker,
-    start_on_demand_worker,
 )
 from tidemill.app.worker import make_worker
 from tidemill.config import Settings, load_settings
-from tidemill.jobs import identity
-from tidemill.telemetry.logs import log_events
+from tidemill.telemetry.logs import configure_event_logging
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE
 from tidemill.terminal.console import error_console
 
@@ -37,7 +37,8 @@ def worker(app: MillArgument = BUILTIN_MILL_REFERENCE, processes: WorkerProcesse
     mill = load_mill(app)
 
     async def run() -> None:
-        await run_worker(mill, app, processes, _install_stop_signals(mill.settings))
+        configure_event_logging(mill.settings.log_level)
+        await run_worker(mill, app, processes, _install_stop_signals())
 
     asyncio.run(run())
 
@@ -49,23 +50,24 @@ def serve_command(
     port: HttpPortOption = None,
 ) -> None:
     """Run the HTTP API until stopped. With a mill, kickoff runs its handlers for the length of a request."""
-    from tidemill.cli import serve  # noqa: PLC0415  FastAPI is half of the start of a command: others are spared it
+    from tidemill.cli import http_server  # noqa: PLC0415  FastAPI is half of the start of a command: others are spared it
 
     mill = None if app is None else load_mill(app)
     settings = _override_listen_address(load_settings() if mill is None else mill.settings, host, port)
-    listening = serve.open_listen_socket(settings)
+    listening = http_server.open_listen_socket(settings)
 
     async def run() -> None:
-        stop = _install_stop_signals(settings)
+        configure_event_logging(settings.log_level)
+        stop = _install_stop_signals()
         async with AsyncExitStack() as stack:
             pool = None
             if mill is not None and app is not None:
                 pool = await stack.enter_async_context(run_on_demand_worker(settings, mill, app))
-            await stack.enter_async_context(serve.run_http_service(settings, listening, pool, mill))
-            error_console.print(f"listening at [bold]{serve.format_browser_url(listening)}[/]", highlight=False)
+            await stack.enter_async_context(http_server.run_http_service(settings, listening, pool, mill))
+            error_console.print(f"listening at [bold]{http_server.format_browser_url(listening)}[/]", highlight=False)
             await stop.wait()
 
-    serve.run_with_uvloop(run())
+    http_server.run_with_uvloop(run())
 
 
 @commands.command()
@@ -76,25 +78,26 @@ def up(
     port: HttpPortOption = None,
 ) -> None:
     """Everything on this machine, until stopped: the database, brought up to date, the HTTP API and a worker."""
-    from tidemill.cli import serve  # noqa: PLC0415  as above
+    from tidemill.cli import http_server  # noqa: PLC0415  as above
 
     mill = load_mill(app)
     settings = _override_listen_address(mill.settings, host, port)
-    listening = serve.open_listen_socket(settings)
+    listening = http_server.open_listen_socket(settings)
 
     async def run() -> None:
-        stop = _install_stop_signals(settings)
+        configure_event_logging(settings.log_level)
+        stop = _install_stop_signals()
         async with (
             open_migrated_database(settings) as db,
-            start_on_demand_worker(db, mill, app, 1) as pool,
-            serve.run_http_service(settings, listening, pool, mill),
+            run_kickoff_worker(db, mill, app, 1) as pool,
+            http_server.run_http_service(settings, listening, pool, mill),
         ):
-            address = serve.format_browser_url(listening)
-            link = address + await identity.create_sign_in_link(db, "local")
+            address = http_server.format_browser_url(listening)
+            link = address + await accounts.create_sign_in_link(db, "local")
             _print_sign_in_details(db.display_url, address, link)
             await make_worker(db, mill, app, processes or settings.worker_pool_size).run(stop)
 
-    serve.run_with_uvloop(run())
+    http_server.run_with_uvloop(run())
 
 
 def _print_sign_in_details(database: str, address: str, link: str) -> None:
@@ -113,9 +116,8 @@ def _override_listen_address(settings: Settings, host: str | None, port: int | N
     return settings.model_copy(update={name: value for name, value in options.items() if value is not None})
 
 
-def _install_stop_signals(settings: Settings) -> asyncio.Event:
+def _install_stop_signals() -> asyncio.Event:
     """An event that SIGINT and SIGTERM set."""
-    log_events(settings.log_level)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

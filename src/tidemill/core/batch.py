@@ -54,7 +54,7 @@ class Lease:
         """No item of this range has an outcome yet."""
         return self.seqs is None and self.open == self.hi - self.lo
 
-    def after_flush(self, count: int) -> "Lease":
+    def with_flushed(self, count: int) -> "Lease":
         return replace(self, open=self.open - count, flush_no=self.flush_no + 1)
 
 
@@ -82,7 +82,7 @@ class BatchCutter:
         self._bytes = 0
         self._cuts: list[tuple[int, int]] = []
 
-    def add(self, size: int) -> None:
+    def add_item(self, size: int) -> None:
         if self._next > self._lo and (
             self._next - self._lo >= self._max_items or self._bytes + size > BATCH_INPUT_MAX_BYTES
         ):
@@ -90,7 +90,7 @@ class BatchCutter:
         self._next += 1
         self._bytes += size
 
-    def add_all(self, sizes: Sequence[int]) -> None:
+    def add_items(self, sizes: Sequence[int]) -> None:
         """Many at once: as many as fit are taken without a look at each."""
         before = list(itertools.accumulate(sizes, initial=0))
         at = 0
@@ -99,7 +99,7 @@ class BatchCutter:
             fits = bisect.bisect_right(before, before[at] + BATCH_INPUT_MAX_BYTES - self._bytes) - 1
             end = min(at + room, fits, len(sizes))
             if end <= at:
-                self.add(sizes[at])
+                self.add_item(sizes[at])
                 end = at + 1
             else:
                 self._next += end - at
@@ -128,7 +128,7 @@ class BatchPart:
     half: bool = False
 
 
-def isolate_suspects(lease: Lease, suspects: Iterable[int]) -> list[BatchPart]:
+def split_off_suspects(lease: Lease, suspects: Iterable[int]) -> list[BatchPart]:
     """Cut a batch so that every suspect can run alone and nobody else has to."""
     alone = sorted(set(suspects))
     if lease.seqs is not None:

@@ -47,8 +47,13 @@ class Decision:
     charged: bool = True  # whether it counts as an attempt
 
 
-def decide_outcome(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float, spacing: float = 1.0) -> Decision:
-    """Turn an outcome into a decision; ``jitter`` is a random number the caller made, ``spacing`` widens backoff."""
+def decide_from_outcome(
+    item: Item, outcome: Outcome, policy: RetryPolicy, jitter: float, backoff_factor: float = 1.0
+) -> Decision:
+    """Turn an outcome into a decision.
+
+    ``jitter`` is a random number from the caller. The backoff is multiplied by ``backoff_factor``.
+    """
     match outcome:
         case Done():
             return Decision(ItemStatus.DONE, outcome.result, outcome.normalized)
@@ -57,7 +62,7 @@ def decide_outcome(item: Item, outcome: Outcome, policy: RetryPolicy, jitter: fl
         case NotFound():
             return _decide_not_found(item, outcome, policy)
         case Retry():
-            return _decide_retry(item, outcome, policy, jitter, spacing)
+            return _decide_retry(item, outcome, policy, jitter, backoff_factor)
         case Fail():
             return Decision(ItemStatus.FAILED, error=build_failure_error(outcome))
         case Outcome():
@@ -85,7 +90,7 @@ def _decide_not_found(item: Item, outcome: NotFound, policy: RetryPolicy) -> Dec
     return Decision(ItemStatus.RETRY_WAIT, error=error, delay=delay)
 
 
-def _decide_retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float, spacing: float) -> Decision:
+def _decide_retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float, backoff_factor: float) -> Decision:
     """A refusal is not the item's fault: a good number of them are free. Anything else uses an attempt up."""
     throttled = bool(outcome.throttled)
     charged = item.throttles >= UNCHARGED_THROTTLES_MAX if throttled else outcome.charged
@@ -93,7 +98,7 @@ def _decide_retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float
         return Decision(ItemStatus.FAILED, error=_build_exhausted_error(outcome))
     error, delay = (
         _build_error(outcome.code, outcome.reason, retryable=True),
-        policy.compute_delay(item.attempt, jitter) * spacing,
+        policy.compute_delay(item.attempt, jitter) * backoff_factor,
     )
     if not charged:
         error["attempt"] = item.attempt
@@ -211,7 +216,7 @@ class Tally:
             codes=_count_codes([v for v in verdicts if v.status is _FAILED]) if failed else Counter(),
         )
 
-    def add(self, other: "Tally") -> None:
+    def add_tally(self, other: "Tally") -> None:
         self.items += other.items
         self.done += other.done
         self.not_found += other.not_found

@@ -39,7 +39,7 @@ class Counts:
         return self.settled - self.cancelled
 
     @property
-    def add_up(self) -> bool:
+    def is_consistent(self) -> bool:
         return self.total == self.open + self.settled
 
 

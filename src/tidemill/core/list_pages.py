@@ -48,17 +48,17 @@ def parse_uuid(value: object) -> UUID:
 
 
 @dataclass(frozen=True, slots=True)
-class CursorFormat:
+class ListOrder:
     """A way through a list: its name, and what a place on it is made of."""
 
     name: str
     parts: tuple[CursorPartReader, ...]
 
-    def build_cursor(self, fingerprint: str, *parts: Any) -> tuple[Any, ...]:
+    def build_position(self, fingerprint: str, *parts: Any) -> tuple[Any, ...]:
         """A place in plain values: whoever gets it may write it as JSON, and bring it back."""
         return (self.name, fingerprint, *(_serialize_cursor_part(part) for part in parts))
 
-    def parse_cursor(self, after: object, fingerprint: str) -> tuple[Any, ...]:
+    def parse_position(self, after: object, fingerprint: str) -> tuple[Any, ...]:
         """The parts of a place on this walk, for the same list; InvalidInput for everything else."""
         said = after if isinstance(after, list | tuple) else ()
         if len(said) != len(self.parts) + 2 or tuple(said[:2]) != (self.name, fingerprint):
@@ -69,7 +69,7 @@ class CursorFormat:
             raise InvalidInput(FOREIGN_CURSOR_MESSAGE) from None
 
 
-def find_cursor_format(after: object, formats: Sequence[CursorFormat]) -> CursorFormat:
+def find_list_order(after: object, formats: Sequence[ListOrder]) -> ListOrder:
     """Which of these walks a place says it is on."""
     said = after[0] if isinstance(after, list | tuple) and after else None
     for walk in formats:
@@ -88,14 +88,14 @@ def check_page_limit(limit: int) -> None:
         raise InvalidInput(f"a page has 1 to {PAGE_MAX_ROWS} rows, not {limit}")
 
 
-def check_text(what: str, *values: str | None) -> None:
+def check_storable_text(what: str, *values: str | None) -> None:
     """Text that a database can be asked with."""
     for value in values:
         if value is not None and ("\x00" in value or not _is_encodable(value)):
             raise InvalidInput(f"{what} has characters that no text has")
 
 
-def check_timestamps(*values: datetime | None) -> None:
+def check_time_zones(*values: datetime | None) -> None:
     if any(value is not None and value.tzinfo is None for value in values):
         raise InvalidInput("a date needs a time zone")
 

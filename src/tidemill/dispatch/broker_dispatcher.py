@@ -92,7 +92,7 @@ class BrokerDispatcher:
         """Find out whether there is a broker; BrokerLost if not."""
         await self.dispatch([])
 
-    async def deliver(self, handler: WakeupReceiver) -> None:
+    async def receive_wakeups(self, handler: WakeupReceiver) -> None:
         failures = 0
         while True:
             began = time.monotonic()
@@ -132,23 +132,25 @@ class BrokerDispatcher:
         self, messages: "AsyncIterator[AckableMessage | None]", handler: WakeupReceiver
     ) -> None:
         while True:
-            await handler.wait_until_idle()
+            await handler.wait_for_idle_lane()
             message = await anext(messages, None)
             if message is None:
                 return
-            await self._receive_message(message, handler)
+            await self._handle_message(message, handler)
             await _acknowledge_message(message)
 
-    async def _receive_message(self, message: "AckableMessage", handler: WakeupReceiver) -> None:
+    async def _handle_message(self, message: "AckableMessage", handler: WakeupReceiver) -> None:
         try:
             envelope = decode_envelope(message.data)
         except InvalidRequest as error:
-            await handler.refuse(message.data, str(error))
+            await handler.quarantine_invalid_message(message.data, str(error))
             return
         if envelope.kind in self._kinds:
-            await handler.handle(envelope.job_id)
+            await handler.wake_for_job(envelope.job_id)
         else:
-            await handler.refuse(message.data, f"header.type is {envelope.kind[:80]!r}, which nobody here runs")
+            await handler.quarantine_invalid_message(
+                message.data, f"header.type is {envelope.kind[:80]!r}, which nobody here runs"
+            )
 
     def _record_action_result(self, what: str, error: str | None) -> None:
         """Tell of it when the broker is lost, and when it is back; not of every try in between."""

@@ -72,11 +72,11 @@ def encode_envelope(envelope: Envelope) -> bytes:
 def decode_envelope(message: bytes) -> Envelope:
     """What was sent; InvalidRequest names every mistake of a message that is not exactly so."""
     document = _parse_document(message)
-    problems = [*_check_structure(document)]
+    problems = [*_find_structure_problems(document)]
     if problems:
         raise InvalidRequest(problems)
     header, body, traced = (document[part] for part in ENVELOPE_PARTS)
-    problems += [*_check_header(header), *_check_body(header, body), *_check_tracing(traced)]
+    problems += [*_find_header_problems(header), *_find_body_problems(header, body), *_find_tracing_problems(traced)]
     if problems:
         raise InvalidRequest(problems)
     return Envelope(
@@ -103,7 +103,7 @@ def _parse_document(message: bytes) -> JsonObject:
     return document
 
 
-def _check_structure(document: JsonObject) -> list[str]:
+def _find_structure_problems(document: JsonObject) -> list[str]:
     problems = [f"{_make_printable(part)} is not part of a message" for part in document if part not in ENVELOPE_PARTS]
     for part, names in ENVELOPE_PARTS.items():
         found = document.get(part)
@@ -115,7 +115,7 @@ def _check_structure(document: JsonObject) -> list[str]:
     return problems
 
 
-def _check_header(header: JsonObject) -> list[str]:
+def _find_header_problems(header: JsonObject) -> list[str]:
     problems = []
     if header["version"] != ENVELOPE_VERSION:
         problems.append(f"header.version is {_make_printable(header['version'])}, not {ENVELOPE_VERSION}")
@@ -133,7 +133,7 @@ def _check_header(header: JsonObject) -> list[str]:
     return problems
 
 
-def _check_body(header: JsonObject, body: JsonObject) -> list[str]:
+def _find_body_problems(header: JsonObject, body: JsonObject) -> list[str]:
     problems = []
     if body["job_id"] != header["job_id"]:
         problems.append("body.job_id is not that of the header")
@@ -145,7 +145,7 @@ def _check_body(header: JsonObject, body: JsonObject) -> list[str]:
     return problems
 
 
-def _check_tracing(traced: JsonObject) -> list[str]:
+def _find_tracing_problems(traced: JsonObject) -> list[str]:
     wrong = [
         name
         for name, form in _TRACING_ID_PATTERNS.items()
@@ -180,13 +180,13 @@ class WakeupReceiver(Protocol):
     async def wake_after_reconnect(self) -> None:
         """The line is new: nobody knows what was said before."""
 
-    async def wait_until_idle(self) -> None:
+    async def wait_for_idle_lane(self) -> None:
         """Wait until somebody here has nothing to do: whoever is busy should leave hints to others."""
 
-    async def handle(self, job_id: UUID) -> None:
+    async def wake_for_job(self, job_id: UUID) -> None:
         """A hint: have the job looked at."""
 
-    async def refuse(self, message: bytes, reason: str) -> None:
+    async def quarantine_invalid_message(self, message: bytes, reason: str) -> None:
         """A message that is no hint: keep it for people to see."""
 
 
@@ -196,7 +196,7 @@ class WakeupDispatcher(Protocol):
     async def dispatch(self, envelopes: Sequence[Envelope]) -> list[str | None]:
         """Send them in one go: for each of them None, or why it was refused. BrokerLost if there is nobody to ask."""
 
-    async def deliver(self, handler: WakeupReceiver) -> None:
+    async def receive_wakeups(self, handler: WakeupReceiver) -> None:
         """Hand on what others dispatch, until cancelled. A line that breaks is made again."""
 
     async def close(self) -> None: ...

@@ -9,9 +9,9 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from tidemill.store.database import Connection
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 
-sql = load_sql("tidemill.dispatch")
+sql = make_sql_loader("tidemill.dispatch")
 
 QUARANTINE_MAX_MESSAGES = 10_000
 QUARANTINE_SHOWN_BYTES = 4_096
@@ -52,12 +52,12 @@ async def list_quarantined_messages(
         return await cursor.fetchall()
 
 
-async def clear_quarantine(conn: Connection, upto: int | None = None) -> int:
+async def delete_quarantined_messages(conn: Connection, upto: int | None = None) -> int:
     """Forget those up to this one, or all; how many."""
     return (await conn.execute(sql("quarantine/clear"), {"upto": upto})).rowcount
 
 
-async def trim_quarantine(conn: Connection) -> None:
+async def delete_oldest_quarantined(conn: Connection) -> None:
     await conn.execute(sql("quarantine/thin"), {"keep": QUARANTINE_MAX_MESSAGES})
 
 
@@ -113,7 +113,7 @@ async def remove_hints(conn: Connection, worker: str, ids: Sequence[int]) -> Non
     await conn.execute(sql("outbox/remove"), {"worker": worker, "ids": sorted(ids)})
 
 
-async def return_hints(conn: Connection, worker: str, ids: Sequence[int], error: str) -> None:
+async def release_hint_claims(conn: Connection, worker: str, ids: Sequence[int], error: str) -> None:
     await conn.execute(
         sql("outbox/give_back"), {"worker": worker, "ids": sorted(ids), "error": to_storable_text(error)}
     )
@@ -130,7 +130,7 @@ async def quarantine_hint(conn: Connection, worker: str, hint_id: int, reason: s
     await conn.execute(sql("outbox/park"), params | {"message": message.decode("utf-8", "replace")})
 
 
-async def resend_hints(conn: Connection, seconds: float, window: float = math.inf) -> list[UUID]:
+async def add_hints_for_stalled_jobs(conn: Connection, seconds: float, window: float = math.inf) -> list[UUID]:
     """Write hints anew for jobs that nobody has looked at for so long, or twice as long, and so on; which.
 
     ``window`` is how long ago this was done before: what came to its turn since then gets a hint now.
@@ -148,7 +148,7 @@ async def measure_backlog(conn: Connection) -> OutboxBacklog:
     return row
 
 
-async def is_job_running(conn: Connection, job_id: UUID) -> bool:
+async def is_job_runnable(conn: Connection, job_id: UUID) -> bool:
     """Whether a hint for this job is worth anything: it is there, open, and to run."""
     cursor = await conn.execute(sql("job/is_to_run"), {"job_id": job_id})
     row = await cursor.fetchone()

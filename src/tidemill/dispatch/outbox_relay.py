@@ -88,7 +88,7 @@ class OutboxRelay:
         await self._db.run_async_commit(outbox.remove_hints, self._worker, [hint.id for hint in sent])
         for hint in block:
             if hint.id in refused:
-                await self._postpone_or_park(hint, refused[hint.id])
+                await self._postpone_or_quarantine(hint, refused[hint.id])
         return sent
 
     async def _publish_block(self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]) -> dict[int, str]:
@@ -102,9 +102,9 @@ class OutboxRelay:
         return {hint.id: answer for hint, answer in zip(copies, answers, strict=True) if answer is not None}
 
     async def _release_hints(self, hints: Sequence[OutboxHint], why: str) -> None:
-        await self._db.run(outbox.return_hints, self._worker, [hint.id for hint in hints], why)
+        await self._db.run(outbox.release_hint_claims, self._worker, [hint.id for hint in hints], why)
 
-    async def _postpone_or_park(self, hint: OutboxHint, reason: str) -> None:
+    async def _postpone_or_quarantine(self, hint: OutboxHint, reason: str) -> None:
         if hint.attempts + 1 < MAX_HINT_ATTEMPTS:
             await self._db.run(outbox.postpone_hint, self._worker, hint.id, reason, self._retry_delay_s)
             return

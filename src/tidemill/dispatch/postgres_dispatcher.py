@@ -14,7 +14,7 @@ from tidemill.dispatch import outbox
 from tidemill.dispatch import outbox as quarantine
 from tidemill.dispatch.envelope import Envelope, WakeupReceiver
 from tidemill.store.database import Connection, Database
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 from tidemill.telemetry.events import emit
 
 IDLE_LANE_POLL_S = 0.05
@@ -38,15 +38,15 @@ class NotificationReceiver:
         self._wake_all()
         self._wake_relay()
 
-    async def wait_until_idle(self) -> None:
+    async def wait_for_idle_lane(self) -> None:
         """At any time: nothing is taken from anybody."""
 
-    async def handle(self, job_id: UUID) -> None:  # noqa: ARG002  everybody looks for himself, and chooses fairly
+    async def wake_for_job(self, job_id: UUID) -> None:  # noqa: ARG002  everybody looks for himself, and chooses fairly
         self._wake_relay()
         if self._is_only_source():
             self._wake_all()
 
-    async def refuse(self, message: bytes, reason: str) -> None:
+    async def quarantine_invalid_message(self, message: bytes, reason: str) -> None:
         """There is nothing in a notification that could be wrong."""
 
 
@@ -72,30 +72,30 @@ class HintReceiver:
     async def wake_after_reconnect(self) -> None:
         self._wake_all()
 
-    async def wait_until_idle(self) -> None:
+    async def wait_for_idle_lane(self) -> None:
         until = time.monotonic() + MAX_HINT_HOLD_S
         while not self._has_idle_lane() and time.monotonic() < until:  # noqa: ASYNC110  children are other processes: who would set an event
             await asyncio.sleep(IDLE_LANE_POLL_S)
 
-    async def handle(self, job_id: UUID) -> None:
-        wanted = await self._db.read(outbox.is_job_running, job_id)
+    async def wake_for_job(self, job_id: UUID) -> None:
+        wanted = await self._db.read(outbox.is_job_runnable, job_id)
         if wanted:
             self._wake(job_id)
         emit("hint.heard" if wanted else "hint.dropped", job=job_id)
 
-    async def refuse(self, message: bytes, reason: str) -> None:
+    async def quarantine_invalid_message(self, message: bytes, reason: str) -> None:
         """A message that cannot even be kept is told of, and gone: it would come back at once, and for ever."""
         try:
             await self._db.run(quarantine.quarantine_message, self._worker, message, reason)
             self._quarantined_total += 1
             if self._quarantined_total % QUARANTINE_TRIM_EVERY_MESSAGES == 0:
-                await self._db.run(quarantine.trim_quarantine)
+                await self._db.run(quarantine.delete_oldest_quarantined)
         except Exception as error:  # noqa: BLE001  whatever it is, the next message is waiting
             emit("loop.failed", loop="quarantine", error=describe_exception(error))
         emit("hint.quarantined", job=None, reason=reason, bytes=len(message))
 
 
-sql = load_sql("tidemill.dispatch")
+sql = make_sql_loader("tidemill.dispatch")
 
 LISTEN_TIMEOUT_S = 10.0
 LISTEN_RECONNECT_DELAY_S = 1.0
@@ -111,7 +111,7 @@ class PostgresDispatcher:
         await self._db.run(notify_jobs, [envelope.job_id for envelope in envelopes])
         return [None] * len(envelopes)
 
-    async def deliver(self, handler: WakeupReceiver) -> None:
+    async def receive_wakeups(self, handler: WakeupReceiver) -> None:
         while True:
             try:
                 async with open_listen_connection(self._db.url) as line:
@@ -129,7 +129,7 @@ class PostgresDispatcher:
 
 async def _deliver_payload(payload: str, handler: WakeupReceiver) -> None:
     with contextlib.suppress(ValueError):  # anybody who may connect may notify
-        await handler.handle(UUID(payload))
+        await handler.wake_for_job(UUID(payload))
 
 
 @asynccontextmanager

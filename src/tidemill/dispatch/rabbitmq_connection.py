@@ -47,7 +47,7 @@ async def publish_confirmed(channel: Any, exchange: str, messages: Sequence[tupl
     finally:
         for name in names:
             channel.message_id_delivery_tag.pop(name, None)
-    return [_describe_rejection(answer) for answer in answers]
+    return [_parse_confirmation(answer) for answer in answers]
 
 
 def _build_message_frames(exchange: str, queue: str, name: str, body: bytes) -> list[Any]:
@@ -60,7 +60,7 @@ def _build_message_frames(exchange: str, queue: str, name: str, body: bytes) -> 
     return [publish, header, ContentBody(body)] if body else [publish, header]
 
 
-def _describe_rejection(answer: Any) -> str | None:
+def _parse_confirmation(answer: Any) -> str | None:
     if isinstance(answer, DeliveryError):
         return f"RabbitMQ refused it: {answer}"
     if isinstance(answer, asyncio.CancelledError):

@@ -11,8 +11,8 @@ from typing_extensions import TypeAliasType
 from tidemill.core.errors import InvalidInput
 from tidemill.dispatch import outbox
 from tidemill.rest import schema_types
-from tidemill.rest.auth import AuthenticatedRoute, Permission, declare_route
-from tidemill.rest.runtime import DatabaseDep
+from tidemill.rest.auth import AuthenticatedRoute, Permission, build_route_options
+from tidemill.rest.runtime_dependencies import DatabaseDep
 from tidemill.rest.schema_types import AfterCursor, NextPageToken, PageSize, QueryModel
 
 MessageSource = TypeAliasType("MessageSource", Literal["received", "refused"])
@@ -55,20 +55,22 @@ NewestSeenId = Annotated[
 ]
 
 
-@router.get("/quarantine", response_model_exclude_unset=True, **declare_route(Permission.ADMIN))
+@router.get("/quarantine", response_model_exclude_unset=True, **build_route_options(Permission.ADMIN))
 async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: DatabaseDep) -> QuarantinePage:
     """Messages of the broker that are no hints, and hints that it would not take; the newest first."""
     before = _parse_quarantine_cursor(schema_types.decode_cursor(query.after))
     found = await db.read(outbox.list_quarantined_messages, query.page_size + 1, before)
     shown, more = found[: query.page_size], found[query.page_size :]
     after = (shown[-1].id,) if more else None
-    return QuarantinePage.model_validate({"items": shown} | schema_types.build_next_page(after), from_attributes=True)
+    return QuarantinePage.model_validate(
+        {"items": shown} | schema_types.build_next_page_field(after), from_attributes=True
+    )
 
 
-@router.delete("/quarantine", **declare_route(Permission.ADMIN))
+@router.delete("/quarantine", **build_route_options(Permission.ADMIN))
 async def clear_quarantine(db: DatabaseDep, up_to: NewestSeenId = None) -> QuarantineClearedOut:
     """Forget messages, from the oldest to the one of this id, or all."""
-    return QuarantineClearedOut(removed=await db.run(outbox.clear_quarantine, up_to))
+    return QuarantineClearedOut(removed=await db.run(outbox.delete_quarantined_messages, up_to))
 
 
 def _parse_quarantine_cursor(cursor: tuple[object, ...] | None) -> int | None:

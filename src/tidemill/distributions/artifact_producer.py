@@ -43,12 +43,12 @@ class ProducedRowEncoder:
                 raise self._make_failure("has no columns")
         cells = self._extract_cells(row)
         self.count += 1
-        head = self.encode_header()
+        head = self.encode_header_once()
         if self._feed == "ndjson":
             return head + encode_json(dict(zip(self._columns, cells, strict=True))) + b"\n"
         return head + _encode_csv_line(cells)
 
-    def encode_header(self) -> bytes:
+    def encode_header_once(self) -> bytes:
         """The header, unless it was written; without any rows it is the whole file."""
         if self._has_begun or self._feed == "ndjson" or not self._columns:
             return b""
@@ -117,7 +117,7 @@ class ArtifactProducer:
         self._columns: dict[str, tuple[tuple[OutputColumn, ...], float]] = {}
         self._describing = asyncio.Lock()
 
-    async def produce_rows(self, dataset: Dataset, given: DistributionInput, out: ArtifactUpload) -> int:
+    async def write_artifact_rows(self, dataset: Dataset, given: DistributionInput, out: ArtifactUpload) -> int:
         """Write all rows to the upload, which is not finished yet, and return their number."""
         values = {field.name: field.to_query_value(given.values[field.name]) for field in dataset.fields}
         if dataset.query is not None:
@@ -163,7 +163,7 @@ async def _write_async_rows(
             _set_file_columns(made, out)
             await out.write(bytes(waiting))
             waiting.clear()
-    waiting += made.encode_header()
+    waiting += made.encode_header_once()
     _set_file_columns(made, out)
     await out.write(bytes(waiting))
 
@@ -185,7 +185,7 @@ def _write_rows(found: Iterable[Any], made: ProducedRowEncoder, out: ArtifactUpl
             _set_file_columns(made, out)
             out.write_sync(bytes(waiting))
             waiting.clear()
-    waiting += made.encode_header()
+    waiting += made.encode_header_once()
     _set_file_columns(made, out)
     out.write_sync(bytes(waiting))
 

@@ -12,9 +12,9 @@ from tidemill.core.decide import Verdict
 from tidemill.core.json_input import JsonObject
 from tidemill.distributions.distribution_request import Artifact
 from tidemill.store.database import Connection
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 
-sql = load_sql("tidemill.distributions")
+sql = make_sql_loader("tidemill.distributions")
 
 ArtifactKey = tuple[str, str]
 """A dataset, and the key of one of its inputs."""
@@ -59,7 +59,7 @@ async def find_artifacts(conn: Connection, artifact_keys: Sequence[ArtifactKey])
     return [ArtifactLookup(None if row[0] is None else Artifact(*row), today) for _, today, *row in found]
 
 
-async def is_item_settled(conn: Connection, job_id: UUID, seq: int) -> bool:
+async def is_item_settled_or_deleted(conn: Connection, job_id: UUID, seq: int) -> bool:
     """Whether an item is settled, or was deleted with its job."""
     cursor = await conn.execute(sql("outcome/is_settled"), {"job_id": job_id, "seq": seq})
     row = await cursor.fetchone()
@@ -74,7 +74,7 @@ async def has_other_item_with_input(conn: Connection, job_id: UUID, seq: int, in
 
 
 @dataclass(frozen=True, slots=True)
-class DistributionFileCounts:
+class DistributionProgress:
     """How many files a distribution has generated and reused, when it started, and its first failed input."""
 
     generated: int = 0
@@ -88,9 +88,9 @@ class DistributionFileCounts:
         return None if self.failed_seq is None else f"input {self.failed_seq + 1}: {self.failed_because}"
 
 
-async def count_distribution_files(conn: Connection, job_ids: Sequence[UUID]) -> dict[UUID, DistributionFileCounts]:
+async def load_distribution_progress(conn: Connection, job_ids: Sequence[UUID]) -> dict[UUID, DistributionProgress]:
     cursor = await conn.execute(sql("delivery/sum"), {"ids": list(job_ids)})
-    return {job_id: DistributionFileCounts(*told) for job_id, *told in await cursor.fetchall()}
+    return {job_id: DistributionProgress(*told) for job_id, *told in await cursor.fetchall()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class ArtifactUpload:
     async def write(self, chunk: bytes) -> None:
         held, self._buffer = self._buffer, chunk
         if held:
-            await self.run_in_thread(lambda: self._encode_chunk(held))
+            await self.run_in_thread(lambda: self._write_encoded_chunk(held))
 
     async def finish(self) -> Blob:
         if self._writing is None and self.form.is_raw_copy:
@@ -55,16 +55,16 @@ class ArtifactUpload:
         """As ``write``, for a caller that runs in a thread."""
         held, self._buffer = self._buffer, chunk
         if held:
-            self._encode_chunk(held)
+            self._write_encoded_chunk(held)
 
     def _finish_sync(self) -> Blob:
-        writing, encoder = self._encode_chunk(self._buffer)
+        writing, encoder = self._write_encoded_chunk(self._buffer)
         encoder.close()
         blob = writing.finish()
         self._is_complete = True
         return blob
 
-    def _encode_chunk(self, chunk: bytes) -> tuple[BlobWriter, CopyEncoder]:
+    def _write_encoded_chunk(self, chunk: bytes) -> tuple[BlobWriter, CopyEncoder]:
         if self._writing is None or self._encoder is None:
             self._writing = self._blobs.open_writer(self._name)
             self._writing.label = self._build_label()
@@ -102,21 +102,21 @@ class BlobExistenceCache:
         self._blobs = blobs
         self._threads = threads
         self._listings: dict[str, BlobFolderListing] = {}
-        self._lookups: Coalescer[str, bool] = Coalescer(self._check_names)
+        self._lookups: Coalescer[str, bool] = Coalescer(self._load_existence_flags)
 
     async def exists(self, name: str) -> bool:
-        listing = self._get_fresh_listing(_parent_folder(name))
+        listing = self._get_fresh_listing(_get_parent_folder(name))
         return (listing is not None and name in listing.names) or await self._lookups.get(name)
 
-    async def _check_names(self, names: Sequence[str]) -> list[bool]:
+    async def _load_existence_flags(self, names: Sequence[str]) -> list[bool]:
         by_folder: dict[str, list[str]] = defaultdict(list)
         for name in names:
-            by_folder[_parent_folder(name)].append(name)
-        checks = (self._check_folder(folder, folder_names) for folder, folder_names in by_folder.items())
+            by_folder[_get_parent_folder(name)].append(name)
+        checks = (self._find_existing_in_folder(folder, folder_names) for folder, folder_names in by_folder.items())
         existing = set[str]().union(*await asyncio.gather(*checks))
         return [name in existing for name in names]
 
-    async def _check_folder(self, folder: str, names: list[str]) -> set[str]:
+    async def _find_existing_in_folder(self, folder: str, names: list[str]) -> set[str]:
         if len(names) >= LISTING_MIN_NAMES and self._get_fresh_listing(folder) is None:
             self._cache_listing(
                 folder, await self._run_in_thread(partial(list_blob_folder, self._blobs, folder, names))
@@ -142,5 +142,5 @@ class BlobExistenceCache:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _parent_folder(name: str) -> str:
+def _get_parent_folder(name: str) -> str:
     return name.rpartition("/")[0]

@@ -28,7 +28,7 @@ from tidemill.distributions.use_cases import (
 )
 from tidemill.jobs.cli import show_progress_until_closed
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, make_command_host, run_with_runtime, silence_logs
 from tidemill.terminal.console import console, parse_policy_option, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -82,7 +82,7 @@ def run_distribution(wanted: DistributionSpec, *, processes: int, app: str, path
     async def action(runtime: Runtime) -> Job:
         job_id, _ = await runtime.get(make_distribution_use_cases).submit(runtime.db, wanted, Role.ADMIN)
         distribution = await load_distribution(runtime.db, job_id)
-        async with get_command_host().ensure_worker(runtime, DISTRIBUTION_KIND, app, processes):
+        async with make_command_host().ensure_worker(runtime, DISTRIBUTION_KIND, app, processes):
             await show_progress_until_closed(runtime, distribution.job)
         distribution = await load_distribution(runtime.db, job_id)
         await _print_distribution_report(runtime, distribution)
@@ -91,7 +91,7 @@ def run_distribution(wanted: DistributionSpec, *, processes: int, app: str, path
                 await _write_paths(runtime, job_id, file)
         return distribution.job
 
-    return run_command(action, app=app, migrate=True)
+    return run_with_runtime(action, app=app, migrate=True)
 
 
 def read_distribution_inputs(path: str) -> list[Any]:

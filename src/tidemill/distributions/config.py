@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, Validat
 from tidemill.config_sections import ConfigTable, Names, NonEmpty, Roles, Text, parse_section
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
-from tidemill.core.suggest import suggest_similar
+from tidemill.core.suggest import format_suggestion
 from tidemill.distributions.dataset import Dataset, FieldType, InputField, RowProducer, to_camel_case
 
 _FIELD_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -59,7 +59,7 @@ class DatasetTable(ConfigTable):
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         fields = given.get("fields")
         if isinstance(fields, Mapping):
-            yield from _find_equal_spellings(list(fields))
+            yield from _find_equal_spelling_problems(list(fields))
             if isinstance(given.get("query"), str):
                 yield from _find_query_problems(given["query"], list(fields))
 
@@ -84,7 +84,7 @@ class DatasetTable(ConfigTable):
     def _check_date_field(cls, name: str, info: ValidationInfo) -> str:
         dates = [field for field, table in info.data.get("fields", {}).items() if table.is_date]
         if "fields" in info.data and name not in dates:
-            raise ValueError(f"{name!r} is not a field of type date or yyyymmdd{suggest_similar(name, dates)}")
+            raise ValueError(f"{name!r} is not a field of type date or yyyymmdd{format_suggestion(name, dates)}")
         return name
 
     @field_validator("compression")
@@ -96,8 +96,8 @@ class DatasetTable(ConfigTable):
             raise ValueError(str(error)) from None
         return compression
 
-    def build(self, name: str, producer: RowProducer | None) -> Dataset:
-        given = self.get_given(exclude=("fields",))
+    def build_dataset(self, name: str, producer: RowProducer | None) -> Dataset:
+        given = self.get_explicit_values(exclude=("fields",))
         if self.query is not None:
             given["query"] = self.query.strip().rstrip(";").rstrip()
         fields = tuple(InputField(field, table.type, table.required) for field, table in self.fields.items())
@@ -108,7 +108,7 @@ def _has_producer(info: ValidationInfo) -> bool:
     return info.context is not None and info.context["name"] in info.context["producers"]
 
 
-def _find_equal_spellings(fields: list[str]) -> Iterator[tuple[str, str]]:
+def _find_equal_spelling_problems(fields: list[str]) -> Iterator[tuple[str, str]]:
     first: dict[str, str] = {}
     for name in fields:
         other = first.setdefault(to_camel_case(name), name)
@@ -122,7 +122,7 @@ def _find_query_problems(query: str, fields: list[str]) -> Iterator[tuple[str, s
         if other is not None:
             yield "query", f"%{other} is not a parameter; write %(name)s, and %% for a percent sign"
         elif name is not None and name not in fields:
-            yield "query", f"Unknown field {name!r}{suggest_similar(name, fields)}"
+            yield "query", f"Unknown field {name!r}{format_suggestion(name, fields)}"
 
 
 def parse_datasets(
@@ -134,6 +134,6 @@ def parse_datasets(
         document,
         "datasets",
         DatasetTable,
-        lambda name, table: table.build(name, known.get(name)),
+        lambda name, table: table.build_dataset(name, known.get(name)),
         context={"producers": known},
     )

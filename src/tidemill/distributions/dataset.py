@@ -13,7 +13,7 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
 from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Role
-from tidemill.core.suggest import suggest_similar
+from tidemill.core.suggest import format_suggestion
 
 FieldType = Literal["text", "integer", "boolean", "date", "yyyymmdd"]
 FIELD_TYPES: tuple[str, ...] = get_args(FieldType)
@@ -57,7 +57,7 @@ class InputField:
     def is_date(self) -> bool:
         return self.type in ("date", "yyyymmdd")
 
-    def parse_value(self, value: Any) -> InputValue:
+    def normalize_value(self, value: Any) -> InputValue:
         """The value as it is stored; ValueError says which type is expected."""
         if value is None or (value == "" and not self.required):
             if self.required:
@@ -94,7 +94,7 @@ class DistributionInput:
         for name, value in given.items():
             field = spelled.get(name)
             if field is None:
-                near = suggest_similar(name[:FIELD_NAME_SHOWN_MAX_CHARS], [one.name for one in fields])
+                near = format_suggestion(name[:FIELD_NAME_SHOWN_MAX_CHARS], [one.name for one in fields])
                 faults.append(((_shorten_name(name),), f"there is no such field{near}"))
                 if len(faults) == FAULTS_REPORTED_MAX:
                     break
@@ -105,7 +105,7 @@ class DistributionInput:
         found: dict[str, InputValue] = {}
         for one in fields:
             try:
-                found[one.name] = one.parse_value(said.get(one.name))
+                found[one.name] = one.normalize_value(said.get(one.name))
             except ValueError as error:
                 faults.append(((one.name,), str(error)))
         if faults:
@@ -166,7 +166,7 @@ def _parse_boolean(value: Any) -> bool:
     return value
 
 
-def _parse_date(value: Any) -> int:
+def _to_yyyymmdd(value: Any) -> int:
     wanted = "a date is wanted, as 20240202 or 2024-02-02"
     if isinstance(value, str) and _ISO_DATE_PATTERN.fullmatch(value):
         value = value.replace("-", "")
@@ -185,8 +185,8 @@ _VALUE_PARSERS: dict[FieldType, Callable[[Any], InputValue]] = {
     "text": _parse_text,
     "integer": _parse_integer,
     "boolean": _parse_boolean,
-    "date": _parse_date,
-    "yyyymmdd": _parse_date,
+    "date": _to_yyyymmdd,
+    "yyyymmdd": _to_yyyymmdd,
 }
 
 

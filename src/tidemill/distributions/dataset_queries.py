@@ -18,10 +18,10 @@ from tidemill.core.file_format import CopyFormat, OutputColumn, OutputFileSpec
 from tidemill.core.outcome import Fail, Retry
 from tidemill.store.copy_rows import build_csv_expression, build_json_expression
 from tidemill.store.database import Connection, Database, is_timeout, is_transient
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 from tidemill.tables.introspection.catalog_columns import get_type_by_pg_name
 
-sql = load_sql("tidemill.distributions")
+sql = make_sql_loader("tidemill.distributions")
 
 READ_TRANSACTION_MAX_S = 2.0  # until a transaction is not reused any more; a query in it may take longer
 READ_TRANSACTION_IDLE_S = 0.05  # until an idle transaction ends
@@ -178,12 +178,12 @@ def _bind_statement(
 
 
 def _wrap_query(bound: str, form: OutputFileSpec) -> str:
-    head, tail = _build_query_wrapper(form.columns, form.postgres_copy_format)
+    head, tail = _build_row_encoding_sql(form.columns, form.postgres_copy_format)
     return f"{head}{bound}{tail}"
 
 
 @lru_cache
-def _build_query_wrapper(columns: tuple[OutputColumn, ...], feed: CopyFormat) -> tuple[str, str]:
+def _build_row_encoding_sql(columns: tuple[OutputColumn, ...], feed: CopyFormat) -> tuple[str, str]:
     """The query, wrapped so that its columns are written as those of a table. Two may have the same name."""
     numbered = [Identifier(f"c{number}") for number in range(len(columns))]
     expression = build_csv_expression if feed == "csv" else build_json_expression

@@ -56,7 +56,7 @@ def make_distribution_handler(runtime: Runtime) -> Handler:
         max_queries=max(1, settings.db_max_conns // 2),
     )
     retry = RetryPolicy(max_attempts=options.max_attempts, backoff=options.backoff)
-    call = DistributionRunner(runtime.db, runtime.blobs, runtime.get(load_datasets), options).run
+    call = DistributionRunner(runtime.db, runtime.blobs, runtime.get(load_datasets), options).process_input
     return Handler(
         DISTRIBUTION_KIND,
         call,
@@ -96,8 +96,8 @@ class DistributionRunner:
         self._existence = BlobExistenceCache(blobs, self._threads)
         self._producer = ArtifactProducer(db, max_queries=options.max_queries, timeout_s=options.timeout_s)
 
-    async def run(self, item: Item) -> DistributedFile:
-        order = self._jobs_by_id.get(item.job_id) or await self._get_job(item.job_id)
+    async def process_input(self, item: Item) -> DistributedFile:
+        order = self._jobs_by_id.get(item.job_id) or await self._load_prepared_job(item.job_id)
         try:
             given = DistributionInput.parse(order.dataset.fields, item.input)
         except InvalidDistributionInputs as error:
@@ -146,7 +146,7 @@ class DistributionRunner:
         name, started = f"{order.folder}/{build_artifact_name(given, order.form.suffix)}", time.monotonic()
         out = ArtifactUpload(self._blobs, name, order.form, self._threads)
         try:
-            rows = await self._producer.produce_rows(order.dataset, given, out)
+            rows = await self._producer.write_artifact_rows(order.dataset, given, out)
             if time.monotonic() - started > SETTLED_CHECK_AFTER_S:
                 await self._check_unsettled(item)
             blob = await out.finish()
@@ -157,14 +157,14 @@ class DistributionRunner:
 
     async def _check_unsettled(self, item: Item) -> None:
         """Wait if another attempt has settled the item: all attempts write the same file, and a late one must not."""
-        if await self._db.read(artifact_records.is_item_settled, item.job_id, item.seq):
+        if await self._db.read(artifact_records.is_item_settled_or_deleted, item.job_id, item.seq):
             raise Wait("somebody else has settled this input", after=1.0, code="unwanted")
 
     async def _find_jobs(self, job_ids: Sequence[UUID]) -> list[DistributionJob | None]:
         """The jobs with these ids, read once for all items of a job that start together."""
         return [await self._db.read(artifact_records.find_distribution_job, job_id) for job_id in job_ids]
 
-    async def _get_job(self, job_id: UUID) -> _PreparedJob:
+    async def _load_prepared_job(self, job_id: UUID) -> _PreparedJob:
         found = await self._job_lookups.get(job_id)
         if found is None:
             raise Fail("the job is gone", code="job_gone")

@@ -37,8 +37,8 @@ from tidemill.jobs.dependencies import (
     ItemSeq,
     JobName,
     check_job_kind,
-    list_visible_jobs,
-    load_runnable_job,
+    list_jobs_by_query,
+    load_job_if_rerun_allowed,
     load_visible_job,
     make_submission,
     resolve_owner_filter,
@@ -46,17 +46,17 @@ from tidemill.jobs.dependencies import (
 from tidemill.jobs.reprocessing import redrive_dead_letters
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import json_body, schema_types
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
-from tidemill.rest.file_download import FILE_RESPONSES, send_stored_file
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.file_download import FILE_RESPONSES, build_stored_file_response
 from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.responses import JsonBytesResponse, encode_json
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
 
 DISTRIBUTION_LINKS = ("cancel", "redrive")
 
 
-def build_content_view(entry: InputView) -> dict[str, Any]:
+def build_distribution_input_view(entry: InputView) -> dict[str, Any]:
     """The fields of the input, then those of its file. A dataset cannot declare a field with the name of the latter."""
     return dict(entry["input"]) | {name: value for name, value in entry.items() if name != "input"}
 
@@ -109,7 +109,7 @@ VisibleDistribution = Annotated[Job, Depends(load_visible_distribution)]
 
 
 async def load_runnable_distribution(distribution_id: VisibleDistribution, me: CurrentUser, runtime: RuntimeDep) -> Job:
-    return await load_runnable_job(distribution_id, me, runtime)
+    return await load_job_if_rerun_allowed(distribution_id, me, runtime)
 
 
 RunnableDistribution = Annotated[Job, Depends(load_runnable_distribution)]
@@ -120,7 +120,7 @@ DISTRIBUTION_KEY_PREFIX = "distributions"
 _REPEATED_DISTRIBUTION_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The distribution that this Idempotency-Key created before", "model": DistributionOut}
 }
-_SUBMIT_DISTRIBUTION_OPTIONS = declare_route(
+_SUBMIT_DISTRIBUTION_OPTIONS = build_route_options(
     Permission.USER,
     *(400, 413, 415),
     extra_responses=_REPEATED_DISTRIBUTION_RESPONSE,
@@ -132,12 +132,12 @@ _SUBMIT_DISTRIBUTION_OPTIONS["openapi_extra"] |= {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/DistributionIn"}}},
     }
 }
-_RUNNING_OPERATION_RESPONSE: dict[int | str, dict[str, Any]] = {
+_RUNNING_REPROCESS_RESPONSE: dict[int | str, dict[str, Any]] = {
     202: {"description": "The operation continues in the background", "model": OperationOut}
 }
 
 
-@router.get("/datasets", **declare_route(Permission.USER))
+@router.get("/datasets", **build_route_options(Permission.USER))
 async def list_datasets(me: CurrentUser, runtime: RuntimeDep) -> DatasetList:
     """List the datasets that you may distribute, with the fields of their inputs."""
     datasets = runtime.get(make_distribution_use_cases).list_datasets(me.role)
@@ -177,19 +177,19 @@ def _build_distribution_spec(body: DistributionIn) -> DistributionSpec:
     )
 
 
-@router.get("/distributions", response_model=DistributionPage, **declare_route(Permission.USER, 404))
+@router.get("/distributions", response_model=DistributionPage, **build_route_options(Permission.USER, 404))
 async def list_distributions(
     query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep
 ) -> JsonBytesResponse:
     """List your distributions, newest first."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
-    page = await list_visible_jobs(db, owner_id, query, DISTRIBUTION_KIND)
+    page = await list_jobs_by_query(db, owner_id, query, DISTRIBUTION_KIND)
     views = [build_distribution_view(distribution) for distribution in await load_distributions(db, page.items)]
-    return JsonBytesResponse(encode_json({"distributions": views, **schema_types.build_next_page(page.after)}))
+    return JsonBytesResponse(encode_json({"distributions": views, **schema_types.build_next_page_field(page.after)}))
 
 
 @router.get(
-    "/distributions/{distribution_id}", response_model=DistributionDetail, **declare_route(Permission.USER, 404)
+    "/distributions/{distribution_id}", response_model=DistributionDetail, **build_route_options(Permission.USER, 404)
 )
 async def get_distribution(
     distribution_id: VisibleDistribution, query: Annotated[ContentQuery, Query()], db: DatabaseDep
@@ -199,14 +199,16 @@ async def get_distribution(
         db, distribution_id.id, limit=query.page_size, after=schema_types.decode_cursor(query.after)
     )
     (distribution,) = await load_distributions(db, [distribution_id])
-    view = build_distribution_view(distribution) | {"data_content": [build_content_view(entry) for entry in page.items]}
-    return JsonBytesResponse(encode_json(view | schema_types.build_next_page(page.after)))
+    view = build_distribution_view(distribution) | {
+        "data_content": [build_distribution_input_view(entry) for entry in page.items]
+    }
+    return JsonBytesResponse(encode_json(view | schema_types.build_next_page_field(page.after)))
 
 
 @router.get(
     "/distributions/{distribution_id}/files/{seq}",
     response_class=Response,
-    **declare_route(Permission.USER, 404, 409, 416, extra_responses=FILE_RESPONSES),
+    **build_route_options(Permission.USER, 404, 409, 416, extra_responses=FILE_RESPONSES),
 )
 async def download_file(
     distribution_id: VisibleDistribution, seq: ItemSeq, request: Request, runtime: RuntimeDep
@@ -214,12 +216,12 @@ async def download_file(
     """Download the file of one input, or a range of it. `seq` is the index of the input, from 0."""
     info = await get_artifact_info(runtime.db, runtime.blobs, distribution_id, seq)
     try:
-        return await send_stored_file(request, runtime, info)
+        return await build_stored_file_response(request, runtime, info)
     except UnknownFile:
         raise make_artifact_gone_error(distribution_id, seq) from None
 
 
-@router.post("/distributions/{distribution_id}/cancel", **declare_route(Permission.USER, 404, 409))
+@router.post("/distributions/{distribution_id}/cancel", **build_route_options(Permission.USER, 404, 409))
 async def cancel_distribution(
     distribution_id: VisibleDistribution, me: CurrentUser, runtime: RuntimeDep
 ) -> DistributionOut:
@@ -230,7 +232,7 @@ async def cancel_distribution(
 
 @router.post(
     "/distributions/{distribution_id}/redrive",
-    **declare_route(Permission.USER, 404, 409, extra_responses=_RUNNING_OPERATION_RESPONSE),
+    **build_route_options(Permission.USER, 404, 409, extra_responses=_RUNNING_REPROCESS_RESPONSE),
 )
 async def redrive_distribution(
     distribution_id: RunnableDistribution, me: CurrentUser, request: Request, response: Response, db: DatabaseDep

@@ -17,9 +17,9 @@ from tidemill.core.list_pages import PAGE_MAX_ROWS, Page
 from tidemill.core.outcome import ErrorDetails
 from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus
-from tidemill.core.suggest import suggest_similar
+from tidemill.core.suggest import format_suggestion
 from tidemill.distributions import artifact_records
-from tidemill.distributions.artifact_records import DistributionFileCounts
+from tidemill.distributions.artifact_records import DistributionProgress
 from tidemill.distributions.dataset import (
     FAULTS_REPORTED_MAX,
     Dataset,
@@ -40,7 +40,7 @@ from tidemill.jobs.submission import submit_job
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store import job_records
 from tidemill.store.database import Database
-from tidemill.store.item_records import read_shown_inputs
+from tidemill.store.item_records import read_small_inputs
 from tidemill.store.job_submission import Submission, find_repeated_submission
 
 DEFAULT_POLICY = {"mode": "fail_fast"}
@@ -94,7 +94,7 @@ class DistributionUseCases:
         known = {dataset.name: dataset for dataset in self.list_datasets(role)}
         if name not in known:
             raise InvalidDistributionInputs(
-                [(("dataset",), f"there is no dataset {name!r}{suggest_similar(name, known)}")]
+                [(("dataset",), f"there is no dataset {name!r}{format_suggestion(name, known)}")]
             )
         return known[name]
 
@@ -135,7 +135,7 @@ class DistributionUseCases:
         submission = replace(submission, params=request.params, columns=DISTRIBUTION_COLUMNS)
         return await submit_job(db, submission, (parsed.text.encode() for parsed in inputs), built_in=True)
 
-    async def parse_fixed_input(self, db: Database, job: Job, seq: int, input_: Any) -> Any:
+    async def validate_fixed_input(self, db: Database, job: Job, seq: int, input_: Any) -> Any:
         """The fixed input of an item as it is stored; Conflict if another item has the same input."""
         dataset = self._datasets.get(DistributionRequest.from_params(job.params).dataset)
         if dataset is None:
@@ -194,14 +194,14 @@ class Distribution:
 
     job: Job
     request: DistributionRequest
-    files: DistributionFileCounts
+    files: DistributionProgress
 
 
 async def load_distributions(db: Database, jobs: Sequence[Job]) -> list[Distribution]:
     """The distributions of these jobs, in their order."""
-    files = await db.read(artifact_records.count_distribution_files, [job.id for job in jobs]) if jobs else {}
+    files = await db.read(artifact_records.load_distribution_progress, [job.id for job in jobs]) if jobs else {}
     return [
-        Distribution(job, DistributionRequest.from_params(job.params), files.get(job.id, DistributionFileCounts()))
+        Distribution(job, DistributionRequest.from_params(job.params), files.get(job.id, DistributionProgress()))
         for job in jobs
     ]
 
@@ -229,7 +229,7 @@ class InputView(TypedDict):
 async def list_distribution_inputs(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[InputView]:
     """A page of a distribution's inputs, in their order: each with its fields, its status and its file or error."""
     page = await queries.list_items(db, job_id, limit=limit, after=after)
-    inputs = await db.run(read_shown_inputs, job_id, [item["seq"] for item in page.items])
+    inputs = await db.run(read_small_inputs, job_id, [item["seq"] for item in page.items])
     return Page([_build_input_view(job_id, item, inputs.get(item["seq"])) for item in page.items], page.after)
 
 
@@ -307,24 +307,24 @@ def make_distribution_use_cases(runtime: Runtime) -> DistributionUseCases:
     )
 
 
-def _get_target(job: Job) -> str | None:
+def _get_dataset_name(job: Job) -> str | None:
     dataset: str = job.params["dataset"]
     return dataset
 
 
-async def _authorize(runtime: Runtime, user: Principal, dataset: str) -> None:
+async def _check_dataset_allowed(runtime: Runtime, user: Principal, dataset: str) -> None:
     if not runtime.get(make_distribution_use_cases).is_dataset_allowed(user.role, dataset):
         raise UnknownResource(f"there is no dataset {dataset!r}")
 
 
-async def _parse_fix(runtime: Runtime, job: Job, seq: int, fixed: Any) -> Any:
-    return await runtime.get(make_distribution_use_cases).parse_fixed_input(runtime.db, job, seq, fixed)
+async def _validate_fix(runtime: Runtime, job: Job, seq: int, fixed: Any) -> Any:
+    return await runtime.get(make_distribution_use_cases).validate_fixed_input(runtime.db, job, seq, fixed)
 
 
 DISTRIBUTION_HOOKS = KindHooks(
-    get_target=_get_target,
-    authorize=_authorize,
-    parse_fix=_parse_fix,
+    get_target=_get_dataset_name,
+    authorize=_check_dataset_allowed,
+    parse_fix=_validate_fix,
     # Other jobs reuse a file and identify it by its hash: its content must not change.
     done_refusal="files that were made stay as they are: ask for another distribution to have them made again",
 )

@@ -75,7 +75,7 @@ class AdaptiveSemaphore:
         self.controller = ConcurrencyController.initial(max_slots)
         self.max_slots = self.slots = max_slots
         self.start_gap_s = 0.0  # between the starts of two items; 0 while concurrency is not reduced
-        self.retry_spacing = 1.0  # how much longer than usual retries wait
+        self.backoff_factor = 1.0  # how much longer than usual retries wait
         self.throttled_total = 0  # throttled answers so far
         self._code_error_batches = 0
         self._slots_in_use = 0
@@ -125,7 +125,7 @@ class AdaptiveSemaphore:
                 self._slots_in_use += 1
                 slot.set_result(True)
 
-    def record_batch_error(self, error: BaseException | None) -> bool:
+    def record_batch_result(self, error: BaseException | None) -> bool:
         """Record the end of a batch; whether so many failed by errors of code that splitting a batch is useless."""
         self._code_error_batches = self._code_error_batches + 1 if isinstance(error, CODE_ERROR_TYPES) else 0
         return self._code_error_batches > MAX_CODE_ERROR_BATCHES
@@ -146,7 +146,7 @@ class AdaptiveSemaphore:
         else:
             self._failed += 1
         if is_throttled or now >= self._window_ends_at:
-            self._evaluate_window(started, now)
+            self._adjust_slots_if_window_complete(started, now)
         return is_throttled
 
     def reserve_start(self, now: float) -> float:
@@ -170,7 +170,7 @@ class AdaptiveSemaphore:
             now - self._window_opened_at, self._settled, self._settled_s, self._throttled, self._failed
         )
 
-    def _evaluate_window(self, started: float, now: float) -> None:
+    def _adjust_slots_if_window_complete(self, started: float, now: float) -> None:
         """If the window has enough answers, adjust the slots and open the next window."""
         window = self._current_window(now)
         if (
@@ -180,16 +180,16 @@ class AdaptiveSemaphore:
             return
         if not self.controller.is_window_complete(window):
             return
-        before, self.controller = self.controller, self.controller.observe(window)
+        before, self.controller = self.controller, self.controller.adjust_to_window(window)
         if self.controller.level < before.level:
             self._last_cut_at = now
         self.slots, self.start_gap_s = self.controller.slots, self.controller.start_gap_s
-        self.retry_spacing = self.controller.error_rate.retry_spacing
+        self.backoff_factor = self.controller.error_rate.backoff_factor
         self._open_window(now)
         self._admit_waiters()
-        self._report_slots()
+        self._report_slot_change()
 
-    def _report_slots(self) -> None:
+    def _report_slot_change(self) -> None:
         was, now = self._reported_slots, self.slots
         if abs(now - was) > REPORTED_CHANGE_SHARE * was or (now != was and self.max_slots in (was, now)):
             self._reported_slots = now

@@ -30,7 +30,7 @@ class CallPermit:
         self._queue = queue
         self.started_at = time.monotonic()
 
-    def report(self, outcome: Outcome, now: float, reports: ThrottleReports) -> float:
+    def report_outcome(self, outcome: Outcome, now: float, reports: ThrottleReports) -> float:
         """Account for an answer. Returns the seconds for which its slot must not start another call.
 
         A throttled answer belongs to the limiter if the handler has one, else to the concurrency controller, unless a
@@ -78,19 +78,19 @@ class Admission:
         self._job_limiter = lease.limiter
 
     @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
+    async def admit_calls(self) -> AsyncIterator[None]:
         """Admit calls inside. When the process is to stop, every call that still waits is cancelled."""
         watcher = asyncio.create_task(self._cancel_on_stop())
         if self._prefetches_permits and self._queue is not None:
-            self._queue.enter_run()
+            self._queue.begin_prefetching()
         try:
             yield
         finally:
             watcher.cancel()
             if self._prefetches_permits and self._queue is not None:
-                self._queue.leave_run()
+                self._queue.end_prefetching()
 
-    def order_items(self, items: Sequence[Item]) -> Sequence[Item]:
+    def interleave_items_by_member(self, items: Sequence[Item]) -> Sequence[Item]:
         """With a limiter per member: the first item of each member, then the second, so that none delays the others."""
         if self._limit_by is None:
             return items
@@ -109,17 +109,17 @@ class Admission:
 
     async def wait_for_start(self) -> bool:
         """Wait until the minimum distance between two starts is kept; False when nothing may start any more."""
-        await self.pause(self.semaphore.reserve_start(time.monotonic()))
+        await self.sleep_until_closed(self.semaphore.reserve_start(time.monotonic()))
         return not self.is_closed
 
-    async def pause(self, seconds: float) -> None:
+    async def sleep_until_closed(self, seconds: float) -> None:
         """Wait, but not longer than something may start."""
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._closed.wait()
 
-    async def enter(self, item: Item | None = None) -> CallPermit | RateLimited | None:
+    async def acquire_call_permit(self, item: Item | None = None) -> CallPermit | RateLimited | None:
         """Permission for the call for one item, or for a whole batch if ``item`` is None.
 
         Returns:
@@ -133,18 +133,20 @@ class Admission:
         if queue is None:
             return CallPermit(self.semaphore, None)
         if item is None or self._limit_by is None:
-            wait = await queue.acquire(self)
+            wait = await queue.try_acquire(self)
         else:
             queue = self._limiters.get_queue(self._limiter_name or "", self._get_member_key(item))
-            wait = await queue.acquire(self, max_wait_s=self._context.sizing.get_target_batch_s(), counts_queue=True)
+            wait = await queue.try_acquire(
+                self, max_wait_s=self._context.sizing.get_target_batch_s(), counts_queue=True
+            )
             if wait and not self._context.is_stopping:
                 return RateLimited(queue, wait)
         if wait is None:
             return CallPermit(self.semaphore, queue)
-        self.cancel()
+        self.cancel_waiting_calls()
         return None
 
-    def blocks_job(self, outcome: RateLimited) -> bool:
+    def is_job_limiter_blocked(self, outcome: RateLimited) -> bool:
         """Whether the limiter that a permit inside the handler found blocked is that of the whole job."""
         return outcome.limiter is not None and outcome.limiter == self._job_limiter
 
@@ -154,7 +156,7 @@ class Admission:
         self._closed.set()
         self.semaphore.cancel_waiters(self)
 
-    def cancel(self) -> None:
+    def cancel_waiting_calls(self) -> None:
         """Start nothing more, not even calls that wait for a permit."""
         self.stop_starts()
         if self._queue is not None:
@@ -162,7 +164,7 @@ class Admission:
 
     async def _cancel_on_stop(self) -> None:
         await self._context.stop_requested.wait()
-        self.cancel()
+        self.cancel_waiting_calls()
 
     def _get_member_key(self, item: Item) -> str:
         return normalize_member_key(None if self._limit_by is None else self._limit_by(item), LIMIT_BY_KEY_ERROR)

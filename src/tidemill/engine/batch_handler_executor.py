@@ -78,31 +78,31 @@ class BatchHandlerExecutor:
             BatchInterrupted: The process is to stop, or the batch may not start for long.
         """
         admission = self._admission
-        async with admission.open():
+        async with admission.admit_calls():
             if not await admission.acquire_slot():
                 raise BatchInterrupted
             try:
                 if not await admission.wait_for_start():
                     raise BatchInterrupted
-                permit = await admission.enter()
+                permit = await admission.acquire_call_permit()
                 if not isinstance(permit, CallPermit):
                     raise BatchInterrupted
                 try:
-                    result = await self._run_handler(items)
+                    result = await self._run_handler_or_split(items)
                 finally:
                     permit.release()
-                permit.report(self._batch_outcome, time.monotonic(), self._reports)
+                permit.report_outcome(self._batch_outcome, time.monotonic(), self._reports)
                 return result
             finally:
                 admission.semaphore.release()
 
-    async def _run_handler(self, items: Sequence[Item]) -> FlushResult | None:
-        self._lane_state.start_batch(len(items))
-        self._reports.activate()
+    async def _run_handler_or_split(self, items: Sequence[Item]) -> FlushResult | None:
+        self._lane_state.mark_batch_started(len(items))
+        self._reports.set_as_current()
         semaphore = self._admission.semaphore
         try:
-            result = await self._settle_items(items)
-            semaphore.record_batch_error(None)
+            result = await self._run_and_flush_items(items)
+            semaphore.record_batch_result(None)
             return result
         except BatchInterrupted:
             raise
@@ -110,30 +110,30 @@ class BatchHandlerExecutor:
             await self._fail_job(abort.reason)
             raise BatchInterrupted from abort
         except Outcome as outcome:
-            return await self._settle_all_as(items, outcome)
+            return await self._flush_same_outcome(items, outcome)
         except BaseException as error:  # every exception of a handler is an outcome
             if isinstance(error, asyncio.CancelledError) and _is_task_cancelled():
                 raise
-            is_broken = semaphore.record_batch_error(error)
+            is_broken = semaphore.record_batch_result(error)
             if len(items) > 1 and not is_throttling_error(error) and not is_broken:
                 self._batch_outcome = outcome_from_error(error, self._handler, self._reports)
                 pieces = split_in_half(self._lease)
                 await self._context.db.run(batch_leases.split_batch, self._lease, pieces)
                 emit("batch.split", job=self._lease.job_id, batch=self._lease.batch_id, pieces=len(pieces))
                 return None
-            return await self._settle_all_as(items, self._outcome_from_error(error))
+            return await self._flush_same_outcome(items, self._outcome_from_error(error))
         finally:
-            self._lane_state.end_batch()
+            self._lane_state.mark_batch_ended()
 
-    async def _settle_items(self, items: Sequence[Item]) -> FlushResult:
+    async def _run_and_flush_items(self, items: Sequence[Item]) -> FlushResult:
         good = [item for item in items if item.defect is None]
         if self._handler.in_transaction:
-            return await self._settle_in_transaction(good)
+            return await self._run_and_flush_in_transaction(good)
         started = time.monotonic()
-        self._decide_outcomes(await self._collect_outcomes(good), started)
+        self._decide_outcomes(await self._call_handler_for_outcomes(good), started)
         return await self._flush_decision()
 
-    async def _settle_in_transaction(self, good: list[Item]) -> FlushResult:
+    async def _run_and_flush_in_transaction(self, good: list[Item]) -> FlushResult:
         """Retry the transaction after transient errors. Other errors of the handler's statements are its failure.
 
         Raises:
@@ -143,7 +143,7 @@ class BatchHandlerExecutor:
         for attempt in itertools.count(1):
             try:
                 async with db.transaction(statement_timeout_s=limit, lock_timeout_s=BATCH_LOCK_TIMEOUT_S) as conn:
-                    result = await self._settle_on_connection(conn, good)
+                    result = await self._run_and_flush_on_connection(conn, good)
                 await self._columns.store_new_columns(db)
                 return result
             except Exception as error:
@@ -160,12 +160,12 @@ class BatchHandlerExecutor:
                 await asyncio.sleep(min(1.0, 0.02 * 2**attempt))
         raise AssertionError  # count() does not end
 
-    async def _settle_on_connection(self, conn: Connection, good: list[Item]) -> FlushResult:
+    async def _run_and_flush_on_connection(self, conn: Connection, good: list[Item]) -> FlushResult:
         """Fence, then the handler's effects, then outcomes: they commit together or not at all."""
         if not await store.lock_leased_batch(conn, self._lease):
-            return await store.explain_rejected_flush(conn, self._lease)
+            return await store.classify_rejected_flush(conn, self._lease)
         started = time.monotonic()
-        self._decide_outcomes(await self._collect_outcomes(good, conn), started)
+        self._decide_outcomes(await self._call_handler_for_outcomes(good, conn), started)
         await self._columns.try_store_new_columns(self._context.db)
         return await self._write_decision(conn)
 
@@ -174,7 +174,7 @@ class BatchHandlerExecutor:
         if await self._context.db.run(job_lifecycle.fail_job, job_id, reason):
             emit("job.failed", job=job_id, reason=reason)
 
-    async def _settle_all_as(self, items: Sequence[Item], outcome: Outcome) -> FlushResult:
+    async def _flush_same_outcome(self, items: Sequence[Item], outcome: Outcome) -> FlushResult:
         self._decide_outcomes(repeat_outcome(outcome, sum(item.defect is None for item in items)), time.monotonic())
         return await self._flush_decision()
 
@@ -206,7 +206,7 @@ class BatchHandlerExecutor:
         self.decision = self._decide(outcomes, time.monotonic() - started)
         self._batch_outcome = self.decision.batch_outcome
 
-    async def _collect_outcomes(self, good: list[Item], conn: Connection | None = None) -> BatchExceptions:
+    async def _call_handler_for_outcomes(self, good: list[Item], conn: Connection | None = None) -> BatchExceptions:
         if not good:
             return BatchExceptions()
         started = time.monotonic()
@@ -223,7 +223,7 @@ class BatchHandlerExecutor:
     async def _call_handler(self, good: list[Item], conn: Connection | None) -> Any:
         if not inspect.iscoroutinefunction(self._handler.call):  # a thread cannot be cancelled: the parent kills it
             return await asyncio.get_running_loop().run_in_executor(
-                self._context.get_thread_pool(self._handler), self._call_in_thread, good
+                self._context.get_thread_pool(self._handler), self._call_blocking_handler, good
             )
         call = self._handler.call(good) if conn is None else self._handler.call(good, conn)
         task = asyncio.current_task()
@@ -247,9 +247,9 @@ class BatchHandlerExecutor:
         self._is_grace_over = True
         task.cancel()
 
-    def _call_in_thread(self, good: list[Item]) -> Any:
+    def _call_blocking_handler(self, good: list[Item]) -> Any:
         """In the thread. A future cannot carry a StopIteration."""
-        self._reports.activate()
+        self._reports.set_as_current()
         try:
             return self._handler.call(good)
         except StopIteration as error:

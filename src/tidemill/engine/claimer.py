@@ -23,7 +23,7 @@ def filter_startable(jobs: Sequence[ClaimableJob], max_jobs: int) -> list[Claima
     return [job for job in jobs if job.turning or job.owner_turning < max_jobs]
 
 
-def mark_job_started(jobs: Sequence[ClaimableJob], job: ClaimableJob) -> list[ClaimableJob]:
+def with_job_started(jobs: Sequence[ClaimableJob], job: ClaimableJob) -> list[ClaimableJob]:
     """The same jobs, with one of them counted as running."""
     if job.turning:
         return list(jobs)
@@ -97,7 +97,7 @@ class FairClaimer:
             lease = await claim_from_job(self._context, job.id, job.kind, lease_id)
             if lease is not None:
                 if not job.turning:
-                    self._runnable_jobs = mark_job_started(self._runnable_jobs, job)
+                    self._runnable_jobs = with_job_started(self._runnable_jobs, job)
                 return lease
             candidates.remove(job)
             self._runnable_jobs = [other for other in self._runnable_jobs if other.id != job.id]

@@ -60,12 +60,12 @@ class EngineContext:
     def is_grace_over(self) -> bool:
         return self.grace_ends_at is not None and time.monotonic() >= self.grace_ends_at
 
-    def start_slice(self, seconds: float) -> None:
+    def reset_for_slice(self, seconds: float) -> None:
         self.is_stopping, self.grace_ends_at = False, None
         self.stop_requested.clear()
         self.sizing.slice_ends_at = time.monotonic() + seconds
 
-    def stop(self, grace: float) -> None:
+    def request_stop(self, grace: float) -> None:
         """Start no further item; cancel the running ones after ``grace`` seconds."""
         if not self.is_stopping:
             self.is_stopping, self.grace_ends_at = True, time.monotonic() + grace

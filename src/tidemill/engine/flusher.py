@@ -51,7 +51,7 @@ class Flusher:
         self._is_closing = False
         self._is_high_water_reported = False
 
-    async def add(self, verdict: Verdict, slot: int) -> None:
+    async def add_verdict(self, verdict: Verdict, slot: int) -> None:
         """Take the verdict on the item that ran in a slot; wait while the buffer is full.
 
         The verdict is recorded in shared memory first, where it survives the death of this process.
@@ -95,7 +95,7 @@ class Flusher:
 
     async def _flush_pending(self) -> None:
         verdicts, self._pending = self._pending, []
-        area = self._lane_state.seal_area(self.lease.flush_no)
+        area = self._lane_state.seal_verdict_area(self.lease.flush_no)
         started = time.monotonic()
         await self.columns.store_new_columns(self._context.db)
         lease_seconds = self._context.sizing.compute_lease_seconds(self.lease.kind, self.lease.open)
@@ -108,7 +108,7 @@ class Flusher:
         self.lease = written.lease
         fill = len(verdicts) / self._max_pending
         self.report_written(written.verdicts, seconds=time.monotonic() - started, fill=fill)
-        self._lane_state.discard_area(area, next_flush_no=self.lease.flush_no)
+        self._lane_state.discard_verdict_area(area, next_flush_no=self.lease.flush_no)
 
     def report_written(
         self,
@@ -119,10 +119,10 @@ class Flusher:
         fill: float | None = None,
     ) -> None:
         """Count verdicts that are durable now, and emit the events about them and about the end of the batch."""
-        tally = emit_batch_flushed(self.lease, verdicts, sparse_done=sparse_done, seconds=seconds, fill=fill)
-        self._context.shared_state.count_flush(tally)
+        tally = tally_and_emit_flush(self.lease, verdicts, sparse_done=sparse_done, seconds=seconds, fill=fill)
+        self._context.shared_state.add_flush_counts(tally)
         total = self.written
-        total.add(tally)
+        total.add_tally(tally)
         if total.items == self._batch_items:
             elapsed = time.monotonic() - self._started_at
             emit(
@@ -140,7 +140,7 @@ class Flusher:
             )
 
     def report_stale(self, items: int) -> None:
-        self._context.shared_state.count_stale(items)
+        self._context.shared_state.add_stale_count(items)
         emit("batch.stale", job=self.lease.job_id, batch=self.lease.batch_id, items=items)
 
     def _report_high_water(self, waiting: int) -> None:
@@ -150,7 +150,7 @@ class Flusher:
             emit("buffer.high", job=self.lease.job_id, batch=self.lease.batch_id, fill=fill)
 
 
-def emit_batch_flushed(
+def tally_and_emit_flush(
     lease: Lease,
     verdicts: Sequence[Verdict],
     *,
@@ -221,7 +221,7 @@ async def write_verdicts(
             raise
         if len(verdicts) == 1:
             return await write_verdicts(
-                db, lease, [make_unstorable_verdict(verdicts[0])], handler, lease_seconds=lease_seconds
+                db, lease, [replace_unstorable_verdict(verdicts[0])], handler, lease_seconds=lease_seconds
             )
         middle = len(verdicts) // 2
         first = await write_verdicts(db, lease, verdicts[:middle], handler, lease_seconds=lease_seconds)
@@ -229,10 +229,10 @@ async def write_verdicts(
             return first
         rest = await write_verdicts(db, first.lease, verdicts[middle:], handler, lease_seconds=lease_seconds)
         return WrittenVerdicts(rest.result, rest.lease, first.verdicts + rest.verdicts)
-    return WrittenVerdicts(result, lease.after_flush(len(verdicts)), verdicts)
+    return WrittenVerdicts(result, lease.with_flushed(len(verdicts)), verdicts)
 
 
-def make_unstorable_verdict(verdict: Verdict) -> Verdict:
+def replace_unstorable_verdict(verdict: Verdict) -> Verdict:
     """The same verdict as a failure, without the values that PostgreSQL cannot store."""
     reason = "PostgreSQL cannot store what the handler returned"
     return Verdict(

@@ -16,7 +16,7 @@ from tidemill.core.input_source import InputBlock, InputObserver, InputSource
 from tidemill.engine.adaptive.sizing import ChunkSize
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
-from tidemill.engine.loop import Loop
+from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.store import ingestion as store
 from tidemill.store import item_fixes, item_records, job_lifecycle, job_records
 from tidemill.store.database import Database
@@ -62,7 +62,7 @@ class SourceWithFixes:
         self._source.close()
 
 
-def apply_fixes(db: Database, lease: IngestLease, source: InputSource) -> InputSource:
+def wrap_with_fixes(db: Database, lease: IngestLease, source: InputSource) -> InputSource:
     """The source of a job that has corrections already. It is read in a thread; the loop asks the database for it."""
     loop = asyncio.get_running_loop()
 
@@ -93,7 +93,7 @@ async def open_leased_source(
         watching.cancel()
         await asyncio.wait([watching])  # or it could take again what is given back next
     with closing(source):
-        yield apply_fixes(context.db, lease, source) if lease.source.fixes_of else source
+        yield wrap_with_fixes(context.db, lease, source) if lease.source.fixes_of else source
 
 
 @contextmanager
@@ -121,10 +121,10 @@ class _SourceOpenMonitor:
         misses = 0
         while misses < MAX_LEASE_MISSES and not self._context.is_stopping:
             await self._context.sleep_until_stop(self._context.settings.poll_ms / 1000)
-            misses = 0 if await self._check_lease(is_lease_held) else misses + 1
+            misses = 0 if await self._is_lease_held_or_unknown(is_lease_held) else misses + 1
         self.is_over = True
 
-    async def _check_lease(self, is_lease_held: LeaseCheck) -> bool:
+    async def _is_lease_held_or_unknown(self, is_lease_held: LeaseCheck) -> bool:
         try:
             return await is_lease_held()
         except Exception:  # noqa: BLE001  a database that does not answer is no reason to stop
@@ -136,7 +136,7 @@ STORE_UNAVAILABLE_PAUSE_S = 2.0
 _jitter = random.Random().random  # noqa: S311  spreads tries, guards no secret
 
 
-class Ingester(Loop):
+class Ingester(PeriodicLoop):
     """Takes one job's source at a time and reads it to the end, or until it is paused, cancelled or stopped."""
 
     name = "ingest"
@@ -151,13 +151,13 @@ class Ingester(Loop):
 
     async def tick(self) -> float:
         context, lease_id = self._context, uuid4()
-        self._lane_state.begin_lease(lease_id, ingest=True)
+        self._lane_state.record_lease_start(lease_id, ingest=True)
         self._lane_state.set_timeout(None)
-        lease = await self._acquire_lease(lease_id, self.only_job_id)
+        lease = await self._acquire_or_extend_lease(lease_id, self.only_job_id)
         try:
             if lease is not None:
                 with bind_fields(**lease.event_fields):
-                    await self._read_source(lease, lease_id)
+                    await self._ingest_source(lease, lease_id)
         except StorageUnavailable as error:
             await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
             emit("store.unavailable", error=str(error))
@@ -166,26 +166,26 @@ class Ingester(Loop):
             await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
             raise
         finally:
-            self._lane_state.end_lease()
+            self._lane_state.clear_lease()
         return context.settings.poll_ms / 1000 if lease is None else 0
 
-    async def _acquire_lease(self, lease_id: UUID, job_id: UUID | None) -> IngestLease | None:
+    async def _acquire_or_extend_lease(self, lease_id: UUID, job_id: UUID | None) -> IngestLease | None:
         """The right to read a source; the same one again, and for longer, if we have it already."""
         context, kinds, seconds = self._context, self._context.handlers.kinds(), self._lease_seconds
         return await context.db.run(
             store.take_ingest_lease, kinds, lease_id=lease_id, lease=seconds, worker=context.worker, job_id=job_id
         )
 
-    async def _read_source(self, lease: IngestLease, lease_id: UUID) -> None:
+    async def _ingest_source(self, lease: IngestLease, lease_id: UUID) -> None:
         started, self._rows_read, self._defect_rows = time.monotonic(), 0, 0
 
         async def is_lease_held() -> bool:
-            return await self._acquire_lease(lease_id, lease.job_id) is not None
+            return await self._acquire_or_extend_lease(lease_id, lease.job_id) is not None
 
         try:
             async with open_leased_source(self._context, lease, is_lease_held) as source:
-                await self._open_intake(lease, source)
-                finished = await self._append_all_chunks(lease, lease_id, source)
+                await self._start_input_observer(lease, source)
+                finished = await self._ingest_all_chunks(lease, lease_id, source)
         except Interrupted:
             finished = False
         except StorageUnavailable:  # it goes on from its checkpoint when the store is back
@@ -206,7 +206,7 @@ class Ingester(Loop):
             rows, total = self._rows_read, lease.next_seq + self._rows_read
             report_ingest_completed(lease.job_id, rows=rows, total=total, defects=self._defect_rows, seconds=seconds)
 
-    async def _open_intake(self, lease: IngestLease, source: InputSource) -> None:
+    async def _start_input_observer(self, lease: IngestLease, source: InputSource) -> None:
         """Whoever looks at the inputs as they come has seen all that are stored already."""
         make, db = self._context.handlers.get(lease.kind).make_input_observer, self._context.db
         if make is None:
@@ -224,12 +224,12 @@ class Ingester(Loop):
             with translate_source_errors():
                 await asyncio.to_thread(intake.observe, lo, inputs)
 
-    async def _append_all_chunks(self, lease: IngestLease, lease_id: UUID, source: InputSource) -> bool:
+    async def _ingest_all_chunks(self, lease: IngestLease, lease_id: UUID, source: InputSource) -> bool:
         """Whether the source was read to its end. The next chunk is read while this one is written."""
-        chunk = await asyncio.to_thread(self._read_chunk, lease.next_seq, source)
+        chunk = await asyncio.to_thread(self._read_and_observe_chunk, lease.next_seq, source)
         while chunk.block.inputs and not self._context.is_stopping:
             async with self._context.isolation_lock.hold(exclusive=False):
-                ahead = asyncio.create_task(asyncio.to_thread(self._read_chunk, chunk.hi, source))
+                ahead = asyncio.create_task(asyncio.to_thread(self._read_and_observe_chunk, chunk.hi, source))
                 try:
                     appended = await self._append_chunk(lease.job_id, lease.kind, lease_id, chunk)
                 finally:
@@ -239,7 +239,7 @@ class Ingester(Loop):
             await self._context.sleep_until_stop(self._context.sizing.chunk.backoff_s(_jitter()))
         return not chunk.block.inputs
 
-    def _read_chunk(self, lo: int, source: InputSource) -> IngestChunk:
+    def _read_and_observe_chunk(self, lo: int, source: InputSource) -> IngestChunk:
         """The next records: so many rows and about so many bytes at most, but one at least."""
         most = self._context.settings.ingest_max_batch_bytes
         with translate_source_errors():
@@ -259,12 +259,12 @@ class Ingester(Loop):
                 store.append_chunk, job_id, lease_id, chunk, lease=self._lease_seconds, batch_size=batch_size
             )
         except Exception:
-            self._resize_chunk(job_id, self._context.sizing.chunk.record_failures(rows=rows))
+            self._set_chunk_size(job_id, self._context.sizing.chunk.shrink_after_failures(rows=rows))
             raise
         waited_ms = db.stats.pool_waited_ms - waited_ms
-        self._resize_chunk(
+        self._set_chunk_size(
             job_id,
-            self._context.sizing.chunk.observe(
+            self._context.sizing.chunk.adjust_to_chunk(
                 ran.ms, rows=rows, failed=ran.failed, waited_ms=waited_ms, full=not chunk.bounded
             ),
         )
@@ -276,7 +276,7 @@ class Ingester(Loop):
         emit("ingest.chunk", job=job_id, lo=chunk.lo, hi=chunk.hi, ms=round(ran.ms, 1))
         return True
 
-    def _resize_chunk(self, job_id: UUID, size: ChunkSize) -> None:
+    def _set_chunk_size(self, job_id: UUID, size: ChunkSize) -> None:
         was, self._context.sizing.chunk = self._context.sizing.chunk, size
         if size.rows < was.rows:
             emit("ingest.shrunk", job=job_id, was=was.rows, now=size.rows, reason=size.reason)

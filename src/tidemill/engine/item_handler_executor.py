@@ -43,8 +43,8 @@ class ItemHandlerExecutor:
 
     async def run(self, items: Sequence[Item]) -> None:
         """Run every item, or until the process is to stop; the rest is not settled."""
-        self._pending_items.extend(self._admission.order_items(items))
-        async with self._admission.open(), asyncio.TaskGroup() as group:
+        self._pending_items.extend(self._admission.interleave_items_by_member(items))
+        async with self._admission.admit_calls(), asyncio.TaskGroup() as group:
             timeouts = group.create_task(self._enforce_timeouts())
             async with asyncio.TaskGroup() as slots:
                 for slot in range(min(self._admission.max_slots, len(self._pending_items))):
@@ -54,7 +54,7 @@ class ItemHandlerExecutor:
     async def _run_slot(self, slot: int) -> None:
         """Run items one after another, while there is a concurrency slot."""
         admission, reports = self._admission, ThrottleReports()
-        reports.activate()
+        reports.set_as_current()
         while self._pending_items and await admission.acquire_slot():
             try:
                 await self._run_items_in_slot(slot, reports)
@@ -75,7 +75,7 @@ class ItemHandlerExecutor:
             if semaphore.start_gap_s and not (await admission.wait_for_start() and pending):
                 return
             item = pending.popleft()
-            attempt = await self._attempt(item, slot, task, reports)
+            attempt = await self._attempt_item(item, slot, task, reports)
             if attempt is None:
                 self._lane_state.free_slot(slot)
                 return
@@ -85,46 +85,46 @@ class ItemHandlerExecutor:
                 await asyncio.sleep(0)
                 self._yielded_at = time.monotonic()
             if pause_s and pending:
-                await admission.pause(pause_s)
+                await admission.sleep_until_closed(pause_s)
             if semaphore.start_gap_s and semaphore.should_yield_slot:
                 return
 
-    async def _attempt(
+    async def _attempt_item(
         self, item: Item, slot: int, task: asyncio.Task[None], reports: ThrottleReports
     ) -> Attempt | None:
         """One attempt at one item; None when the item goes back to the queue instead."""
         if item.defect is not None:
             return outcome_from_defect(item.defect), 0, 0.0
         try:
-            permit = await self._admission.enter(item)
+            permit = await self._admission.acquire_call_permit(item)
         except Exception as error:  # noqa: BLE001  the user's limit_by function failed for this item
             return outcome_from_error(error, self._handler, reports), 0, 0.0
         if not isinstance(permit, CallPermit):
             return None if permit is None else (permit, 0, 0.0)
         reports.clear()
         try:
-            outcome = await self._call(item, slot, task, permit.started_at, reports)
+            outcome = await self._call_handler(item, slot, task, permit.started_at, reports)
             if outcome is None:
                 return None
-            if isinstance(outcome, RateLimited) and self._admission.blocks_job(outcome):
-                self._admission.cancel()
+            if isinstance(outcome, RateLimited) and self._admission.is_job_limiter_blocked(outcome):
+                self._admission.cancel_waiting_calls()
                 return None
             now = time.monotonic()
-            return outcome, int((now - permit.started_at) * 1000), permit.report(outcome, now, reports)
+            return outcome, int((now - permit.started_at) * 1000), permit.report_outcome(outcome, now, reports)
         finally:
             permit.release()
 
-    async def _call(
+    async def _call_handler(
         self, item: Item, slot: int, task: asyncio.Task[None], started: float, reports: ThrottleReports
     ) -> Outcome | None:
         """Call the handler; None when the call was cancelled because the grace period of a stop is over."""
-        self._lane_state.start_item(slot, item.seq, item.attempt)
+        self._lane_state.mark_item_started(slot, item.seq, item.attempt)
         self._running_by_slot[slot] = (task, started)
         try:
             if self._handler.mode == "async":
                 result: Any = await self._handler.call(item)
             else:
-                result = await self._call_in_thread(item, reports)
+                result = await self._call_in_thread_pool(item, reports)
             return result if isinstance(result, Outcome) else Done(result)
         except asyncio.CancelledError as error:
             if slot in self._timed_out_slots:
@@ -145,17 +145,17 @@ class ItemHandlerExecutor:
                 if task.cancelling():  # the handler caught its cancellation: the next item is not cancelled
                     task.uncancel()
 
-    async def _call_in_thread(self, item: Item, reports: ThrottleReports) -> Outcome:
+    async def _call_in_thread_pool(self, item: Item, reports: ThrottleReports) -> Outcome:
         threads = self._context.get_thread_pool(self._handler)
         try:
-            return await asyncio.get_running_loop().run_in_executor(threads, self._call_blocking, item, reports)
+            return await asyncio.get_running_loop().run_in_executor(threads, self._call_blocking_handler, item, reports)
         except asyncio.CancelledError:
             self._context.has_abandoned_thread = True
             raise
 
-    def _call_blocking(self, item: Item, reports: ThrottleReports) -> Outcome:
+    def _call_blocking_handler(self, item: Item, reports: ThrottleReports) -> Outcome:
         """In the thread. A future cannot carry every exception (StopIteration), so the outcome is made here."""
-        reports.activate()
+        reports.set_as_current()
         try:
             result = self._handler.call(item)
             return result if isinstance(result, Outcome) else Done(result)

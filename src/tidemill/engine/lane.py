@@ -16,7 +16,7 @@ from tidemill.engine.claimer import BatchClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.flusher import Flusher
 from tidemill.engine.item_handler_executor import ItemHandlerExecutor
-from tidemill.engine.loop import Loop
+from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.engine.verdicts import BatchDecision, decide, decide_batch
 from tidemill.runtime import FindKindHooks
 from tidemill.store import batch_leases, item_records, job_lifecycle
@@ -26,7 +26,7 @@ from tidemill.store.outcome_flush import FlushResult
 from tidemill.telemetry.events import bind_fields, emit
 
 
-class Lane(Loop):
+class Lane(PeriodicLoop):
     """Processes one batch at a time."""
 
     name = "lane"
@@ -40,10 +40,10 @@ class Lane(Loop):
     async def tick(self) -> float:
         """Claim → run → decide → flush → finalize, for one batch."""
         context, lease_id = self._context, uuid4()
-        self._lane_state.begin_lease(lease_id)
+        self._lane_state.record_lease_start(lease_id)
         lease = await self._claimer.claim(lease_id)
         if lease is None:
-            self._lane_state.end_lease()
+            self._lane_state.clear_lease()
             return self._claimer.poll_interval_s
         handler = context.handlers.get(lease.kind)
         with bind_fields(**lease.event_fields):
@@ -59,16 +59,16 @@ class Lane(Loop):
                 async with context.isolation_lock.hold(exclusive=lease.isolated):
                     run = self._run_batch_handler if handler.is_batch else self._run_item_handler
                     flusher = await run(lease, handler)
-                await finalize_after_batch(
+                await fail_or_close_job(
                     context.db, lease.job_id, context.find_kind_hooks, failed=flusher.written.failed
                 )
             except Exception:
                 # A bug, or a schema of another version. The batch must not stay leased.
                 await context.db.run(batch_leases.release_batch, lease, after_crash=True, losses=1)
                 emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
-                self._lane_state.end_lease()
+                self._lane_state.clear_lease()
                 raise
-        self._lane_state.end_lease()  # not in a finally: if the process ends here, its parent needs the lease
+        self._lane_state.clear_lease()  # not in a finally: if the process ends here, its parent needs the lease
         return 0
 
     async def _run_item_handler(self, lease: Lease, handler: Handler) -> Flusher:
@@ -79,52 +79,52 @@ class Lane(Loop):
         flusher = Flusher(context, lease, handler, self._lane_state)
         columns, semaphore = flusher.columns, admission.semaphore
 
-        async def settle(item: Item, outcome: Outcome, duration_ms: int, slot: int) -> None:
-            verdict = decide(item, outcome, handler, duration_ms, columns, semaphore.retry_spacing)
-            await flusher.add(verdict, slot)
+        async def buffer_verdict(item: Item, outcome: Outcome, duration_ms: int, slot: int) -> None:
+            verdict = decide(item, outcome, handler, duration_ms, columns, semaphore.backoff_factor)
+            await flusher.add_verdict(verdict, slot)
 
         started = finished = time.monotonic()
         is_lease_lost = False
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(flusher.run())
-                await ItemHandlerExecutor(context, handler, self._lane_state, admission, settle).run(items)
+                await ItemHandlerExecutor(context, handler, self._lane_state, admission, buffer_verdict).run(items)
                 finished = time.monotonic()  # the last flush is not part of the items' time
                 flusher.close()
         except* StaleLease:
             is_lease_lost = True
         if not is_lease_lost:
-            await self._finish(flusher.lease, lease.open - flusher.lease.open, finished - started)
+            await self._record_pace_and_release(flusher.lease, lease.open - flusher.lease.open, finished - started)
         return flusher
 
     async def _run_batch_handler(self, lease: Lease, handler: Handler) -> Flusher:
         """As one transaction: the executor decides and writes the batch together with the handler's effects."""
         context = self._context
         self._lane_state.set_timeout(handler.timeout)
-        items = await context.db.read(item_records.read_batch_items_aggregated, lease, exact=handler.exact)
+        items = await context.db.read(item_records.read_batch_items_in_one_row, lease, exact=handler.exact)
         admission = Admission(context, handler, lease)
         flusher = Flusher(context, lease, handler, self._lane_state)
         columns, semaphore = flusher.columns, admission.semaphore
 
         def decide_items(outcomes: BatchExceptions, seconds: float) -> BatchDecision:
-            return decide_batch(items, outcomes, lease, handler, seconds, columns, semaphore.retry_spacing)
+            return decide_batch(items, outcomes, lease, handler, seconds, columns, semaphore.backoff_factor)
 
         executor = BatchHandlerExecutor(context, lease, handler, self._lane_state, admission, columns, decide_items)
         try:
             result = await executor.run(items)
         except BatchInterrupted:
-            await self._finish(lease, len(items), executor.handler_seconds)
+            await self._record_pace_and_release(lease, len(items), executor.handler_seconds)
             return flusher
         if result is FlushResult.APPLIED:
             flusher.report_written(executor.decision.verdicts, sparse_done=executor.decision.sparse_done)
-            lease = lease.after_flush(len(items))
+            lease = lease.with_flushed(len(items))
         elif result is FlushResult.STALE:
             flusher.report_stale(len(items))
         is_over = result is not FlushResult.APPLIED  # stale, written before, or split: nothing of it is leased any more
-        await self._finish(lease, len(items), executor.handler_seconds, release=not is_over)
+        await self._record_pace_and_release(lease, len(items), executor.handler_seconds, release=not is_over)
         return flusher
 
-    async def _finish(self, lease: Lease, items: int, seconds: float, *, release: bool = True) -> None:
+    async def _record_pace_and_release(self, lease: Lease, items: int, seconds: float, *, release: bool = True) -> None:
         """Measure the pace of a batch, and release what is left of it."""
         if seconds > 0 and not lease.isolated:  # an isolated item, or a batch that did not start, tells no pace
             self._context.sizing.record_pace(lease.kind, items, seconds)
@@ -133,7 +133,7 @@ class Lane(Loop):
             emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
 
 
-async def finalize_after_batch(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks, *, failed: int) -> None:
+async def fail_or_close_job(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks, *, failed: int) -> None:
     """Fail the job if its failure policy requires it, and close it if nothing of it is open.
 
     The worker that finished a batch does it at once; maintenance does the same for all jobs, later.
@@ -141,11 +141,11 @@ async def finalize_after_batch(db: Database, job_id: UUID, find_kind_hooks: Find
     if failed:
         await enforce_failure_policy(db, job_id)
     if await db.read(job_lifecycle.has_no_open_work, job_id):
-        await close_drained_job(db, job_id, find_kind_hooks)
+        await close_and_report_job(db, job_id, find_kind_hooks)
 
 
-async def close_drained_job(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
-    job = await db.run(job_lifecycle.close_job, job_id)
+async def close_and_report_job(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
+    job = await db.run(job_lifecycle.close_job_if_drained, job_id)
     if job is not None:
         hooks = find_kind_hooks(job.kind)
         report_job_closed(job, None if hooks is None else hooks.report_closed)

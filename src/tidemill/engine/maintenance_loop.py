@@ -11,11 +11,11 @@ from tidemill.core.errors import StorageAccessDenied, StorageUnavailable, Unknow
 from tidemill.core.progress import PROGRESS_SAMPLE_INTERVAL
 from tidemill.dispatch import outbox
 from tidemill.dispatch import outbox as quarantine
-from tidemill.engine.lane import close_drained_job, enforce_failure_policy
-from tidemill.engine.loop import Loop
+from tidemill.engine.lane import close_and_report_job, enforce_failure_policy
+from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.limits import limiter_records
-from tidemill.runtime import FindKindHooks, find_no_kind_hooks
+from tidemill.runtime import FindKindHooks, return_no_kind_hooks
 from tidemill.store import (
     batch_leases,
     browser_sessions,
@@ -36,7 +36,7 @@ BLOB_CLEANUP_BATCH_FILES = 1_000  # files of a look
 UNFINISHED_FILE_MAX_AGE_S = 3_600.0  # nobody pauses for so long in mid-file
 
 
-class BlobCleanupLoop(Loop):
+class BlobCleanupLoop(PeriodicLoop):
     """Looks after the files this machine sees; removes only what its own database condemned: others may share them."""
 
     name = "janitor"
@@ -49,7 +49,7 @@ class BlobCleanupLoop(Loop):
     async def tick(self) -> float:
         try:
             await self.remove_unneeded_blobs()
-            await asyncio.to_thread(self._blobs.remove_stale, UNFINISHED_FILE_MAX_AGE_S)
+            await asyncio.to_thread(self._blobs.remove_stale_scratch_files, UNFINISHED_FILE_MAX_AGE_S)
         except (StorageUnavailable, StorageAccessDenied) as error:
             emit("store.unavailable", error=str(error))
         return BLOB_CLEANUP_INTERVAL_S
@@ -60,7 +60,7 @@ class BlobCleanupLoop(Loop):
         after = ""
         while condemned := await self._db.run(retention.list_unneeded_files, after, BLOB_CLEANUP_BATCH_FILES):
             here = await asyncio.to_thread(self._blobs.remove_many, condemned)
-            await self._db.run(retention.forget_files, here)
+            await self._db.run(retention.delete_unneeded_file_records, here)
             removed += here
             after = condemned[-1]
         if removed:
@@ -106,7 +106,7 @@ class ProgressSampler:
         return await self._db.run_async_commit(samples.thin_samples, sorted(sampled)) if sampled else 0
 
 
-class QueueDepthLoop(Loop):
+class QueueDepthLoop(PeriodicLoop):
     """For a process without maintenance that shows metrics: the depth of the queue, every few seconds."""
 
     name = "queue"
@@ -143,7 +143,7 @@ async def report_queue_depth(db: Database) -> progress_samples.QueueDepth:
 BULK_OPERATION_POLL_S = 2.0
 
 
-class BulkOperationLoop(Loop):
+class BulkOperationLoop(PeriodicLoop):
     """Any process may do this; the lock of the operation lets one at a time."""
 
     name = "bulk"
@@ -168,7 +168,7 @@ HOUSEKEEPING_INTERVAL_S = 300.0
 HINT_RESEND_AFTER_S = 60.0
 
 
-class MaintenanceLoop(Loop):
+class MaintenanceLoop(PeriodicLoop):
     """Sweeps expired leases, cancels what is condemned, closes what is drained, folds, samples, makes partitions."""
 
     name = "maintenance"
@@ -181,7 +181,7 @@ class MaintenanceLoop(Loop):
         interval_s: float = MAINTENANCE_INTERVAL_S,
         resend_after_s: float = HINT_RESEND_AFTER_S,
         housekeeping: Sequence[Callable[[Connection], Awaitable[object]]] = (),
-        find_kind_hooks: FindKindHooks = find_no_kind_hooks,
+        find_kind_hooks: FindKindHooks = return_no_kind_hooks,
     ) -> None:
         """``housekeeping`` are store functions of features that remove their old rows."""
         super().__init__()
@@ -214,12 +214,12 @@ class MaintenanceLoop(Loop):
             await self._db.run(workers.forget_silent_workers)
             await self._db.run(browser_sessions.forget_expired_sessions)
             await self._db.run(outbox.forget_silent_broker)
-            await self._db.run(quarantine.trim_quarantine)
+            await self._db.run(quarantine.delete_oldest_quarantined)
             await self._db.run(limiter_records.forget_idle_members)
             for verb in self._housekeeping:
                 await self._db.run(verb)
             self._housekept_at = now
-        return 0 if await self.remove_deleted_rows() else self._interval_s
+        return 0 if await self.remove_rows_of_deleted_jobs() else self._interval_s
 
     async def reclaim_expired_leases(self) -> int:
         """Take back leases that ran out."""
@@ -236,12 +236,12 @@ class MaintenanceLoop(Loop):
             await enforce_failure_policy(self._db, job_id)
         while await self._db.run(job_lifecycle.cancel_ready_batches):
             pass
-        for job_id in await self._db.run(job_lifecycle.list_drained_candidates):
-            await close_drained_job(self._db, job_id, self._find_kind_hooks)
+        for job_id in await self._db.run(job_lifecycle.list_jobs_to_close):
+            await close_and_report_job(self._db, job_id, self._find_kind_hooks)
 
     async def resend_hints(self, window: float = math.inf) -> None:
         """Jobs that nobody has looked at for too long get another hint: theirs was lost."""
-        resent = await self._db.run(outbox.resend_hints, self._resend_after_s, window)
+        resent = await self._db.run(outbox.add_hints_for_stalled_jobs, self._resend_after_s, window)
         if resent:
             emit("hints.resent", jobs=len(resent))
 
@@ -250,7 +250,7 @@ class MaintenanceLoop(Loop):
             with contextlib.suppress(UnknownJob):  # deleted meanwhile
                 await self._db.run(job_lifecycle.fold_tally, job_id)
 
-    async def remove_deleted_rows(self) -> int:
+    async def remove_rows_of_deleted_jobs(self) -> int:
         """A chunk of the rows of deleted jobs; how many were removed."""
         removed = 0
         for job_id in await self._db.run(retention.list_deleted_jobs):

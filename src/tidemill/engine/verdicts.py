@@ -9,7 +9,7 @@ from tidemill.core.batch import Lease
 from tidemill.core.decide import (
     Verdict,
     build_failure_error,
-    decide_outcome,
+    decide_from_outcome,
     describe_exception,
     outcome_from_defect,
     outcome_from_exception,
@@ -34,13 +34,13 @@ def decide(
     handler: Handler,
     duration_ms: int,
     columns: LearnedColumns | None = None,
-    retry_spacing: float = 1.0,
+    backoff_factor: float = 1.0,
 ) -> Verdict:
     """The verdict on one attempt, encoded. A result that cannot be encoded or stored is a failure of the handler."""
     if type(outcome) is Fail:
         return _decide_failure(item, outcome, duration_ms)
     try:
-        decision = decide_outcome(item, outcome, handler.retry, _jitter(), retry_spacing)
+        decision = decide_from_outcome(item, outcome, handler.retry, _jitter(), backoff_factor)
         result = None if decision.result is None else encode_json(decision.result)
         normalized = None if decision.normalized is None else encode_json(decision.normalized)
         size = len(result or b"") + len(normalized or b"")
@@ -49,7 +49,7 @@ def decide(
         if result is not None and columns is not None:
             columns.learn_from_result(decision.result, result)
     except Exception as problem:  # noqa: BLE001  encoding a user's object may raise anything
-        return _decide_failure(item, _make_invalid_result(problem), duration_ms)
+        return _decide_failure(item, _make_invalid_result_failure(problem), duration_ms)
     error = code = None
     if decision.error is not None:
         error, code = encode_json(decision.error), str(decision.error["code"])
@@ -63,12 +63,12 @@ def _decide_failure(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
         details = build_failure_error(outcome)
         error = encode_json(details)
     except Exception as problem:  # noqa: BLE001  encoding a user's object may raise anything
-        details = build_failure_error(_make_invalid_result(problem))
+        details = build_failure_error(_make_invalid_result_failure(problem))
         error = encode_json(details)
     return Verdict(item.seq, ItemStatus.FAILED, item.attempt, duration_ms, error=error, code=details["code"])
 
 
-def _make_invalid_result(problem: Exception) -> Fail:
+def _make_invalid_result_failure(problem: Exception) -> Fail:
     reason = f"the handler returned something that cannot be stored: {describe_exception(problem)}"
     return Fail(reason, code="invalid_result")
 
@@ -93,7 +93,7 @@ def decide_batch(
     handler: Handler,
     seconds: float,
     columns: LearnedColumns,
-    retry_spacing: float,
+    backoff_factor: float,
 ) -> BatchDecision:
     """The verdicts on the items of a batch; ``outcomes`` are those of the items without a defect, by their index."""
     good = [item for item in items if item.defect is None]
@@ -101,8 +101,8 @@ def decide_batch(
     leaves_no_row = lease.sparse and lease.seqs is None
     failed = _decide_failures([good[index] for index in outcomes.failed], list(outcomes.failed.values()), item_ms)
     others = [
-        decide(item, outcome, handler, item_ms, columns, retry_spacing)
-        for item, outcome in _iter_other_outcomes(items, good, outcomes, with_done=not leaves_no_row)
+        decide(item, outcome, handler, item_ms, columns, backoff_factor)
+        for item, outcome in _iter_items_with_outcomes(items, good, outcomes, with_done=not leaves_no_row)
     ]
     sparse_done = len(good) - len(outcomes) - len(outcomes.failed) if leaves_no_row else 0
     retries = [one for one in outcomes.values() if isinstance(one, Retry) and not isinstance(one, Wait)]
@@ -116,7 +116,7 @@ def _decide_failures(items: Sequence[Item], errors: Sequence[ErrorDetails], dura
         encoded = encode_json_values(errors)
     except Exception:  # noqa: BLE001  one of them cannot be encoded: each on its own shows which
         return [
-            _decide_failure(item, _fail_from_error(error), duration_ms)
+            _decide_failure(item, _make_fail_outcome(error), duration_ms)
             for item, error in zip(items, errors, strict=True)
         ]
     status = ItemStatus.FAILED
@@ -126,12 +126,12 @@ def _decide_failures(items: Sequence[Item], errors: Sequence[ErrorDetails], dura
     ]
 
 
-def _fail_from_error(error: ErrorDetails) -> Fail:
+def _make_fail_outcome(error: ErrorDetails) -> Fail:
     details = {name: value for name, value in error.items() if name not in ("code", "reason")}
     return Fail(error["reason"], code=error["code"], details=details)
 
 
-def _iter_other_outcomes(
+def _iter_items_with_outcomes(
     items: Sequence[Item], good: list[Item], outcomes: BatchExceptions, *, with_done: bool
 ) -> Iterator[tuple[Item, Outcome]]:
     for index, outcome in outcomes.items():

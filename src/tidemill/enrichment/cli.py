@@ -17,7 +17,7 @@ from tidemill.enrichment.use_cases import make_match_submission
 from tidemill.jobs.cli import show_progress_until_closed
 from tidemill.jobs.submission import submit_local_file
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, make_command_host, run_with_runtime, silence_logs
 from tidemill.terminal.console import console, parse_policy_option, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -88,7 +88,7 @@ def run_match(
     async def action(runtime: Runtime) -> Job:
         job = await submit_local_file(runtime, make_match_submission(params, policy), file)
         try:
-            async with get_command_host().ensure_worker(runtime, MATCH_KIND, BUILTIN_MILL_REFERENCE, processes):
+            async with make_command_host().ensure_worker(runtime, MATCH_KIND, BUILTIN_MILL_REFERENCE, processes):
                 job = await show_progress_until_closed(runtime, job)
                 if output is not None:
                     await _write_results(runtime, job, output)
@@ -100,7 +100,7 @@ def run_match(
             console.print(f"  {escape(str(output))}", highlight=False, soft_wrap=True)
         return job
 
-    return run_command(action, migrate=True)
+    return run_with_runtime(action, migrate=True)
 
 
 async def _write_results(runtime: Runtime, job: Job, output: Path) -> None:

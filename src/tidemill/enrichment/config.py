@@ -12,7 +12,7 @@ from tidemill.enrichment.external_service import (
     SECRET_PLACEHOLDER,
     ExternalService,
     ReconciliationVersion,
-    parse_service_url,
+    check_service_url,
 )
 
 SERVICE_TIMEOUT_MAX_S = 60  # a batch that is split takes several requests, and its rows wait
@@ -49,7 +49,7 @@ def _check_variable_name(name: str) -> str:
 
 
 class ServiceTable(ConfigTable):
-    url: Annotated[Text, AfterValidator(parse_service_url)]
+    url: Annotated[Text, AfterValidator(check_service_url)]
     header: Annotated[Text, AfterValidator(_check_header_name)] | None = None
     value: Annotated[Text, AfterValidator(_check_header_value)] = SECRET_PLACEHOLDER
     secret_env: Annotated[Text, AfterValidator(_check_variable_name)] | None = None
@@ -70,11 +70,11 @@ class ServiceTable(ConfigTable):
         if "header" in given and str(given.get("url")).startswith("http:") and given.get("allow_private") is not True:
             yield "url", "Secrets are sent over https only, unless allow_private is true"
 
-    def build(self, name: str) -> ExternalService:
+    def build_service(self, name: str) -> ExternalService:
         secret_env = SERVICE_SECRET_ENV_PREFIX + name.upper().replace("-", "_")
-        return ExternalService(**{"name": name, "secret_env": secret_env} | self.get_given())
+        return ExternalService(**{"name": name, "secret_env": secret_env} | self.get_explicit_values())
 
 
 def parse_services(document: Mapping[str, Any]) -> dict[str, ExternalService]:
     """The services in a document, by name; InvalidSettings with every mistake."""
-    return parse_section(document, "services", ServiceTable, lambda name, table: table.build(name))
+    return parse_section(document, "services", ServiceTable, lambda name, table: table.build_service(name))

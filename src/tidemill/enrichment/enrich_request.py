@@ -203,7 +203,7 @@ class EnrichRequest:
     def from_params(cls, params: Mapping[str, Any]) -> "EnrichRequest":
         """The request; InvalidRequest with every mistake."""
         # Only processes that call services need the pydantic models.
-        from tidemill.enrichment.request_params import EnrichParams, validate_params  # noqa: PLC0415
+        from tidemill.enrichment.job_params import EnrichParams, validate_params  # noqa: PLC0415
 
         given = validate_params(EnrichParams, params)
         given.setdefault("headers", {})

@@ -164,7 +164,7 @@ class ExternalService:
         return parts.port or DEFAULT_WEB_PORT_BY_SCHEME[parts.scheme]
 
     @property
-    def max_bytes(self) -> int:
+    def max_answer_bytes(self) -> int:
         return self.answer_mb << 20
 
     def is_allowed_for(self, role: Role) -> bool:
@@ -202,7 +202,7 @@ class ServiceAddressPolicy:
         return explain_refused_host(host, addresses, port, self.extra_allowed)
 
 
-def parse_service_url(url: str) -> str:
+def check_service_url(url: str) -> str:
     """An http or https URL without secrets, because it is stored; ValueError says what is wrong."""
     try:
         parts = urlsplit(url)

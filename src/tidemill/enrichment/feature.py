@@ -31,5 +31,5 @@ FEATURE = Feature(
         "match": "Match the rows of a file against a reconciliation service; the exit code is 0 only if nothing "
         "failed.",
     },
-    limiter_users="tidemill.enrichment.use_cases:list_limiter_users",
+    limiter_users="tidemill.enrichment.use_cases:list_limiter_references",
 )

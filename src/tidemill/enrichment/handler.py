@@ -45,7 +45,7 @@ def make_match_handler(runtime: Runtime) -> Handler:
     matcher = RowMatcher(runtime.db, runtime.get(make_service_clients), retry)
     options: dict[str, Any] = {"retry": retry, "columns": MATCH_COLUMNS, "close": matcher.close}
     # No timeout: each request has its own, and rows wait for permits as long as the limiter requires.
-    return Handler(MATCH_KIND, matcher.run, "async", concurrency=MATCH_CONCURRENCY, timeout=None, **options)
+    return Handler(MATCH_KIND, matcher.match_item, "async", concurrency=MATCH_CONCURRENCY, timeout=None, **options)
 
 
 class RowMatcher:
@@ -55,7 +55,7 @@ class RowMatcher:
         self._requests: JobRequestCache[MatchRequest] = JobRequestCache(db, MatchRequest.from_params)
         self._batchers: dict[UUID, MatchQueryBatcher] = {}
 
-    async def run(self, item: Item) -> MatchResult:
+    async def match_item(self, item: Item) -> MatchResult:
         request = await self._requests.get(item.job_id)
         queries = _build_row_queries(request, item)
         query = queries[min(item.misses, len(queries) - 1)]
@@ -124,7 +124,7 @@ ENRICH_CONCURRENCY = 50
 
 def make_enrich_handler(runtime: Runtime) -> Handler:
     retry, clients = _make_retry_policy(runtime), runtime.get(make_service_clients)
-    call = Enricher(runtime.db, clients, retry).run
+    call = Enricher(runtime.db, clients, retry).enrich_item
     # No timeout: each request has its own, and rows wait for permits as long as the limiter requires.
     return Handler(
         ENRICH_KIND, call, "async", concurrency=ENRICH_CONCURRENCY, timeout=None, retry=retry, close=clients.close
@@ -137,7 +137,7 @@ class Enricher:
         self._retry = retry
         self._requests: JobRequestCache[EnrichRequest] = JobRequestCache(db, EnrichRequest.from_params)
 
-    async def run(self, item: Item) -> JsonObject:
+    async def enrich_item(self, item: Item) -> JsonObject:
         request = await self._requests.get(item.job_id)
         path = _build_request_path(request, item)
         try:

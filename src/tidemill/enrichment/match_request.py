@@ -80,7 +80,7 @@ def build_match_queries(
     """One query per strategy, without repeated ones; none for a row without a text to search for."""
     found: list[MatchQuery] = []
     asked: set[tuple[object, ...]] = set()
-    values = tuple((pid, format_query_text(row.get(name))) for pid, name in properties.items())
+    values = tuple((pid, format_cell_as_query_text(row.get(name))) for pid, name in properties.items())
     given = tuple((pid, value) for pid, value in values if value)
     for strategy in strategies:
         parts = strategy.split("+")
@@ -88,7 +88,7 @@ def build_match_queries(
             (part.removeprefix(STRATEGY_COLUMN_PREFIX) for part in parts if part.startswith(STRATEGY_COLUMN_PREFIX)),
             column,
         )
-        text = format_query_text(row.get(where))
+        text = format_cell_as_query_text(row.get(where))
         if STRATEGY_NORMALIZED in parts:
             text = normalize_name(text)
         kind = None if STRATEGY_WITHOUT_TYPE in parts else type_
@@ -99,7 +99,7 @@ def build_match_queries(
     return found
 
 
-def format_query_text(value: Any) -> str:
+def format_cell_as_query_text(value: Any) -> str:
     """A cell as a text to search for; empty for nested values."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
@@ -142,7 +142,7 @@ class MatchRequest:
     def from_params(cls, params: Mapping[str, Any]) -> "MatchRequest":
         """InvalidRequest with every mistake."""
         # Only processes that call services need the pydantic models.
-        from tidemill.enrichment.request_params import MatchParams, validate_params  # noqa: PLC0415
+        from tidemill.enrichment.job_params import MatchParams, validate_params  # noqa: PLC0415
 
         given = validate_params(MatchParams, params)
         given.setdefault("properties", {})

@@ -143,7 +143,7 @@ ReconciliationAnswer = list[MatchCandidate] | str
 def encode_queries(queries: Mapping[str, MatchQuery], protocol: ReconciliationVersion) -> ReconciliationRequest:
     """One request for several rows, with the ids of the rows, so that an answer to another request is detected."""
     if protocol == "1.0":
-        body = {"queries": [_encode_draft_query(query) for query in queries.values()]}
+        body = {"queries": [_encode_query_v1(query) for query in queries.values()]}
         return ReconciliationRequest("/match", JSON_CONTENT_TYPE, _encode_json(body))
     asked = {id_: _encode_query(query) for id_, query in queries.items()}
     return ReconciliationRequest("", FORM_CONTENT_TYPE, urlencode({"queries": _encode_json(asked).decode()}).encode())
@@ -155,7 +155,7 @@ def decode_answers(
     """The answer for each row; ServiceCallError if there is none for any."""
     document = parse_json_object(body)
     if protocol == "1.0":
-        return _decode_draft_answers(document, queries)
+        return _decode_answers_v1(document, queries)
     if not any(id_ in document for id_ in queries):
         raise make_invalid_answer_error(
             _describe_error_answer(document) or "it is about none of the rows that were asked for"
@@ -182,7 +182,7 @@ def read_batch_size(manifest: Mapping[str, Any]) -> int | None:
     return said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else None
 
 
-def _decode_draft_answers(
+def _decode_answers_v1(
     document: Mapping[str, Any], queries: Mapping[str, MatchQuery]
 ) -> dict[str, ReconciliationAnswer]:
     """The answers in the order of the queries; their number must be equal, because they have no ids."""
@@ -218,7 +218,7 @@ def _encode_query(query: MatchQuery) -> dict[str, object]:
     return asked
 
 
-def _encode_draft_query(query: MatchQuery) -> dict[str, object]:
+def _encode_query_v1(query: MatchQuery) -> dict[str, object]:
     conditions: list[dict[str, object]] = [{"matchType": "name", "propertyValue": query.text}]
     conditions += [
         {"matchType": "property", "propertyId": pid, "propertyValue": value, "required": False}

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from tidemill.enrichment.use_cases import make_service_use_cases
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
-from tidemill.rest.runtime import RuntimeDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.runtime_dependencies import RuntimeDep
 
 
 class ServiceOut(BaseModel):
@@ -27,7 +27,7 @@ class ServiceList(BaseModel):
 router = APIRouter(tags=["services"], route_class=AuthenticatedRoute)
 
 
-@router.get("/services", **declare_route(Permission.USER))
+@router.get("/services", **build_route_options(Permission.USER))
 async def list_services(me: CurrentUser, runtime: RuntimeDep) -> ServiceList:
     """List the services that your jobs of the kinds `match` and `http.enrich` may call."""
     services = runtime.get(make_service_use_cases).list_services(me.role)

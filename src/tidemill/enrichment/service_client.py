@@ -15,7 +15,7 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.lookup_coalescer import Coalescer
 from tidemill.core.outcome import Fail, Outcome, Retry, Wait
 from tidemill.core.policies import RetryPolicy
-from tidemill.core.suggest import suggest_similar
+from tidemill.core.suggest import format_suggestion
 from tidemill.enrichment.external_service import (
     NOT_FOUND_STATUSES,
     SECRET_PLACEHOLDER,
@@ -28,9 +28,9 @@ from tidemill.enrichment.external_service import (
     ServiceResponse,
     ServiceThrottled,
     UnlimitedPermits,
+    check_service_url,
     error_from_status,
     make_undeclared_service,
-    parse_service_url,
 )
 from tidemill.store import job_records
 from tidemill.store.database import Database
@@ -75,7 +75,7 @@ class ServiceClient:
         self._slots = asyncio.Semaphore(service.concurrency)
         self._permits = permits
         self._secret = service.read_secret(environment)
-        bounds = ServiceCallLimits(service.timeout, service.max_bytes, service.concurrency)
+        bounds = ServiceCallLimits(service.timeout, service.max_answer_bytes, service.concurrency)
         self._caller = ServiceHttpClient(reach, bounds, secret=self._build_secret_header())
 
     async def acquire_slot(self) -> None:
@@ -108,7 +108,7 @@ class ServiceClient:
         async with self._get_permit():
             await check_active()
             started = time.monotonic()
-            answered, failure = await self._send_request(method, service.url.rstrip("/") + path, headers, content)
+            answered, failure = await self._try_send_request(method, service.url.rstrip("/") + path, headers, content)
             self._report_call(answered, failure, rows, time.monotonic() - started)
             if failure is not None:
                 raise failure
@@ -125,7 +125,7 @@ class ServiceClient:
         except InvalidInput as error:  # it is not declared
             raise ServiceCallError("unknown_limiter", str(error)) from None
 
-    async def _send_request(
+    async def _try_send_request(
         self, method: str, url: str, headers: HttpHeaders | None, content: bytes
     ) -> tuple[ServiceResponse, ServiceCallError | None]:
         try:
@@ -190,11 +190,11 @@ class ServiceClients:
     def _find_service(self, name: str) -> ExternalService:
         if "://" in name:
             try:
-                return make_undeclared_service(parse_service_url(name))
+                return make_undeclared_service(check_service_url(name))
             except ValueError as error:
                 raise Fail(f"{name[:200]}: {error}", code="invalid") from None
         if name not in self._declared:
-            known = suggest_similar(name, self._declared)
+            known = format_suggestion(name, self._declared)
             reason = f"the worker knows no service {name[:100]!r}: it reads another tidemill.toml{known}"
             raise Fail(reason, code="unknown_service", retryable=True)
         return self._declared[name]
@@ -211,8 +211,8 @@ class JobRequestCache(Generic[T]):
         self._db = db
         self._read = read
         self._requests: dict[UUID, T] = {}
-        self._params_lookups: Coalescer[UUID, JsonObject | None] = Coalescer(self._find_params)
-        self._active_lookups: Coalescer[UUID, bool] = Coalescer(self._check_active_jobs)
+        self._params_lookups: Coalescer[UUID, JsonObject | None] = Coalescer(self._read_params_batch)
+        self._active_lookups: Coalescer[UUID, bool] = Coalescer(self._load_active_flags)
 
     async def get(self, job_id: UUID) -> T:
         found = self._requests.get(job_id)
@@ -236,7 +236,7 @@ class JobRequestCache(Generic[T]):
         self._requests[job_id] = request
         return request
 
-    async def _find_params(self, job_ids: Sequence[UUID]) -> list[JsonObject | None]:
+    async def _read_params_batch(self, job_ids: Sequence[UUID]) -> list[JsonObject | None]:
         return [await self._read_params(job_id) for job_id in job_ids]
 
     async def _read_params(self, job_id: UUID) -> JsonObject | None:
@@ -245,6 +245,6 @@ class JobRequestCache(Generic[T]):
         except UnknownJob:
             return None
 
-    async def _check_active_jobs(self, job_ids: Sequence[UUID]) -> list[bool]:
+    async def _load_active_flags(self, job_ids: Sequence[UUID]) -> list[bool]:
         going_on = await self._db.read(job_records.filter_active_jobs, job_ids)
         return [job_id in going_on for job_id in job_ids]

@@ -115,7 +115,7 @@ class ServiceHttpClient:
         """Send a request and follow its redirects; ServiceCallError if there is no answer."""
         try:
             async with asyncio.timeout(self._bounds.seconds):
-                return await self._follow_redirects(method, httpx2.URL(url), headers or [], content)
+                return await self._send_with_redirects(method, httpx2.URL(url), headers or [], content)
         except (TimeoutError, httpcore2.TimeoutException):
             reason = f"the service did not answer within {self._bounds.seconds:g} s"
             raise ServiceCallError("service_timeout", reason, is_transient=True) from None
@@ -134,7 +134,7 @@ class ServiceHttpClient:
             await self._connection_pool.aclose()
             del self.__dict__["_connection_pool"]
 
-    async def _follow_redirects(
+    async def _send_with_redirects(
         self, method: str, link: httpx2.URL, headers: HttpHeaders, content: bytes
     ) -> ServiceResponse:
         for _ in range(SERVICE_REDIRECTS_MAX + 1):

@@ -7,9 +7,9 @@ from typing import Any
 from tidemill.core.errors import InvalidRequest
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND
 from tidemill.core.principal import Role
-from tidemill.core.suggest import suggest_similar
+from tidemill.core.suggest import format_suggestion
 from tidemill.enrichment.enrich_request import EnrichRequest
-from tidemill.enrichment.external_service import ExternalService, make_undeclared_service, parse_service_url
+from tidemill.enrichment.external_service import ExternalService, check_service_url, make_undeclared_service
 from tidemill.enrichment.feature import SERVICE_KIND_ALIASES
 from tidemill.enrichment.match_request import MATCH_COLUMNS, STRATEGY_COLUMN_PREFIX, MatchRequest
 from tidemill.runtime import KindHooks, Runtime
@@ -30,12 +30,14 @@ class ServiceJobUseCases:
         """A declared service by its name; for administrators, also any public service by its URL."""
         if "://" in name and role is Role.ADMIN:
             try:
-                return make_undeclared_service(parse_service_url(name))
+                return make_undeclared_service(check_service_url(name))
             except ValueError as error:
                 raise InvalidRequest([f"params.service: {error}"]) from None
         known = {service.name: service for service in self.list_services(role)}
         if name not in known:
-            raise InvalidRequest([f"params.service: there is no service {name[:100]!r}{suggest_similar(name, known)}"])
+            raise InvalidRequest(
+                [f"params.service: there is no service {name[:100]!r}{format_suggestion(name, known)}"]
+            )
         return known[name]
 
     def prepare_submission(self, spec: Submission, role: Role) -> Submission:
@@ -63,7 +65,7 @@ def check_required_columns(spec: Submission, columns: Collection[str]) -> None:
     if not columns:
         return
     problems = [
-        f"params.{param}: the rows have no column {name!r}{suggest_similar(name, columns)}"
+        f"params.{param}: the rows have no column {name!r}{format_suggestion(name, columns)}"
         for param, name in _list_required_columns(spec)
         if name not in columns
     ]
@@ -100,7 +102,7 @@ def make_service_use_cases(runtime: Runtime) -> ServiceJobUseCases:
     return ServiceJobUseCases(runtime.get(load_services))
 
 
-def list_limiter_users(runtime: Runtime) -> list[tuple[str, str | None]]:
+def list_limiter_references(runtime: Runtime) -> list[tuple[str, str | None]]:
     """The limiters that services refer to."""
     return [(f"service {service.name!r}", service.limit) for service in runtime.get(load_services).values()]
 

@@ -19,7 +19,7 @@ from tidemill.exports.table_export import TableExportRequest, parse_file_extensi
 from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import plan_table_export
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_command, silence_logs
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_with_runtime, silence_logs
 from tidemill.terminal.console import error_console
 from tidemill.terminal.streams import open_atomic_output, open_standard_output
 
@@ -79,7 +79,7 @@ def run_export(request: TableExportRequest, output: str, *, app: str = BUILTIN_M
             async with aclosing(stream_table_export(runtime.db, plan, record_row_count)) as chunks:
                 return await _write_chunks(chunks, file, request.resource)
 
-    size = run_command(action, app=app, check=False)
+    size = run_with_runtime(action, app=app, check=False)
     where = "standard output" if output == STDOUT_PATH else output
     error_console.print(f"{rows:,} rows, {size:,} bytes in {where}", highlight=False, markup=False, soft_wrap=True)
     return rows

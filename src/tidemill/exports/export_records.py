@@ -12,9 +12,9 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.outcome import ErrorDetails
 from tidemill.exports.result_export import ExportedFile
 from tidemill.store.database import Connection
-from tidemill.store.statements import RowDict, fetch_rows, load_sql
+from tidemill.store.statements import RowDict, fetch_rows, make_sql_loader
 
-sql = load_sql("tidemill.exports")
+sql = make_sql_loader("tidemill.exports")
 
 
 async def is_export_active(conn: Connection, export_id: UUID) -> bool:

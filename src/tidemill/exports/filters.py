@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import ColumnType
-from tidemill.core.suggest import suggest_similar_quoted
+from tidemill.core.suggest import format_quoted_suggestion
 from tidemill.tables.resource import Field, Resource
 from tidemill.tables.values.column_texts import is_storable_text, truncate_for_error
-from tidemill.tables.values.type_readers import TYPE_READERS, read_array
+from tidemill.tables.values.type_readers import TYPE_READERS, parse_array_column
 
 FILTER_OPERATORS: Final = ("eq", "ne", "lt", "lte", "gt", "gte", "in", "like", "is_null", "between")
 FILTERS_MAX: Final = 100
@@ -148,10 +148,10 @@ def _format_value(value: Any, field: str, op: Any) -> str:
 def _resolve_filter(condition: FilterCondition, resource: Resource) -> TypedFilter:
     named, op = truncate_for_error(condition.field), condition.op
     if condition.field not in resource.field_names:
-        similar = suggest_similar_quoted(condition.field, resource.field_names)
+        similar = format_quoted_suggestion(condition.field, resource.field_names)
         raise InvalidInput(f"filter {named!r}: {resource.name} has no such field{similar}")
     if op not in FILTER_OPERATORS:
-        near = suggest_similar_quoted(op, FILTER_OPERATORS) or f"; there are {', '.join(FILTER_OPERATORS)}"
+        near = format_quoted_suggestion(op, FILTER_OPERATORS) or f"; there are {', '.join(FILTER_OPERATORS)}"
         raise InvalidInput(f"filter {named!r}: there is no operator {truncate_for_error(op)!r}{near}")
     field = resource.get_field(condition.field)
     if op not in list_operators(field):
@@ -208,7 +208,7 @@ def _parse_field_value(field: Field, text: str) -> str:
     """The value in the text form of the field's type. The field's rules do not apply: the value is not stored."""
     if field.type not in ("text", "other"):
         text = text.strip()
-    (value,), problems = (read_array if field.type == "array" else TYPE_READERS[field.type])(field, [text])
+    (value,), problems = (parse_array_column if field.type == "array" else TYPE_READERS[field.type])(field, [text])
     shown = "…" if field.sensitive else repr(truncate_for_error(text))
     if problems:
         raise InvalidInput(f"filter {field.name!r}: {shown} is {problems[0]}")

@@ -15,8 +15,8 @@ from tidemill.exports import export_records, result_export
 from tidemill.exports.result_export import (
     RESULT_CONTENT_TYPES,
     ExportedFile,
+    ExportedJob,
     ResultExportRequest,
-    ResultSnapshot,
     StoredResult,
     is_table_export,
 )
@@ -27,7 +27,7 @@ from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.runtime import Runtime
 from tidemill.store import retention
 from tidemill.store.database import Connection, Database
-from tidemill.store.jsonb import decode_input, decode_json
+from tidemill.store.jsonb import decode_input_or_text, decode_json
 
 
 class ResultFileWriter:
@@ -51,7 +51,7 @@ class ResultFileWriter:
     def cut_cells(self) -> int:
         return self._writer.cut_cells
 
-    def add(self, stored: Iterable[StoredResult]) -> None:
+    def write_results(self, stored: Iterable[StoredResult]) -> None:
         self._writer.write(self._select_rows(stored))
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class ResultFileWriter:
                 "status": status,
                 "result": decode_json(result) if result and not shows_input else None,
                 "error": error,
-                "input": decode_input(value) if value else None,
+                "input": decode_input_or_text(value) if value else None,
             }
 
 
@@ -85,8 +85,8 @@ EXPORT_COLUMNS = ("name", "format", "rows", "cut_cells", "size", "sha256", "file
 
 def make_export_handler(runtime: Runtime) -> Handler:
     db, blobs, ttl_hours = runtime.db, runtime.blobs, runtime.settings.export_ttl_hours
-    export_results = ResultExporter(db, blobs, ttl_hours=ttl_hours).run
-    export_table = TableExporter(db, blobs, ttl_hours=ttl_hours).run
+    export_results = ResultExporter(db, blobs, ttl_hours=ttl_hours).write_result_file
+    export_table = TableExporter(db, blobs, ttl_hours=ttl_hours).write_table_file
 
     async def run(item: Item) -> ExportedFile:
         try:
@@ -106,7 +106,7 @@ class ResultExporter:
         self._blobs = blobs
         self._ttl_hours = ttl_hours
 
-    async def run(self, item: Item) -> ExportedFile:
+    async def write_result_file(self, item: Item) -> ExportedFile:
         """Write the file and return its description. After an error no part of the file is left."""
         request = ResultExportRequest.from_input(item.input)
         # Each attempt writes a file of its own: one that was reclaimed cannot damage that of the next.
@@ -115,7 +115,7 @@ class ResultExporter:
         try:
             name = await self._write_file(writing, thread, request, tables)
             await self._check_exportable(request, item)
-            expires_at = await self._db.run(retention.expire_file, writing.name, item.job_id, self._ttl_hours)
+            expires_at = await self._db.run(retention.set_file_expiry, writing.name, item.job_id, self._ttl_hours)
             blob = await thread.run(writing.finish)
         except BaseException:
             await thread.run_last(lambda: _discard_result_file(writing, tables))
@@ -139,7 +139,7 @@ class ResultExporter:
     ) -> str:
         """Write the rows and return the name of the file."""
         async with result_export.open_snapshot(self._db) as conn:
-            survey = await result_export.read_result_snapshot(conn, request.job_id)
+            survey = await result_export.read_exported_job(conn, request.job_id)
             if survey is None or survey.purged:
                 raise _make_job_gone_failure(request)
             name = request.build_file_name(survey.key)
@@ -159,11 +159,11 @@ class ResultExporter:
 
 
 async def _copy_rows(
-    conn: Connection, survey: ResultSnapshot, rows: RowSelection, table: ResultFileWriter, thread: SerialThread
+    conn: Connection, survey: ExportedJob, rows: RowSelection, table: ResultFileWriter, thread: SerialThread
 ) -> None:
     async with aclosing(result_export.stream_results(conn, survey, rows)) as packets:
         async for packet in packets:
-            await thread.submit(table.add, packet)
+            await thread.submit(table.write_results, packet)
 
 
 def _discard_result_file(writing: BlobWriter, tables: list[ResultFileWriter]) -> None:

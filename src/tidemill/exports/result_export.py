@@ -18,9 +18,9 @@ from tidemill.core.status import ItemStatus, ItemStatusResolver, parse_item_stat
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import ItemSelection, find_selected_seqs
 from tidemill.store.job_lists import find_item_list_scope
-from tidemill.store.statements import SqlParams, load_sql
+from tidemill.store.statements import SqlParams, make_sql_loader
 
-sql = load_sql("tidemill.exports")
+sql = make_sql_loader("tidemill.exports")
 
 RESULT_WINDOW_ITEMS = 5_000  # items that one statement reads
 RESULT_PACKET_ROWS, RESULT_PACKET_BYTES = 1_000, 1 << 20
@@ -32,7 +32,7 @@ StoredResult = tuple[int, str | None, str | None, str | None, str | None]  # seq
 
 
 @dataclass(frozen=True, slots=True)
-class ResultSnapshot:
+class ExportedJob:
     """A job in the snapshot of an export: its size, its columns and the statuses of its open items."""
 
     job_id: UUID
@@ -51,7 +51,7 @@ async def open_snapshot(db: Database) -> AsyncIterator[Connection]:
         yield conn
 
 
-async def read_result_snapshot(conn: Connection, job_id: UUID) -> ResultSnapshot | None:
+async def read_exported_job(conn: Connection, job_id: UUID) -> ExportedJob | None:
     """The job; None if it was deleted."""
     job = {"job_id": job_id}
     async with conn.cursor(row_factory=dict_row) as cursor:
@@ -64,11 +64,11 @@ async def read_result_snapshot(conn: Connection, job_id: UUID) -> ResultSnapshot
     leased_seqs = frozenset(seq for (seqs,) in lists for seq in seqs)
     statuses = ItemStatusResolver(ranges, leased_seqs, row["sparse"])
     columns = (await find_item_list_scope(conn, job_id)).columns
-    return ResultSnapshot(job_id, row["key"], row["purged"], row["total"], columns, statuses)
+    return ExportedJob(job_id, row["key"], row["purged"], row["total"], columns, statuses)
 
 
 async def stream_results(
-    conn: Connection, survey: ResultSnapshot, only: RowSelection = ALL_ROWS
+    conn: Connection, survey: ExportedJob, only: RowSelection = ALL_ROWS
 ) -> AsyncGenerator[list[StoredResult]]:
     """The items in order of seq, in packets of bounded size; only one packet is in memory.
 

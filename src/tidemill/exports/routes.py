@@ -22,7 +22,7 @@ from tidemill.exports.table_export import TableExportPlan, TableExportRequest
 from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import (
     ExportDetails,
-    get_export_download,
+    get_export_file_info,
     load_export,
     load_exports,
     make_export_gone_error,
@@ -36,20 +36,20 @@ from tidemill.jobs.dependencies import (
     JobName,
     VisibleJob,
     check_job_kind,
-    list_visible_jobs,
+    list_jobs_by_query,
     load_visible_job,
     make_submission,
-    parse_item_ids_of_job,
     parse_item_selection,
+    parse_item_seqs,
     resolve_owner_filter,
 )
 from tidemill.jobs.job_views import build_job_out
 from tidemill.jobs.schemas import ItemCountsOut, JobOut
 from tidemill.rest import schema_types
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
-from tidemill.rest.file_download import FILE_RESPONSE_CONTENT, FILE_RESPONSES, send_stored_file
-from tidemill.rest.responses import ClosingStreamingResponse, make_stream_slots, run_until_disconnect, start_stream
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.file_download import FILE_RESPONSE_CONTENT, FILE_RESPONSES, build_stored_file_response
+from tidemill.rest.responses import ClosingStreamingResponse, await_first_chunk, make_stream_slots, run_until_disconnect
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
 from tidemill.runtime import Runtime
 
@@ -65,7 +65,7 @@ def build_export_out(export: ExportDetails) -> ExportOut:
     return ExportOut(
         job_id=job.id,
         key=job.key,
-        idempotency_key=_strip_export_key_prefix(export.idempotency_key),
+        idempotency_key=_strip_export_idempotency_prefix(export.idempotency_key),
         resource_type=request.get("resource") or JOB_RESULTS_RESOURCE,
         format=request.get("format") or "csv",
         compression=request.get("compression") or "none",
@@ -91,7 +91,7 @@ def build_export_out(export: ExportDetails) -> ExportOut:
     )
 
 
-def _strip_export_key_prefix(key: str | None) -> str | None:
+def _strip_export_idempotency_prefix(key: str | None) -> str | None:
     """The key as the client sent it; None for the keys of result exports, which Tidemill makes."""
     prefix = f"{EXPORT_KEY_PREFIX} "
     return key.removeprefix(prefix) if key is not None and key.startswith(prefix) else None
@@ -114,7 +114,7 @@ ALL_ITEMS = SelectionIn()
 @router.post(
     "/jobs/{job}/export",
     status_code=202,
-    **declare_route(Permission.USER, 404, 409, extra_responses=_REPEATED_JOB_EXPORT_RESPONSE),
+    **build_route_options(Permission.USER, 404, 409, extra_responses=_REPEATED_JOB_EXPORT_RESPONSE),
 )
 async def export_job(
     job: VisibleJob,
@@ -152,18 +152,18 @@ def _set_submitted_headers(response: Response, export_id: UUID, *, is_new: bool)
 def _build_row_selection(body: SelectionIn, job_id: UUID) -> RowSelection:
     seqs, ranges = parse_item_selection(body, job_id)
     codes = None if body.error_codes is None else frozenset(body.error_codes)
-    excluded = frozenset(parse_item_ids_of_job(body.except_, "except", job_id))
+    excluded = frozenset(parse_item_seqs(body.except_, "except", job_id))
     return RowSelection(codes, body.key, None if seqs is None else frozenset(seqs), excluded, ranges)
 
 
-@router.get("/exports/{export}", **declare_route(Permission.USER, 404))
+@router.get("/exports/{export}", **build_route_options(Permission.USER, 404))
 async def get_export(export: VisibleExport, runtime: RuntimeDep) -> ExportOut:
     """The status of an export, and its file."""
     (details,) = await load_exports(runtime, [export])
     return build_export_out(details)
 
 
-@router.post("/exports/{export}/cancel", **declare_route(Permission.USER, 404, 409))
+@router.post("/exports/{export}/cancel", **build_route_options(Permission.USER, 404, 409))
 async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: RuntimeDep) -> ExportOut:
     """Cancel an export. Its file is removed; a worker that is writing it stops within about a second."""
     await job_control.cancel_job(runtime.db, export.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
@@ -173,13 +173,13 @@ async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: Runtime
 @router.get(
     "/exports/{export}/download",
     response_class=Response,
-    **declare_route(Permission.USER, 404, 409, 416, extra_responses=FILE_RESPONSES),
+    **build_route_options(Permission.USER, 404, 409, 416, extra_responses=FILE_RESPONSES),
 )
 async def download_export(export: VisibleExport, request: Request, runtime: RuntimeDep) -> Response:
     """Download the file of a completed export, or a range of it."""
-    info = await get_export_download(runtime.db, export)
+    info = await get_export_file_info(runtime.db, export)
     try:
-        return await send_stored_file(request, runtime, info)
+        return await build_stored_file_response(request, runtime, info)
     except UnknownFile:
         raise make_export_gone_error(export) from None
 
@@ -202,7 +202,7 @@ _LIST_EXPORTS_DESCRIPTION = (
 _ROW_STREAM_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": _LIST_EXPORTS_DESCRIPTION, "content": dict(FILE_RESPONSE_CONTENT)}
 }
-_LIST_EXPORTS_OPTIONS = declare_route(Permission.USER, 404, 409, extra_responses=_ROW_STREAM_RESPONSE)
+_LIST_EXPORTS_OPTIONS = build_route_options(Permission.USER, 404, 409, extra_responses=_ROW_STREAM_RESPONSE)
 _LIST_EXPORTS_OPTIONS["openapi_extra"] |= {"parameters": [_FILTER_PARAMETER]}
 _REPEATED_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The export that this Idempotency-Key created before", "model": ExportOut}
@@ -218,16 +218,18 @@ async def list_exports(
     If reading fails in the middle of a stream, the connection is closed before the end of the body.
     """
     if query.resource is not None:
-        return await _stream_rows(query, me, request, runtime)
+        return await _build_row_stream_response(query, me, request, runtime)
     _reject_parameters(query, [*STREAM_ONLY_PARAMETERS], "without a resource, exports are listed: {} is not for that")
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
-    page = await list_visible_jobs(runtime.db, owner_id, query, EXPORT_KIND)
+    page = await list_jobs_by_query(runtime.db, owner_id, query, EXPORT_KIND)
     exports = [build_export_out(export) for export in await load_exports(runtime, page.items)]
-    return ExportPage(exports=exports, **schema_types.build_next_page(page.after))
+    return ExportPage(exports=exports, **schema_types.build_next_page_field(page.after))
 
 
 @router.post(
-    "/exports", status_code=202, **declare_route(Permission.USER, 400, 404, extra_responses=_REPEATED_EXPORT_RESPONSE)
+    "/exports",
+    status_code=202,
+    **build_route_options(Permission.USER, 400, 404, extra_responses=_REPEATED_EXPORT_RESPONSE),
 )
 async def submit_export_job(
     body: ExportIn,
@@ -239,7 +241,7 @@ async def submit_export_job(
 ) -> ExportOut:
     """Submit an export of the rows of a resource to a file. The file can be downloaded or imported until it expires."""
     key = parse_idempotency_key(idempotency_key)
-    wanted = _build_table_export(body, json.loads(await request.body(), parse_float=Decimal).get("filters", {}))
+    wanted = _build_table_export_request(body, json.loads(await request.body(), parse_float=Decimal).get("filters", {}))
     spec = make_submission(
         request, me, priority=body.priority, idem_key=None if key is None else f"{EXPORT_KEY_PREFIX} {key}"
     )
@@ -251,7 +253,9 @@ async def submit_export_job(
     return build_export_out(await load_export(runtime, job_id))
 
 
-async def _stream_rows(query: ExportListQuery, me: Principal, request: Request, runtime: Runtime) -> Response:
+async def _build_row_stream_response(
+    query: ExportListQuery, me: Principal, request: Request, runtime: Runtime
+) -> Response:
     listing = set(type(query).model_fields) - {"resource", *STREAM_ONLY_PARAMETERS}
     _reject_parameters(query, sorted(listing), "the rows of a resource are streamed: {} is for the list of exports")
     wanted = TableExportRequest(
@@ -265,8 +269,8 @@ async def _stream_rows(query: ExportListQuery, me: Principal, request: Request, 
     )
     plan = await plan_table_export(runtime, wanted, me.role)
     headers = {"Content-Disposition": f'attachment; filename="{plan.build_file_name()}"'}
-    chunks = await run_until_disconnect(request, start_stream(_generate_chunks(runtime, plan)))
-    return ClosingStreamingResponse(chunks, headers, plan.form.content_type)
+    chunks = await run_until_disconnect(request, await_first_chunk(_generate_chunks(runtime, plan)))
+    return ClosingStreamingResponse(chunks, headers, plan.file_spec.content_type)
 
 
 async def _generate_chunks(runtime: Runtime, plan: TableExportPlan) -> AsyncGenerator[bytes]:
@@ -276,7 +280,7 @@ async def _generate_chunks(runtime: Runtime, plan: TableExportPlan) -> AsyncGene
                 yield chunk
 
 
-def _build_table_export(body: ExportIn, filters: dict[str, Any]) -> TableExportRequest:
+def _build_table_export_request(body: ExportIn, filters: dict[str, Any]) -> TableExportRequest:
     """The request of a body. ``filters`` are its filters with decimals instead of floats, which lose digits."""
     return TableExportRequest(
         resource=body.resource,

@@ -21,10 +21,10 @@ from tidemill.exports.filters import TypedFilter
 from tidemill.exports.table_export import SortColumn, TableExportPlan
 from tidemill.store.copy_rows import build_csv_expression, build_json_expression
 from tidemill.store.database import Connection, Database
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 from tidemill.tables.resource import Field
 
-sql = load_sql("tidemill.exports")
+sql = make_sql_loader("tidemill.exports")
 
 _COMPARISON_OPERATORS = {"eq": "=", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 
@@ -39,7 +39,7 @@ def compile_export_query(plan: TableExportPlan) -> str:
         query += SQL(" WHERE ") + SQL(" AND ").join(map(_compile_filter, plan.filters))
     if plan.order:
         query += SQL(" ORDER BY ") + SQL(", ").join(map(_compile_order, plan.order))
-    if plan.form.postgres_copy_format == "ndjson":
+    if plan.file_spec.postgres_copy_format == "ndjson":
         query = SQL("SELECT row_to_json(t.*) FROM ({}) AS t").format(query)
     return query.as_string()
 
@@ -50,7 +50,7 @@ def _quote_column(name: str) -> Composable:
 
 def _build_column_expression(field: Field, plan: TableExportPlan) -> Composable:
     column = _quote_column(field.column)
-    if plan.form.postgres_copy_format == "csv":
+    if plan.file_spec.postgres_copy_format == "csv":
         return build_csv_expression(column, field.type, field.sql_type, spreadsheet_safe=plan.spreadsheet_safe)
     return build_json_expression(column, field.type, field.sql_type, field.element)
 

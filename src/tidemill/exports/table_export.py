@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemill.core.errors import InvalidInput, InvalidRequest
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
-from tidemill.core.suggest import suggest_similar_quoted
+from tidemill.core.suggest import format_quoted_suggestion
 from tidemill.exports.filters import FilterCondition, RequestProblem, TypedFilter, build_filter_object, resolve_filters
 from tidemill.tables.resource import Field, Resource, TableName
 from tidemill.tables.values.column_texts import truncate_for_error
@@ -61,7 +61,7 @@ class TableExportPlan:
     spreadsheet_safe: bool = False
 
     @property
-    def form(self) -> OutputFileSpec:
+    def file_spec(self) -> OutputFileSpec:
         columns = tuple(OutputColumn(field.name, field.type, field.sql_type) for field in self.fields)
         return OutputFileSpec(self.format, columns, self.compression, self.spreadsheet_safe)
 
@@ -78,7 +78,7 @@ class TableExportPlan:
         stem = (
             _UNSAFE_NAME_CHARS_PATTERN.sub("_", self.resource).strip("_")[:EXPORT_FILE_RESOURCE_MAX_CHARS] or "export"
         )
-        return "-".join(filter(None, (stem, key))) + self.form.suffix
+        return "-".join(filter(None, (stem, key))) + self.file_spec.suffix
 
 
 def build_table_export_plan(request: TableExportRequest, resource: Resource) -> TableExportPlan:
@@ -91,7 +91,7 @@ def build_table_export_plan(request: TableExportRequest, resource: Resource) -> 
     format_ = _parse_choice(FileFormat, "format", request.format, problems)
     compression = _parse_choice(Compression, "compression", request.compression, problems)
     if format_ and compression:
-        problems += _check_format_combination(format_, compression, spreadsheet_safe=request.spreadsheet_safe)
+        problems += _find_format_problems(format_, compression, spreadsheet_safe=request.spreadsheet_safe)
     if problems or format_ is None or compression is None:
         raise InvalidRequest([reason for _, reason in problems], [path for path, _ in problems])
     return TableExportPlan(
@@ -106,7 +106,7 @@ def build_table_export_plan(request: TableExportRequest, resource: Resource) -> 
     )
 
 
-def _check_format_combination(
+def _find_format_problems(
     format_: FileFormat, compression: Compression, *, spreadsheet_safe: bool
 ) -> list[RequestProblem]:
     """Why these options cannot be combined."""
@@ -128,7 +128,7 @@ def _choose_fields(names: Sequence[str], resource: Resource, problems: list[Requ
 
 
 def _describe_unknown_field(name: str, resource: Resource) -> str:
-    similar = suggest_similar_quoted(name, resource.field_names)
+    similar = format_quoted_suggestion(name, resource.field_names)
     return f"{resource.name} has no field {truncate_for_error(name)!r}{similar}"
 
 

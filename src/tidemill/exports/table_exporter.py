@@ -51,7 +51,7 @@ async def _copy_into_pipe(
 ) -> None:
     started, output = time.monotonic(), _EncodedChunks()
     is_plain = plan.compression is Compression.NONE and plan.format in (FileFormat.CSV, FileFormat.NDJSON)
-    encoder = open_copy_encoder(plan.form, output)
+    encoder = open_copy_encoder(plan.file_spec, output)
 
     async def write_chunk(chunk: bytes) -> None:
         if is_plain:  # switching to a thread would cost more than the encoding
@@ -60,7 +60,7 @@ async def _copy_into_pipe(
             await asyncio.to_thread(encoder.write, chunk)
         await pipe.put(output.drain())
 
-    rows = await copy_query_to_sink(db, compile_export_query(plan), plan.form.postgres_copy_format, write_chunk)
+    rows = await copy_query_to_sink(db, compile_export_query(plan), plan.file_spec.postgres_copy_format, write_chunk)
     await asyncio.to_thread(encoder.close)
     await pipe.put(output.drain())
     on_complete(rows)
@@ -153,17 +153,17 @@ class TableExporter:
         self._blobs = blobs
         self._ttl_hours = ttl_hours
 
-    async def run(self, item: Item) -> ExportedFile:
+    async def write_table_file(self, item: Item) -> ExportedFile:
         """Write the file and return its description. After an error no part of the file is left."""
         job = await self._db.read(job_records.get_job, item.job_id)
         plan = msgspec.convert(job.params["plan"], TableExportPlan)
         name, started = plan.build_file_name(job.key), time.monotonic()
         writing, thread = self._blobs.open_writer(), SerialThread()  # each attempt writes a file of its own
-        writing.label = DownloadLabel(name, plan.form.content_type)
+        writing.label = DownloadLabel(name, plan.file_spec.content_type)
         encoders: list[CopyEncoder] = []
         try:
             rows, cut_cells = await self._write_file(plan, item.job_id, writing, thread, encoders)
-            blob, expires_at = await self._finish_file(item.job_id, writing, thread)
+            blob, expires_at = await self._set_expiry_and_finish_file(item.job_id, writing, thread)
         except (Conflict, InvalidInput) as error:
             await thread.run_last(lambda: _discard_table_file(writing, encoders))
             raise Fail(str(error), code="unreadable", retryable=True) from error
@@ -193,7 +193,7 @@ class TableExporter:
         thread: SerialThread,
         encoders: list[CopyEncoder],
     ) -> tuple[int, int]:
-        encoder = await thread.run(open_copy_encoder, plan.form, writing)
+        encoder = await thread.run(open_copy_encoder, plan.file_spec, writing)
         encoders.append(encoder)
         last_check = time.monotonic()
 
@@ -205,16 +205,18 @@ class TableExporter:
                 last_check = time.monotonic()
 
         rows = await copy_query_to_sink(
-            self._db, compile_export_query(plan), plan.form.postgres_copy_format, write_chunk
+            self._db, compile_export_query(plan), plan.file_spec.postgres_copy_format, write_chunk
         )
         await thread.run(encoder.close)
         encoders.clear()
         return rows, encoder.cut_cells
 
-    async def _finish_file(self, job_id: UUID, writing: BlobWriter, thread: SerialThread) -> tuple[Blob, str]:
+    async def _set_expiry_and_finish_file(
+        self, job_id: UUID, writing: BlobWriter, thread: SerialThread
+    ) -> tuple[Blob, str]:
         """Record when the file expires, then finish it: if the worker dies in between, the file is still removed."""
         await self._check_still_requested(job_id)
-        expires_at = await self._db.run(retention.expire_file, writing.name, job_id, self._ttl_hours)
+        expires_at = await self._db.run(retention.set_file_expiry, writing.name, job_id, self._ttl_hours)
         return await thread.run(writing.finish), expires_at.isoformat()
 
     async def _check_still_requested(self, job_id: UUID) -> None:

@@ -15,7 +15,7 @@ from tidemill.core.errors import Conflict, InvalidInput, UnknownFile, UnknownJob
 from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
 from tidemill.core.job import Job
 from tidemill.core.kinds import EXPORT_KIND
-from tidemill.core.list_pages import check_text
+from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.exports import export_records
@@ -30,7 +30,7 @@ from tidemill.store import item_records, job_records, job_submission, workers
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, find_repeated_submission
 from tidemill.store.jsonb import encode_json
-from tidemill.tables.introspection.table_introspection import list_missing_privileges
+from tidemill.tables.introspection.table_introspection import find_access_problems
 from tidemill.tables.resource_registry import make_resource_registry
 
 EXPORT_JOB_PRIORITY = 10  # above the other jobs of its owner: a person waits for the file
@@ -53,9 +53,9 @@ async def plan_table_export(runtime: Runtime, request: TableExportRequest, role:
     if role is None:
         resource = await resources.find(db, request.resource, any_table=True, for_reading=True)
     else:
-        resource = await resources.find_readable(db, role, request.resource)
+        resource = await resources.load_readable_resource(db, role, request.resource)
     plan = build_table_export_plan(request, resource)
-    missing = await db.run(list_missing_privileges, plan.table, plan.columns, "read")
+    missing = await db.run(find_access_problems, plan.table, plan.columns, "read")
     # Row-level security is no obstacle: the file has the rows that the database user sees.
     missing = [privilege for privilege in missing if not privilege.startswith("row-level security")]
     if missing:
@@ -89,7 +89,7 @@ async def submit_result_export(
     The same request for unchanged results returns the export of the first one, unless that failed, was cancelled or
     has lost its file.
     """
-    check_text("a filter", request.rows.key, *(request.rows.codes or ()))
+    check_storable_text("a filter", request.rows.key, *(request.rows.codes or ()))
     db = runtime.db
     state = await db.run(export_records.read_results_state, job.id)
     if state["purged_at"] is not None:
@@ -114,7 +114,7 @@ async def _find_usable_export(db: Database, blobs: BlobStore, export_id: UUID) -
         export = await db.read(job_records.get_job, export_id)
         if not export.is_closed:
             return None if export.status is JobStatus.CANCELLING else export
-        file = await get_export_download(db, export)
+        file = await get_export_file_info(db, export)
     except (UnknownJob, Conflict):  # deleted since; or failed, cancelled or expired
         return None
     return export if await asyncio.to_thread(blobs.has, file.file_id) else None
@@ -176,11 +176,11 @@ class OpenExportFile(DownloadInfo):
     file: BinaryIO
 
 
-async def get_export_download(db: Database, export: Job) -> DownloadInfo:
+async def get_export_file_info(db: Database, export: Job) -> DownloadInfo:
     """The name, size and content type of an export's file; Conflict says why there is none."""
     if export.kind != EXPORT_KIND:
         raise Conflict(f"job {export.key} is no export: it has no file")
-    item = await db.read_snapshot(item_records.get_item, export.id, 0)
+    item = await db.read_snapshot(item_records.get_item_details, export.id, 0)
     if item["status"] != ItemStatus.DONE or export.status in _CANCELLED_STATUSES:
         reason = f": {item['error']['reason']}" if item["error"] else ""
         raise Conflict(f"export {export.key} is {export.status}{reason}; it has no file")
@@ -197,7 +197,7 @@ async def get_export_download(db: Database, export: Job) -> DownloadInfo:
 
 async def open_export_file(db: Database, blobs: BlobStore, export: Job) -> OpenExportFile:
     """The file of an export; Conflict says why there is none."""
-    info = await get_export_download(db, export)
+    info = await get_export_file_info(db, export)
     try:
         file = await asyncio.to_thread(blobs.open, info.file_id)
     except UnknownFile:
@@ -234,13 +234,13 @@ async def _wait_until_closed(db: Database, export: Job) -> Job:
     return export
 
 
-def _get_target(job: Job) -> str | None:
+def _get_exported_resource_name(job: Job) -> str | None:
     plan = job.params.get("plan")
     return plan["resource"] if plan else None
 
 
-async def _authorize(runtime: Runtime, user: Principal, resource: str) -> None:
-    await runtime.get(make_resource_registry).find_readable(runtime.db, user.role, resource)
+async def _check_target_readable(runtime: Runtime, user: Principal, resource: str) -> None:
+    await runtime.get(make_resource_registry).load_readable_resource(runtime.db, user.role, resource)
 
 
 def _get_links(job: Job) -> dict[str, str]:
@@ -248,8 +248,8 @@ def _get_links(job: Job) -> dict[str, str]:
 
 
 EXPORT_HOOKS = KindHooks(
-    get_target=_get_target,
-    authorize=_authorize,
+    get_target=_get_exported_resource_name,
+    authorize=_check_target_readable,
     # The permission to read the exported rows was checked for the original input only.
     fix_refusal="what an export is asked for cannot be corrected: ask for another one",
     get_links=_get_links,

@@ -24,7 +24,7 @@ class ByteStream(Protocol):
 
     def seek(self, offset: int) -> None: ...
 
-    def source_offset(self, offset: int) -> int:
+    def map_to_source_offset(self, offset: int) -> int:
         """Where in the file (unpacked) a byte of the stream came from."""
 
     def close(self) -> None: ...
@@ -42,7 +42,7 @@ class FileStream:
     def seek(self, offset: int) -> None:
         self._file.seek(offset)
 
-    def source_offset(self, offset: int) -> int:
+    def map_to_source_offset(self, offset: int) -> int:
         return offset
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class ForwardStream(ABC):
         while self._position < offset and self.read(min(STREAM_READ_BYTES, offset - self._position)):
             pass
 
-    def source_offset(self, offset: int) -> int:
+    def map_to_source_offset(self, offset: int) -> int:
         return offset
 
     @abstractmethod
@@ -109,7 +109,7 @@ class TranscodedStream(ForwardStream):
     def close(self) -> None:
         self._stream.close()
 
-    def source_offset(self, offset: int) -> int:
+    def map_to_source_offset(self, offset: int) -> int:
         return self._marks.get(offset, offset)
 
     def _iter_chunks(self) -> Iterator[bytes]:
@@ -145,8 +145,8 @@ class CarriageReturnStream(FileStream):
     def seek(self, offset: int) -> None:
         self._stream.seek(offset)
 
-    def source_offset(self, offset: int) -> int:
-        return self._stream.source_offset(offset)
+    def map_to_source_offset(self, offset: int) -> int:
+        return self._stream.map_to_source_offset(offset)
 
     def close(self) -> None:
         self._stream.close()
@@ -226,9 +226,9 @@ class LineBuffer:
         if self._is_over and self._tail and self._error is None:
             self._add_unterminated_line()
         elif len(self._tail) > self.limit:
-            self._skip_rest_of_line()
+            self._truncate_long_line()
 
-    def _skip_rest_of_line(self) -> None:
+    def _truncate_long_line(self) -> None:
         kept, skipped = self._tail[: self.limit + 1], len(self._tail) - self.limit - 1
         while (piece := self._read_chunk()) and b"\n" not in piece:
             skipped += len(piece)

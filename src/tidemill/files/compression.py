@@ -116,7 +116,7 @@ ZSTD_READ_BYTES = 64 << 10  # the end of each frame copies the rest, so larger r
 
 
 def _decompress_zstd(file: BinaryIO) -> Iterator[bytes]:
-    frame, data, is_end, frames = _start_zstd_frame(), file.read(ZSTD_READ_BYTES), False, 1
+    frame, data, is_end, frames = _make_zstd_decompressor(), file.read(ZSTD_READ_BYTES), False, 1
     while not is_end:
         if frame.needs_input and not data:
             raise InvalidInput("the zstd file is cut off: its end is missing")
@@ -134,10 +134,10 @@ def _decompress_zstd(file: BinaryIO) -> Iterator[bytes]:
             frames += 1
             if frames > ZSTD_FRAMES_MAX:
                 raise InvalidInput(f"The zstd file has more than {ZSTD_FRAMES_MAX:,} frames. Compress it as one frame.")
-            frame, is_end = _start_zstd_frame(), False
+            frame, is_end = _make_zstd_decompressor(), False
 
 
-def _start_zstd_frame() -> zstd.ZstdDecompressor:
+def _make_zstd_decompressor() -> zstd.ZstdDecompressor:
     return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX})
 
 

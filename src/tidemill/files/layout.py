@@ -43,7 +43,7 @@ _ENCODING_BY_CODEC_NAME = {codecs.lookup(name).name: name for name in TEXT_ENCOD
 _FLAGS_BY_TEXT = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
 
-def validate_layout(given: Mapping[str, object]) -> FileLayout:
+def parse_layout_options(given: Mapping[str, object]) -> FileLayout:
     """The layout with canonical values; InvalidInput lists what is allowed. An option that is None is not given."""
     layout = {name: value for name, value in given.items() if value is not None}
     kind = layout.get("format")
@@ -74,12 +74,12 @@ def _format_choice(word: str) -> str:
     return word if word.isprintable() else repr(word)
 
 
-def _check_encoding(name: str, value: Any) -> str:
+def _parse_encoding(name: str, value: Any) -> str:
     found = normalize_encoding(value) if isinstance(value, str) else None
     return _check_choice(name, found or value, TEXT_ENCODINGS)
 
 
-def _check_delimiter(name: str, value: Any) -> str:
+def _parse_delimiter(name: str, value: Any) -> str:
     mark = DELIMITERS_BY_NAME.get(str(value), value)
     if not isinstance(mark, str) or len(mark) != 1 or mark in "\r\n\x00\"' \\" or mark.isalnum():
         raise InvalidInput(f"{name} {value!r} cannot be: it is one character, like , ; | or tab")
@@ -109,8 +109,8 @@ _OPTION_CHECKS: dict[str, Callable[[str, Any], str | int | bool]] = {
     "format": lambda name, value: _check_choice(name, value, KNOWN_FORMATS),
     "compression": lambda name, value: _check_choice(name, value, COMPRESSIONS),
     "line_end": lambda name, value: _check_choice(name, LINE_ENDS_BY_NAME.get(str(value).lower(), value), LINE_ENDS),
-    "encoding": _check_encoding,
-    "delimiter": _check_delimiter,
+    "encoding": _parse_encoding,
+    "delimiter": _parse_delimiter,
     "quote": _check_quote,
     "header": _parse_flag,
     "keep_empty": _parse_flag,

@@ -13,7 +13,7 @@ from tidemill.core.file_format import FileLayout
 from tidemill.files.byte_streams import STREAM_READ_BYTES
 from tidemill.files.compression import list_zip_files, open_decompressed, open_zip
 from tidemill.files.formats.csv_reader import CsvDialect
-from tidemill.files.layout import FORMATS_BY_SUFFIX, RECORD_FORMATS, normalize_encoding, validate_layout
+from tidemill.files.layout import FORMATS_BY_SUFFIX, RECORD_FORMATS, normalize_encoding, parse_layout_options
 from tidemill.files.text_encoding import decode_sample, detect_encoding, has_control_bytes
 
 SAMPLE_HEAD_BYTES = 64 * 1024
@@ -84,7 +84,7 @@ def detect_layout(
     if isinstance(file, Path):
         with file.open("rb") as opened:
             return detect_layout(opened, name=name or file.name, content_type=content_type, options=options)
-    asked = validate_layout({key: value for key, value in (options or {}).items() if value is not None})
+    asked = parse_layout_options({key: value for key, value in (options or {}).items() if value is not None})
     about = Message()
     about["content-type"] = content_type or "application/octet-stream"
     kind = asked.format
@@ -145,7 +145,7 @@ def _read_declared_format(name: str, about: Message) -> str | None:
 
 
 def _make_binary_layout(kind: str, options: FileLayout) -> FileLayout:
-    return validate_layout(replace(options, format=kind, compression=None).to_json())
+    return parse_layout_options(replace(options, format=kind, compression=None).to_json())
 
 
 def _detect_text_layout(
@@ -162,7 +162,7 @@ def _detect_text_layout(
         layout |= _detect_dialect(text, kind, options)
         if about.get_param("header") == "absent":
             layout["header"] = False
-    return validate_layout(layout | options.to_json())
+    return parse_layout_options(layout | options.to_json())
 
 
 def _detect_json_format(text: str) -> str:

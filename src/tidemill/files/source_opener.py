@@ -16,7 +16,7 @@ from tidemill.files.formats.image_zip import ImageZipReader
 from tidemill.files.formats.json_reader import JsonArrayReader, NdjsonReader
 from tidemill.files.formats.parquet_reader import ParquetReader
 from tidemill.files.formats.xlsx_reader import XlsxReader
-from tidemill.files.layout import validate_layout
+from tidemill.files.layout import parse_layout_options
 from tidemill.files.layout_detection import detect_layout
 
 ShouldContinue = Callable[[], bool]
@@ -75,7 +75,7 @@ def _resolve_layout(reference: SourceReference, file: BinaryIO) -> FileLayout:
     """
     options = {"format": reference.format} | (reference.layout.to_json() if reference.layout else {})
     if not reference.url:
-        return validate_layout(options)
+        return parse_layout_options(options)
     from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  an HTTP client comes with it
 
     return detect_layout(file, name=get_url_file_name(reference.url), options=options)
@@ -91,7 +91,7 @@ def open_block_reader(
         return XlsxReader(file, checkpoint, sheet=layout.sheet, header=header, **limits)
     if kind == "parquet":
         return ParquetReader(file, checkpoint, max_row_bytes=max_row_bytes, max_bytes=max_bytes)
-    stream = open_text_stream(file, layout, max_bytes)
+    stream = open_utf8_stream(file, layout, max_bytes)
     if kind == "ndjson":
         return NdjsonReader(stream, checkpoint, max_row_bytes=max_row_bytes)
     if kind == "json":
@@ -103,7 +103,7 @@ def open_block_reader(
     return CsvReader(stream, checkpoint, max_row_bytes=max_row_bytes, dialect=dialect, header=header, encoding=encoding)
 
 
-def open_text_stream(file: BinaryIO, layout: FileLayout, max_bytes: int) -> ByteStream:
+def open_utf8_stream(file: BinaryIO, layout: FileLayout, max_bytes: int) -> ByteStream:
     """The bytes of its text, in UTF-8."""
     stream = open_decompressed(file, layout.compression or "none", max_bytes)
     encoding = layout.encoding or "utf-8"

@@ -4,9 +4,10 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from tidemill.accounts import routes as account_routes
 from tidemill.dispatch import routes as dispatch_routes
-from tidemill.features import load_object
-from tidemill.http import identity_routes, openapi, system_routes
+from tidemill.features import import_object
+from tidemill.http import openapi, system_routes
 from tidemill.http.middleware import RequestMiddleware
 from tidemill.jobs import bulk_operation_routes, cross_job_routes, job_event_routes, resource_routes, submit_routes
 from tidemill.jobs import routes as job_routes
@@ -18,12 +19,12 @@ from tidemill.telemetry.metrics import MetricsSubscriber
 
 API_PREFIX = "/v1"
 CORE_ROUTERS = (
-    *(system_routes.router, identity_routes.router),
+    *(system_routes.router, account_routes.router),
     *(submit_routes.router, job_routes.router, job_routes.item_router, resource_routes.router),
     *(cross_job_routes.router, bulk_operation_routes.router, job_event_routes.router),
     *(limiter_routes.router, dispatch_routes.router),
 )
-ROOT_ROUTERS = (system_routes.root, identity_routes.root)  # outside of /v1
+ROOT_ROUTERS = (system_routes.root, account_routes.root)  # outside of /v1
 
 
 def create_api(runtime: Runtime, *, meter: MetricsSubscriber | None = None) -> FastAPI:
@@ -49,14 +50,14 @@ def create_api(runtime: Runtime, *, meter: MetricsSubscriber | None = None) -> F
     app.state.runtime = runtime
     problems.install_problem_handlers(app)
     for router in CORE_ROUTERS:
-        auth.include_declared_router(app, router, API_PREFIX)
+        auth.include_checked_router(app, router, API_PREFIX)
     for feature in runtime.features:
         for name in feature.routers:
-            auth.include_declared_router(app, load_object(name), API_PREFIX)
+            auth.include_checked_router(app, import_object(name), API_PREFIX)
     for router in ROOT_ROUTERS:
-        auth.include_declared_router(app, router)
+        auth.include_checked_router(app, router)
     if meter is not None:
-        auth.include_declared_router(app, system_routes.make_metrics_router(meter, settings.metrics_path))
+        auth.include_checked_router(app, system_routes.make_metrics_router(meter, settings.metrics_path))
     openapi.install_openapi(app, runtime.features)
     if settings.cors_origins:
         app.add_middleware(

@@ -169,12 +169,12 @@ class ProblemH11Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else a response has begun, and breaks off
-            for event in _build_bad_request(msg):
+            for event in _report_bad_request(msg):
                 self.transport.write(self.conn.send(event))
         self.transport.close()
 
 
-def _build_bad_request(detail: str) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
+def _report_bad_request(detail: str) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
     request_id = uuid4().hex
     document = problems.build_problem_response(request_id, HTTPStatus.BAD_REQUEST, detail)
     more = SECURITY_HEADERS | {"x-request-id": request_id, "connection": "close"}

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from tidemill.features import Feature, load_object
+from tidemill.features import Feature, import_object
 from tidemill.http.openapi_examples import OPENAPI_EXAMPLES
 from tidemill.jobs.schemas import JobIn
 from tidemill.rest import auth, problems
@@ -47,12 +47,12 @@ def list_tags(features: Sequence[Feature]) -> list[dict[str, str]]:
     return CORE_TAGS + [{"name": name, "description": text} for name, text in tags]
 
 
-def list_examples(features: Sequence[Feature]) -> dict[type[BaseModel], dict[str, Any]]:
+def load_examples(features: Sequence[Feature]) -> dict[type[BaseModel], dict[str, Any]]:
     """Model -> example, of the shared routes and of all features."""
     examples = dict(OPENAPI_EXAMPLES)
     for feature in features:
         if feature.openapi_examples is not None:
-            examples |= load_object(feature.openapi_examples)
+            examples |= import_object(feature.openapi_examples)
     return examples
 
 
@@ -62,7 +62,7 @@ def install_openapi(app: FastAPI, features: Sequence[Feature]) -> None:
 
     def build_openapi() -> OpenApiNode:
         if app.openapi_schema is None:
-            _complete_document(make(), list_examples(features))
+            _complete_document(make(), load_examples(features))
         return make()
 
     app.openapi = build_openapi  # type: ignore[method-assign]
@@ -109,7 +109,9 @@ def _complete_operation(operation: OpenApiNode) -> None:
         _remove_null_option(parameter["schema"])
     answers = operation["responses"]
     if "requestBody" in operation:
-        answers |= {str(status): answer for status, answer in problems.document_problems(400, 408, 413, 415).items()}
+        answers |= {
+            str(status): answer for status, answer in problems.build_problem_responses(400, 408, 413, 415).items()
+        }
     operation["responses"] = dict(sorted(answers.items()))
     usual = PUBLIC_ROUTE_HEADERS if operation["x-permission"] == auth.Permission.PUBLIC else AUTHENTICATED_ROUTE_HEADERS
     for status, answer in answers.items():

@@ -4,8 +4,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tidemill.accounts import routes as account_routes
 from tidemill.dispatch import routes as quarantine
-from tidemill.http import identity_routes, system_routes
+from tidemill.http import system_routes
 from tidemill.jobs import bulk_operation_schemas, cross_job_routes, resource_routes, schemas
 from tidemill.jobs import schemas as items
 from tidemill.jobs import schemas as jobs
@@ -150,16 +151,16 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "in_hand": 50,
         "info": {"processes": 4, "kinds": ["price.lookup"], "on_demand": False},
     },
-    identity_routes.MeOut: {"user_id": 3, "name": "ada", "role": "user", "by": "key tm_1a2b3c4d"},
-    identity_routes.SignIn: {"key": "tm_1a2b3c4d_0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978"},
-    identity_routes.UserIn: {"name": "ada", "role": "user"},
-    identity_routes.LinkOut: {"path": "/sign-in/9n0Xq3", "expires_in_s": 900},
-    identity_routes.SessionOut: {"created_at": EXAMPLE_CREATED_AT, "seen_at": EXAMPLE_UPDATED_AT, "is_this": True},
-    identity_routes.RoleIn: {"role": "admin"},
-    identity_routes.UserOut: _USER,
-    identity_routes.KeyIn: {"name": "nightly import", "expires_in_s": 7776000},
-    identity_routes.KeyOut: _API_KEY | {"user_name": "ada", "last_used_at": EXAMPLE_UPDATED_AT},
-    identity_routes.NewKeyOut: _API_KEY | {"key": "tm_1a2b3c4d_0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978"},
+    account_routes.MeOut: {"user_id": 3, "name": "ada", "role": "user", "by": "key tm_1a2b3c4d"},
+    account_routes.SignIn: {"key": "tm_1a2b3c4d_0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978"},
+    account_routes.UserIn: {"name": "ada", "role": "user"},
+    account_routes.LinkOut: {"path": "/sign-in/9n0Xq3", "expires_in_s": 900},
+    account_routes.SessionOut: {"created_at": EXAMPLE_CREATED_AT, "seen_at": EXAMPLE_UPDATED_AT, "is_this": True},
+    account_routes.RoleIn: {"role": "admin"},
+    account_routes.UserOut: _USER,
+    account_routes.KeyIn: {"name": "nightly import", "expires_in_s": 7776000},
+    account_routes.KeyOut: _API_KEY | {"user_name": "ada", "last_used_at": EXAMPLE_UPDATED_AT},
+    account_routes.NewKeyOut: _API_KEY | {"key": "tm_1a2b3c4d_0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978"},
     jobs.JobIn: {"kind": "price.lookup", "inputs": [{"sku": "A-1"}, {"sku": "A-2"}]},
     jobs.PolicyIn: {"mode": "tolerate", "max_percent": 5},
     jobs.JobSourceIn: {"name": "inbox", "path": "2026/11/prices.csv"},

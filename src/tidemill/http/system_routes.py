@@ -9,10 +9,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from tidemill.http.identity_routes import MeOut
+from tidemill.accounts.routes import MeOut
 from tidemill.jobs import administration
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.telemetry.metrics import MetricsSubscriber
 
 HealthStatus = TypeAliasType("HealthStatus", Literal["ok", "degraded", "unfit"])
@@ -80,27 +80,27 @@ router = APIRouter(tags=["service"], route_class=AuthenticatedRoute)
 _UNFIT_RESPONSE: dict[int | str, dict[str, Any]] = {503: {"description": "Not fit to work", "model": HealthOut}}
 
 
-@router.get("", **declare_route(Permission.PUBLIC))
+@router.get("", **build_route_options(Permission.PUBLIC))
 async def get_front() -> ApiIndexOut:
     """What this is, and where to go on."""
     return ApiIndexOut(service="tidemill", version=version("tidemill"), openapi="/v1/openapi.json", health="/health")
 
 
-@root.get("/health", **declare_route(Permission.PUBLIC, extra_responses=_UNFIT_RESPONSE))
+@root.get("/health", **build_route_options(Permission.PUBLIC, extra_responses=_UNFIT_RESPONSE))
 async def get_health(response: Response, runtime: RuntimeDep) -> HealthOut:
     """Whether the database answers, its schema is ours, somebody works, and how long work waits. 503 if unfit."""
     found = await administration.check_health(runtime.db)
     response.status_code = 200 if found.is_operational else 503
-    return HealthOut.model_validate(asdict(found) | {"status": found.status, "reasons": found.reasons})
+    return HealthOut.model_validate(asdict(found) | {"status": found.status, "reasons": found.degraded_reasons})
 
 
-@router.get("/me", **declare_route(Permission.USER))
+@router.get("/me", **build_route_options(Permission.USER))
 async def get_me(me: CurrentUser) -> MeOut:
     """Who this key or session is."""
     return MeOut(user_id=me.user_id, name=me.name, role=me.role, by=me.by, csrf_token=me.csrf)
 
 
-@router.get("/limits", **declare_route(Permission.USER))
+@router.get("/limits", **build_route_options(Permission.USER))
 async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
     """What a request may be."""
     settings = runtime.settings
@@ -118,7 +118,7 @@ async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
     )
 
 
-@router.get("/workers", **declare_route(Permission.ADMIN))
+@router.get("/workers", **build_route_options(Permission.ADMIN))
 async def list_workers(db: DatabaseDep) -> list[WorkerOut]:
     """Who is at work, and what they have settled on."""
     return [WorkerOut.model_validate(worker, from_attributes=True) for worker in await administration.list_workers(db)]
@@ -136,7 +136,9 @@ _METRICS_RESPONSE: dict[int | str, dict[str, Any]] = {
 def make_metrics_router(meter: MetricsSubscriber, path: str) -> APIRouter:
     router = APIRouter(tags=["service"], route_class=AuthenticatedRoute)
 
-    @router.get(path, response_class=Response, **declare_route(Permission.PUBLIC, extra_responses=_METRICS_RESPONSE))
+    @router.get(
+        path, response_class=Response, **build_route_options(Permission.PUBLIC, extra_responses=_METRICS_RESPONSE)
+    )
     async def get_metrics(request: Request) -> Response:
         """Metrics of this process and its children; no names of users or jobs are in them."""
         body, content_type = meter.render(request.headers.get("accept", ""))

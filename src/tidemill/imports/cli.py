@@ -27,7 +27,7 @@ from tidemill.jobs.cli import JobArgument, show_progress_until_closed
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import Runtime
 from tidemill.terminal import streams
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, get_command_host, run_command, silence_logs
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, make_command_host, run_with_runtime, silence_logs
 from tidemill.terminal.console import console, format_job_counts, format_job_status, parse_policy_option
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -104,7 +104,7 @@ def import_command(
         mode=cast("ImportWriteMode", _check_choice("--mode", mode, ("insert", "upsert"))),
         validate_only=validate_only,
         duplicates=cast("DuplicateRule", _check_choice("--duplicates", duplicates, ("first", "last", "error"))),
-        mapping=dict(_parse_mapping_option(text) for text in map_ or []),
+        mapping=dict(_parse_mapping_entry(text) for text in map_ or []),
         key=tuple(name.strip() for name in key.split(",") if name.strip()),
         spreadsheet_safe=spreadsheet_safe,
         keep_empty=keep_empty,
@@ -119,7 +119,7 @@ def import_command(
     silence_logs()
     if preview or preview_rows is not None:
         rows = preview_rows or PREVIEW_ROWS_DEFAULT
-        run_command(lambda runtime: _preview_import(runtime, arguments, rows), app=app, migrate=True)
+        run_with_runtime(lambda runtime: _preview_import(runtime, arguments, rows), app=app, migrate=True)
         return
     job = run_import(arguments, errors_to=errors_to, processes=processes)
     _exit_with_job_status(job, allow_errors=allow_errors)
@@ -133,15 +133,15 @@ def run_import(arguments: ImportArguments, *, errors_to: Path | None, processes:
         job_id = await _submit_import(runtime, arguments)
         return await _follow_import(runtime, job_id, errors_to, processes, arguments.app)
 
-    return run_command(action, app=arguments.app, migrate=True)
+    return run_with_runtime(action, app=arguments.app, migrate=True)
 
 
-def finish_import(job: Job, *, errors_to: Path | None, processes: int, app: str) -> None:
+def follow_import_and_exit(job: Job, *, errors_to: Path | None, processes: int, app: str) -> None:
     """Follow an existing job until it is closed, and exit with its status."""
     check_output_path(errors_to)
     silence_logs()
     _exit_with_job_status(
-        run_command(lambda runtime: _follow_import(runtime, job.id, errors_to, processes, app), app=app),
+        run_with_runtime(lambda runtime: _follow_import(runtime, job.id, errors_to, processes, app), app=app),
         allow_errors=False,
     )
 
@@ -155,9 +155,9 @@ def _exit_with_job_status(job: Job, *, allow_errors: bool) -> None:
 
 async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None, processes: int, app: str) -> Job:
     """Wait until the job is closed; start a worker if none is running."""
-    job = await queries.find_job(runtime.db, str(job_id))
+    job = await queries.get_job_by_reference(runtime.db, str(job_id))
     try:
-        async with get_command_host().ensure_worker(runtime, IMPORT_KIND, app, processes):
+        async with make_command_host().ensure_worker(runtime, IMPORT_KIND, app, processes):
             job = await show_progress_until_closed(runtime, job)
     except asyncio.CancelledError:
         reference = "" if app == BUILTIN_MILL_REFERENCE else f" {app}"
@@ -165,14 +165,14 @@ async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None,
             f"{job.key} is kept and goes on with the next worker: tidemill worker{reference}", highlight=False
         )
         raise
-    await _print_import_report(runtime, job, errors_to)
+    await _print_report_and_write_errors(runtime, job, errors_to)
     return job
 
 
 async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
     imports = runtime.get(make_import_use_cases)
-    submission = await imports.prepare(arguments.options, role=None)
-    submitted = await imports.submit(submission, await _open_source(runtime, arguments.file))
+    submission = await imports.prepare_import(arguments.options, role=None)
+    submitted = await imports.submit(submission, await _stage_source(runtime, arguments.file))
     if submitted.layout is not None:
         show_layout(submitted.layout.to_json())
     return submitted.job_id
@@ -182,11 +182,11 @@ async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: in
     if is_remote_url(arguments.file):
         raise InvalidInput("a preview is of a file that is here")
     imports = runtime.get(make_import_use_cases)
-    submission = await imports.prepare(arguments.options, role=None)
-    show_preview(await imports.preview(submission, await _open_source(runtime, arguments.file), rows=rows))
+    submission = await imports.prepare_import(arguments.options, role=None)
+    show_preview(await imports.preview(submission, await _stage_source(runtime, arguments.file), rows=rows))
 
 
-async def _print_import_report(runtime: Runtime, job: Job, errors_to: Path | None) -> None:
+async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: Path | None) -> None:
     if "layout" in job.params:  # a worker downloaded and inspected the file
         show_layout(job.params["layout"])
     console.print(
@@ -211,7 +211,7 @@ async def _print_import_report(runtime: Runtime, job: Job, errors_to: Path | Non
         )
 
 
-async def _open_source(runtime: Runtime, text: str) -> ImportSource:
+async def _stage_source(runtime: Runtime, text: str) -> ImportSource:
     """The URL, or a staged copy of the file or of standard input."""
     if is_remote_url(text):
         return FileReference(url=text)
@@ -242,7 +242,7 @@ def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
-def _parse_mapping_option(text: str) -> tuple[str, str]:
+def _parse_mapping_entry(text: str) -> tuple[str, str]:
     column, found, name = text.rpartition("=")
     if not found:
         raise InvalidInput(f"--map {text!r}: it is COLUMN=FIELD")
@@ -267,13 +267,13 @@ def fix_command(
     """Send mended rows of an import back: they are stored as corrections, and only they run again."""
 
     async def action(runtime: Runtime) -> Job:
-        found = await queries.find_job(runtime.db, job)
+        found = await queries.get_job_by_reference(runtime.db, job)
         staged = ImportFile(await runtime.get(make_staged_files).stage_file(file), file.name)
         operation = await fix_rows_from_file(runtime, found, FixedRowsFile(staged, by=LOCAL_USER_ID))
         console.print(f"{operation.items:,} rows run again", highlight=False)
         return found
 
-    finish_import(run_command(action, app=app), errors_to=errors_to, processes=processes, app=app)
+    follow_import_and_exit(run_with_runtime(action, app=app), errors_to=errors_to, processes=processes, app=app)
 
 
 @commands.command("promote")
@@ -286,8 +286,8 @@ def promote_command(
     """Do what an import with --validate-only has only tried: the same file, with the corrections made since."""
 
     async def action(runtime: Runtime) -> Job:
-        dry_run = await queries.find_job(runtime.db, job)
+        dry_run = await queries.get_job_by_reference(runtime.db, job)
         promoted = await promote_dry_run(runtime, dry_run, by=LOCAL_USER_ID, role=None)
-        return await queries.find_job(runtime.db, str(promoted.job_id))
+        return await queries.get_job_by_reference(runtime.db, str(promoted.job_id))
 
-    finish_import(run_command(action, app=app), errors_to=errors_to, processes=processes, app=app)
+    follow_import_and_exit(run_with_runtime(action, app=app), errors_to=errors_to, processes=processes, app=app)

@@ -16,7 +16,7 @@ PREVIEW_CELL_CHARS_MAX = 30
 
 
 def show_effects(job: Job, effects: Mapping[str, int]) -> None:
-    would = "would be " if ImportParams.from_json(job.params).options.validate_only else ""
+    would = "would be " if ImportParams.from_json(job.params).plan_or_request.validate_only else ""
     counts = [f"{count:,} {would}{effect}" for effect, count in effects.items() if count]
     if counts:
         console.print("  " + " · ".join(counts), highlight=False)

@@ -35,7 +35,7 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
     """
     explicit = dict(explicit or {})
     problems = [f"there is no column {name!r} to map" for name in explicit if name not in columns]
-    names = {fold_name(name): name for name in reversed(resource.field_names)} | {
+    names = {normalize_column_name(name): name for name in reversed(resource.field_names)} | {
         name: name for name in resource.field_names
     }
     mapping: dict[str, str] = {}
@@ -44,31 +44,30 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
         if column in explicit:
             target = explicit[column]
             if target and target not in resource.field_names:
-                problems.append(
-                    f"column {column!r} is mapped to {target!r}, which is no field{_suggest_field(target, resource)}"
-                )
+                suggestion = _format_field_suggestion(target, resource)
+                problems.append(f"column {column!r} is mapped to {target!r}, which is no field{suggestion}")
         elif column in (ROW_NUMBER_COLUMN, ERRORS_COLUMN) or (
             column.startswith("_") and column not in resource.field_names
         ):
             continue
         else:
             target = names.get(column) or names.get(
-                fold_name(column) or column, ""
+                normalize_column_name(column) or column, ""
             )  # only punctuation is like nothing else
             if not target:
                 unknown.append(column)
         if target:
             mapping[column] = target
     for at, column in enumerate(unknown):
-        similar = _suggest_field(column, resource) if at < COLUMN_SUGGESTIONS_MAX else ""
+        similar = _format_field_suggestion(column, resource) if at < COLUMN_SUGGESTIONS_MAX else ""
         problems.append(f"column {column!r} is no field of {resource.name}{similar}")
-    problems += _find_duplicate_targets(mapping)
+    problems += _find_duplicate_target_problems(mapping)
     missing = _list_missing_fields(mapping, resource)
     problems += [f"there is no column for {name!r}, which is required" for name in missing]
     return ColumnMapping(mapping, unknown, missing, problems)
 
 
-def fold_name(name: str) -> str:
+def normalize_column_name(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
 
 
@@ -77,7 +76,7 @@ def _list_missing_fields(mapping: Mapping[str, str], resource: Resource) -> list
     return [field.name for field in resource.fields if field.is_required_for_insert and field.name not in given]
 
 
-def _find_duplicate_targets(mapping: Mapping[str, str]) -> list[str]:
+def _find_duplicate_target_problems(mapping: Mapping[str, str]) -> list[str]:
     by_field: dict[str, list[str]] = {}
     for column, name in mapping.items():
         by_field.setdefault(name, []).append(column)
@@ -88,6 +87,6 @@ def _find_duplicate_targets(mapping: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _suggest_field(name: str, resource: Resource) -> str:
+def _format_field_suggestion(name: str, resource: Resource) -> str:
     near = difflib.get_close_matches(name, resource.field_names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

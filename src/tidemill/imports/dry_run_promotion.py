@@ -53,7 +53,7 @@ async def promote_dry_run(
     plan = replace(_get_promotable_plan(job), validate_only=False)
     db, staged_files = runtime.db, runtime.get(make_staged_files)
     if role is not None:
-        await runtime.get(make_resource_registry).find_writable(db, role, plan.resource.name)
+        await runtime.get(make_resource_registry).load_writable_resource(db, role, plan.resource.name)
     key = f"{PROMOTE_ACTION} {job.id}"
     found = await db.run(find_by_idempotency_key, job.owner_id, key)
     if found is not None:
@@ -65,14 +65,14 @@ async def promote_dry_run(
     if origin is None:
         raise UnknownJob(f"there is no job {job.id}")
     try:
-        blob = await staged_files.link_file(str(job.file_id))
+        blob = await staged_files.copy_stored_file(str(job.file_id))
     except UnknownFile:
         raise Conflict(f"the file of import {job.key} is gone") from None
     spec = replace(
         submission,
         kind=IMPORT_KIND,
         owner_id=job.owner_id,
-        params=job.params | {"plan": msgspec.to_builtins(plan)} | _build_asked_params(job),
+        params=job.params | {"plan": msgspec.to_builtins(plan)} | _build_stored_request_params(job),
         policy=job.policy,
         priority=job.priority,
         source=_build_promoted_source(origin.source, blob, job),
@@ -82,7 +82,7 @@ async def promote_dry_run(
         idem_print=job.id.bytes,
     )
     try:
-        job_id, is_new = await _submit_promoted(db, spec, job, by)
+        job_id, is_new = await _submit_promoted_with_fixes(db, spec, job, by)
     except (UnknownJob, Conflict):
         await staged_files.discard(blob.id)
         raise
@@ -91,7 +91,7 @@ async def promote_dry_run(
     return SubmittedImport(job_id, is_new)
 
 
-async def _submit_promoted(db: Database, spec: Submission, dry_run: Job, by: int) -> tuple[UUID, bool]:
+async def _submit_promoted_with_fixes(db: Database, spec: Submission, dry_run: Job, by: int) -> tuple[UUID, bool]:
     """One transaction creates the job and copies the fixes, so that no worker reads the file without them."""
     try:
         async with db.transaction(bounded=False) as conn:
@@ -112,5 +112,5 @@ def _build_promoted_source(dry_run_source: SourceReference | None, blob: Blob, d
     return replace(source, blob=blob.id, fixes_of=str(dry_run.id))
 
 
-def _build_asked_params(job: Job) -> dict[str, JsonObject]:
+def _build_stored_request_params(job: Job) -> dict[str, JsonObject]:
     return {"asked": job.params.get("asked", {}) | {"validate_only": False}}

@@ -49,7 +49,7 @@ class DuplicateDetector:
             return []
         rows = self._decode_rows(inputs)
         columns = {
-            name: canonicalize_texts(self._fields[name], reader.read_keys(list(map(self._get[name], rows))))
+            name: canonicalize_texts(self._fields[name], reader.convert_key_values(list(map(self._get[name], rows))))
             for name, reader in self._readers.items()
         }
         found = []
@@ -60,7 +60,7 @@ class DuplicateDetector:
                 values = [
                     value if None not in value or self._enforces_uniqueness(fields, value) else None for value in tuples
                 ]
-            found += [(seq, other, place) for seq, other in self._keys[place].add_keys(lo, values)]
+            found += [(seq, other, place) for seq, other in self._keys[place].add_keys_and_find_repeats(lo, values)]
         return found
 
     def _enforces_uniqueness(self, fields: tuple[str, ...], values: tuple[Any, ...]) -> bool:

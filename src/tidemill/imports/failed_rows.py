@@ -42,7 +42,7 @@ class RowWithErrors(TypedDict):
     input: Any
 
 
-def list_row_errors(error: ErrorDetails | InputDefect, row: int, line: int) -> list[RowErrorView]:
+def build_row_error_views(error: ErrorDetails | InputDefect, row: int, line: int) -> list[RowErrorView]:
     """All errors of a row."""
     stored = cast("ErrorDetails", error)  # a defect has fewer fields
     retryable = stored.get("retryable", False)
@@ -85,7 +85,7 @@ def to_failed_row_cells(columns: Sequence[str], value: Any, row: int, errors: It
 FAILED_ROWS_PAGE_SIZE = 500
 
 
-async def list_import_errors(
+async def list_rows_with_errors(
     db: Database, job: Job, *, limit: int, after: object = None, codes: Sequence[str] | None = None
 ) -> Page[RowWithErrors]:
     """Failed rows in their own order, each with all of its errors; with ``codes``, those that failed first of these."""
@@ -96,7 +96,7 @@ async def list_import_errors(
 
 async def stream_failed_rows_csv(db: Database, job: Job) -> AsyncIterator[bytes]:
     """The failed rows in the columns of their file, and two more: a page at a time, whatever their number."""
-    columns = await get_file_columns(db, job)
+    columns = await load_file_columns(db, job)
     yield format_csv_line([*columns, ROW_NUMBER_COLUMN, ERRORS_COLUMN])
     async for found in _iterate_failure_pages(db, job):
         yield b"".join(
@@ -121,7 +121,7 @@ def get_planned_columns(job: Job) -> list[str]:
     return [name for name in (plan.columns if plan else ()) if name not in (ROW_NUMBER_COLUMN, ERRORS_COLUMN)]
 
 
-async def get_file_columns(db: Database, job: Job) -> list[str]:
+async def load_file_columns(db: Database, job: Job) -> list[str]:
     """The same, with what later rows of a file without a header have called their fields."""
     _check_not_purged(job)
     columns = get_planned_columns(job)
@@ -151,7 +151,7 @@ def _build_failure_view(found: FailedRow) -> RowWithErrors:
 
 
 def _build_row_errors(found: FailedRow) -> list[RowErrorView]:
-    return list_row_errors(found.error, found.row, found.line)
+    return build_row_error_views(found.error, found.row, found.line)
 
 
 def _check_not_purged(job: Job) -> None:

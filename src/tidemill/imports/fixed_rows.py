@@ -14,8 +14,8 @@ from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputBlock, InputSource, resolve_line_number
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
-from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN, fold_name
-from tidemill.imports.failed_rows import get_file_columns
+from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN, normalize_column_name
+from tidemill.imports.failed_rows import load_file_columns
 from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.import_submission import ImportFile
 from tidemill.imports.use_cases import make_import_use_cases
@@ -27,7 +27,7 @@ from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.item_records import fetch_item
 from tidemill.store.job_events import report_operation_step
 from tidemill.store.job_records import LockedJob
-from tidemill.store.jsonb import decode_input, encode_json
+from tidemill.store.jsonb import decode_input_or_text, encode_json
 from tidemill.store.operation_records import BulkOperation, OperationStep
 
 FIX_PROBLEMS_MAX = 100  # messages; further problems are only counted
@@ -57,7 +57,7 @@ class FixedRowMatcher:
         self._seen = bytearray(total // 8 + 1)
         self._problems = problems
 
-    def match(self, record: Any, line: int) -> tuple[int, JsonObject] | None:
+    def match_record_to_row(self, record: Any, line: int) -> tuple[int, JsonObject] | None:
         """The row's seq and its fixed fields, without Tidemill's own columns; None after a problem was added."""
         row_number = record.get(ROW_NUMBER_COLUMN) if isinstance(record, dict) else None
         if row_number in (None, ""):
@@ -90,14 +90,14 @@ class FixFileColumns:
         self._columns_by_folded_name: dict[str, set[str]] = {}
         for column in self._columns:
             for name in (column, mapping.get(column, "")):
-                self._columns_by_folded_name.setdefault(fold_name(name), set()).add(column)
+                self._columns_by_folded_name.setdefault(normalize_column_name(name), set()).add(column)
         self._columns_by_folded_name.pop("", None)  # nothing but punctuation is like nothing
 
     def resolve_column(self, name: str) -> str | None:
         """The import's column; a name that begins with an underscore stays; None if it is none, or could be two."""
         if name in self._columns or name.startswith("_"):
             return name
-        meant = self._columns_by_folded_name.get(fold_name(name), set())
+        meant = self._columns_by_folded_name.get(normalize_column_name(name), set())
         return next(iter(meant)) if len(meant) == 1 else None
 
     def rename_record(self, record: Any) -> Any:
@@ -116,7 +116,7 @@ class FixFileColumns:
         )
         strange = [name for name in columns if self.resolve_column(name) is None]
         problems += [
-            f"column {name!r} is none of the import's{self._list_import_columns() if at == 0 else ''}"
+            f"column {name!r} is none of the import's{self._format_import_columns() if at == 0 else ''}"
             for at, name in enumerate(strange)
         ]
         by_column: dict[str, list[str]] = {}
@@ -125,7 +125,7 @@ class FixFileColumns:
         twice = {column: names for column, names in by_column.items() if len(names) > 1}
         return problems + [f"columns {', '.join(map(repr, names))} are all {name!r}" for name, names in twice.items()]
 
-    def _list_import_columns(self) -> str:
+    def _format_import_columns(self) -> str:
         more = len(self._columns) - LISTED_COLUMNS_MAX
         return f", which are {', '.join(list(self._columns)[:LISTED_COLUMNS_MAX])}" + (
             f" and {more:,} more" if more > 0 else ""
@@ -146,14 +146,18 @@ class FixedCellMerger:
         """A field that the row did not name, and has nothing in its cell, is still not named."""
         if not isinstance(held, dict):
             return {name: self._convert_cell(name, value) for name, value in cells.items()}
-        touched = {name for name, value in cells.items() if format_cell(held.get(name)) != format_cell(value)}
+        touched = {
+            name
+            for name, value in cells.items()
+            if to_comparable_cell_text(held.get(name)) != to_comparable_cell_text(value)
+        }
         return held | {name: self._convert_cell(name, cells[name]) for name in cells if name in touched}
 
     def _convert_cell(self, name: str, value: Any) -> Any:
         return _parse_json_cell(value) if name in self._json_columns else value
 
 
-def format_cell(value: Any) -> str:
+def to_comparable_cell_text(value: Any) -> str:
     """A value as a cell of a file has it; no value and empty text look the same there."""
     if value is None or isinstance(value, str):
         return value or ""
@@ -217,15 +221,15 @@ async def _fix_rows(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOpe
         runtime, file.blob.id, name=file.name, content_type=file.content_type, layout_options=given, rows=SEQ_LIST_MAX
     )
     mapping = plan.mapping if plan is not None else {}
-    names = await _match_columns(db, job, mapping, inspection)
+    names = await _load_fix_file_columns(db, job, mapping, inspection)
     merge = _merge_fields if inspection.is_named_by_rows else FixedCellMerger(plan).merge_row
     source = await imports.open_source(file.blob.id, inspection.layout)
     try:
         with closing(source):
             async with db.transaction(bounded=False) as conn:
-                step = await _RowFixer(conn, job, mapping, fixes, names, merge, runtime.settings.max_row_bytes).run(
-                    source
-                )
+                step = await _RowFixer(
+                    conn, job, mapping, fixes, names, merge, runtime.settings.max_row_bytes
+                ).fix_all_rows(source)
     except Exception as error:
         if not is_transient(error):
             raise
@@ -234,10 +238,10 @@ async def _fix_rows(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOpe
     return await db.run(operation_records.get_operation, step.operation_id)
 
 
-async def _match_columns(
+async def _load_fix_file_columns(
     db: Database, job: Job, mapping: Mapping[str, str], inspection: FileInspection
 ) -> FixFileColumns:
-    names = FixFileColumns(await get_file_columns(db, job), mapping)
+    names = FixFileColumns(await load_file_columns(db, job), mapping)
     problems = [] if inspection.is_named_by_rows else names.find_header_problems(inspection.columns)
     if problems:
         raise InvalidColumns(problems)
@@ -267,9 +271,9 @@ class _RowFixer:
         self._matcher = FixedRowMatcher(job.counts.total, self._problems, import_columns)
         self._row = 0
 
-    async def run(self, source: InputSource) -> OperationStep:
+    async def fix_all_rows(self, source: InputSource) -> OperationStep:
         conn, job_id, fixes = self._conn, self._job.id, self._fixes
-        locked = await reprocess_items.lock_job_for_reprocess(conn, job_id)
+        locked = await reprocess_items.lock_and_fold_job(conn, job_id)
         items = 0
         while (block := await asyncio.to_thread(source.read, SEQ_LIST_MAX, FIX_FILE_CHUNK_BYTES)).inputs:
             items += await self._store_fixes(locked, dict(self._match_rows(block, source.first_line)))
@@ -293,8 +297,8 @@ class _RowFixer:
             if index in block.defects:
                 self._problems.add(f"line {line}: {block.defects[index]['reason']}")
                 continue
-            record = self._names.rename_record(decode_input(text.decode(), exact=True))
-            if (found := self._matcher.match(record, line)) is not None:
+            record = self._names.rename_record(decode_input_or_text(text.decode(), exact=True))
+            if (found := self._matcher.match_record_to_row(record, line)) is not None:
                 yield found
 
     async def _store_fixes(self, locked: LockedJob, fixes: dict[int, JsonObject]) -> int:

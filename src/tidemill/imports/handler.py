@@ -17,7 +17,7 @@ from tidemill.core.policies import RetryPolicy
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.table_checks import TableChecker, format_row_values
-from tidemill.imports.target_table import TableRejection, TargetGone, TargetTable
+from tidemill.imports.target_table import TableRejection, TargetTable, TargetUnusable
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import Normalizer
 from tidemill.imports.validation.row_checker import CheckedRows, RowChecker
@@ -31,7 +31,7 @@ FIRST_PASS_WAIT_S, REFERENCE_RETRY_S = 2.0, 0.5
 REFERENCE_ATTEMPTS_MAX = 3  # of a batch that got no row in, while others go round again
 
 
-class PendingReferences:
+class ReferenceWaitPolicy:
     """What may still bring the rows that others refer to.
 
     It is asked before the table is: what ends in between is seen there.
@@ -42,8 +42,8 @@ class PendingReferences:
         self._has_other_retries = has_other_retries
 
     @classmethod
-    async def load(cls, conn: Connection, job_id: UUID) -> "PendingReferences":
-        first_pass, others = await import_records.check_remaining_batches(conn, job_id)
+    async def load(cls, conn: Connection, job_id: UUID) -> "ReferenceWaitPolicy":
+        first_pass, others = await import_records.read_remaining_batch_flags(conn, job_id)
         return cls(has_untried_rows=first_pass, has_other_retries=others)
 
     def decide_outcome(self, item: Item, flaws: Sequence[RowErrorGroup], *, progress: bool) -> Outcome | None:
@@ -65,11 +65,11 @@ async def resolve_duplicates(
     conn: Connection, plan: ImportPlan, checker: RowChecker, checked: CheckedRows, items: Sequence[Item]
 ) -> dict[int, RowErrorDetail]:
     """Rows to pass over because another row of their key is the one; with ``error`` they fail instead."""
-    found = await import_records.find_duplicate_rows(conn, items[0].job_id, [item.seq for item in items])
+    found = await import_records.find_duplicate_candidates(conn, items[0].job_id, [item.seq for item in items])
     if not found:
         return {}
     places = {item.seq: index for index, item in enumerate(items)}
-    others = checker.check([repeat.other_input for repeat in found])
+    others = checker.check_rows([repeat.other_input for repeat in found])
     skipped: dict[int, RowErrorDetail] = {}
     for at, repeat in enumerate(found):
         index, fields = places[repeat.seq], plan.unique_field_sets[repeat.key_index]
@@ -122,15 +122,15 @@ class ImportHandler:
         """What became of rows that were not simply imported, by their place among the items."""
         job_id = items[0].job_id
         known = await self._load_plan(conn, job_id)
-        checked = known.checker.check([item.input for item in items])
+        checked = known.checker.check_rows([item.input for item in items])
         skipped = await resolve_duplicates(conn, known.plan, known.checker, checked, items)
-        hope = await PendingReferences.load(conn, job_id) if known.plan.may_wait_for_rows else None
+        hope = await ReferenceWaitPolicy.load(conn, job_id) if known.plan.may_wait_for_rows else None
         target = TargetTable(conn, known.plan.resource, known.plan.keeps_null)
         judge = TableChecker(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
         try:
             await judge.check_rows()
             effects = await write_good_rows(known.plan, judge)
-        except TargetGone as gone:
+        except TargetUnusable as gone:
             raise AbortJob(str(gone)) from gone
         except TableRejection as refusal:  # of a question: the row that it cannot be asked about is found by halves
             if len(items) > 1:
@@ -175,11 +175,11 @@ def make_import_handler(runtime: Runtime) -> Handler:
         in_transaction=True,
         exact=True,
         batch_size=IMPORT_BATCH_ROWS,
-        make_input_observer=lambda params, source: _open_duplicate_detector(params, source, normalizers),
+        make_input_observer=lambda params, source: _make_detector_lazily(params, source, normalizers),
     )
 
 
-def _open_duplicate_detector(
+def _make_detector_lazily(
     params: JsonObject, source: InputSource, normalizers: Mapping[str, Normalizer]
 ) -> InputObserver:
     from tidemill.imports.duplicate_detector import make_duplicate_detector  # noqa: PLC0415  numpy, only for who reads a file
@@ -197,7 +197,7 @@ def _build_failures(checked: CheckedRows, *, except_rows: Collection[int]) -> di
 
 
 def _build_wait_outcomes(
-    hope: PendingReferences, judge: TableChecker, items: Sequence[Item], *, progress: bool
+    hope: ReferenceWaitPolicy, judge: TableChecker, items: Sequence[Item], *, progress: bool
 ) -> dict[int, Outcome]:
     """Rows with nothing wrong but that others of their file are not there yet."""
     said = {

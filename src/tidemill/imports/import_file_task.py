@@ -42,13 +42,13 @@ class ImportFileTask(ConfigTable):
         imports = runtime.get(make_import_use_cases)
         options = ImportOptions(
             resource=self.resource,
-            request=ImportRequest(**self.get_given(exclude=("resource",))),
+            request=ImportRequest(**self.get_explicit_values(exclude=("resource",))),
             layout=layout,
             policy=spec.policy,
             priority=spec.priority,
         )
         try:
-            submission = await imports.prepare(options, role=owner.role, spec=spec)
+            submission = await imports.prepare_import(options, role=owner.role, spec=spec)
         except (Forbidden, UnknownResource):
             raise UnknownResource(
                 f'User "{owner.name}" may not write the resource "{self.resource}", or it does not exist'
@@ -62,5 +62,5 @@ class PreparedFileImport:
     submission: ImportSubmission
 
     async def submit(self, blob: Blob, name: str, idempotency_key: str, source: Mapping[str, str]) -> UUID:
-        submission = self.submission.add_source(source, idempotency_key)
+        submission = self.submission.with_source(source, idempotency_key)
         return (await self.imports.submit_file(submission, ImportFile(blob, name))).job_id

@@ -93,14 +93,14 @@ class ImportParams:
     def from_json(cls, params: Mapping[str, Any]) -> Self:
         layout = params.get("layout")
         return cls(
-            plan=_convert_given(params.get("plan"), ImportPlan),
-            request=_convert_given(params.get("request"), ImportRequest),
-            resource=_convert_given(params.get("resource"), Resource),
+            plan=_convert_if_given(params.get("plan"), ImportPlan),
+            request=_convert_if_given(params.get("request"), ImportRequest),
+            resource=_convert_if_given(params.get("resource"), Resource),
             layout=FileLayout.from_json(layout) if layout else None,
         )
 
     @property
-    def options(self) -> ImportPlan | ImportRequest:
+    def plan_or_request(self) -> ImportPlan | ImportRequest:
         """The plan, or the request of a file that was not read yet."""
         return self.plan or self.request or ImportRequest()
 
@@ -112,7 +112,7 @@ class ImportParams:
 T = TypeVar("T")
 
 
-def _convert_given(value: Any, type_: type[T]) -> T | None:
+def _convert_if_given(value: Any, type_: type[T]) -> T | None:
     return msgspec.convert(value, type_) if value else None
 
 

@@ -9,17 +9,17 @@ from uuid import UUID
 from psycopg.rows import dict_row, kwargs_row
 
 from tidemill.core.input_source import SourceReference, resolve_line_number
-from tidemill.core.list_pages import PAGE_ITEM_BUDGET, CursorFormat, Page, fingerprint_filters, parse_number
+from tidemill.core.list_pages import PAGE_ITEM_BUDGET, ListOrder, Page, fingerprint_filters, parse_number
 from tidemill.core.outcome import ErrorDetails
 from tidemill.store.database import Connection
-from tidemill.store.jsonb import decode_input
-from tidemill.store.statements import RowDict, load_sql
+from tidemill.store.jsonb import decode_input_or_text
+from tidemill.store.statements import RowDict, make_sql_loader
 
-sql = load_sql("tidemill.imports")
+sql = make_sql_loader("tidemill.imports")
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicateRow:
+class DuplicateCandidate:
     """Row ``seq`` is a duplicate of row ``other`` if their keys are equal. ``key_index`` is the key that they share."""
 
     seq: int
@@ -28,7 +28,7 @@ class DuplicateRow:
     other_input: Any = None
 
 
-async def find_duplicate_rows(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> list[DuplicateRow]:
+async def find_duplicate_candidates(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> list[DuplicateCandidate]:
     """Those of these rows that lose to others."""
     lo, hi = seqs[0], seqs[-1]
     is_range = hi - lo < 2 * len(seqs)
@@ -36,10 +36,12 @@ async def find_duplicate_rows(conn: Connection, job_id: UUID, seqs: Sequence[int
     cursor = await conn.execute(sql("repeat/list"), params, prepare=False)
     wanted = set(seqs)
     found = [row for row in await cursor.fetchall() if row[0] in wanted]
-    return [DuplicateRow(seq, other, key, decode_input(text, exact=True)) for seq, other, key, text in found]
+    return [
+        DuplicateCandidate(seq, other, key, decode_input_or_text(text, exact=True)) for seq, other, key, text in found
+    ]
 
 
-async def check_remaining_batches(conn: Connection, job_id: UUID) -> tuple[bool, bool]:
+async def read_remaining_batch_flags(conn: Connection, job_id: UUID) -> tuple[bool, bool]:
     """Whether a job has rows that were never tried, and whether it has more than one batch that goes round again."""
     cursor = await conn.execute(sql("batch/rest_of_job"), {"job_id": job_id})
     return await cursor.fetchone() or (False, False)
@@ -91,7 +93,7 @@ async def is_file_of_owner(conn: Connection, file_id: str, owner_id: int | None)
     return row is not None and bool(row[0])
 
 
-FAILED_ROWS_ORDER = CursorFormat("failures", (parse_number,))
+FAILED_ROWS_ORDER = ListOrder("failures", (parse_number,))
 FAILED_ROWS_PAGE_BYTES = 4 << 20  # of inputs; a page ends early rather than hold more
 MAX_FAILED_ROW_FIELDS = 1_000
 
@@ -114,7 +116,7 @@ async def list_failed_rows(
     With ``codes``, those whose first error is one of these.
     """
     mark = fingerprint_filters(job_id, *([] if codes is None else [sorted(codes)]))
-    (after_seq,) = (-1,) if after is None else FAILED_ROWS_ORDER.parse_cursor(after, mark)
+    (after_seq,) = (-1,) if after is None else FAILED_ROWS_ORDER.parse_position(after, mark)
     params = {"job_id": job_id, "after_seq": after_seq, "limit": limit + 1}
     params |= {"codes": None if codes is None else list(codes)}
     async with conn.cursor(row_factory=dict_row) as cursor:
@@ -127,7 +129,7 @@ async def list_failed_rows(
     if is_last:
         return Page(found, None)
     last = rows[:limit][-1]
-    return Page(found, FAILED_ROWS_ORDER.build_cursor(mark, last["seq"] - 1 if last["is_end"] else last["seq"]))
+    return Page(found, FAILED_ROWS_ORDER.build_position(mark, last["seq"] - 1 if last["is_end"] else last["seq"]))
 
 
 async def list_failed_row_fields(conn: Connection, job_id: UUID) -> list[str]:
@@ -138,4 +140,4 @@ async def list_failed_row_fields(conn: Connection, job_id: UUID) -> list[str]:
 
 def _parse_failed_row(row: RowDict) -> FailedRow:
     line = resolve_line_number(row["seq"] + 1, row["line"], row["first_line"])
-    return FailedRow(row["seq"] + 1, line, decode_input(row["input"]), row["error"] or {})
+    return FailedRow(row["seq"] + 1, line, decode_input_or_text(row["input"]), row["error"] or {})

@@ -69,7 +69,7 @@ class ImportSubmission:
     existing_job_id: UUID | None = None
     """The job that an earlier request with the same idempotency key and the same options created."""
 
-    def add_source(self, source: Mapping[str, object], idempotency_key: str) -> "ImportSubmission":
+    def with_source(self, source: Mapping[str, object], idempotency_key: str) -> "ImportSubmission":
         """The submission of one file, when many files share the options. The key is looked up by ``submit``."""
         stored = {**self.stored_request, "source": dict(source)}
         spec = replace(self.spec, idem_key=idempotency_key, fingerprint_params=stored)
@@ -131,7 +131,7 @@ async def _link_stored_file(runtime: Runtime, file_id: str, owner_id: int | None
     if not await runtime.db.run(import_records.is_file_of_owner, file_id, owner_id):
         raise unknown
     try:
-        return ImportFile(await runtime.get(make_staged_files).link_file(file_id), "")
+        return ImportFile(await runtime.get(make_staged_files).copy_stored_file(file_id), "")
     except UnknownFile:
         raise unknown from None
 

@@ -14,10 +14,10 @@ from tidemill.imports.dry_run_promotion import PROMOTE_ACTION as PROMOTE
 from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import ImportOrigin
 from tidemill.imports.schemas import EffectsOut, ImportDetail, ImportOut
-from tidemill.jobs.dependencies import JobName, check_job_kind, load_runnable_job, load_visible_job
+from tidemill.jobs.dependencies import JobName, check_job_kind, load_job_if_rerun_allowed, load_visible_job
 from tidemill.jobs.schemas import ItemCountsOut, RatesOut
 from tidemill.rest.auth import CurrentUser
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.store import job_records, progress_samples
 from tidemill.store.database import Database
 from tidemill.store.job_submission import find_by_idempotency_key
@@ -39,7 +39,7 @@ async def load_import_view(db: Database, job_id: UUID) -> ImportOut:
 async def load_import_detail(db: Database, job: Job) -> ImportDetail:
     origin = (await db.read(import_records.find_import_origins, [job.id])).get(job.id)
     source, params = origin.source if origin else None, ImportParams.from_json(job.params)
-    plan, options, layout = params.plan, params.options, params.layout or (source and source.layout)
+    plan, plan_or_request, layout = params.plan, params.plan_or_request, params.layout or (source and source.layout)
     return ImportDetail(
         **_build_import_out(job, origin).model_dump(),
         rates=RatesOut(**asdict(await db.read(progress_samples.read_job_rates, job))),
@@ -47,30 +47,30 @@ async def load_import_detail(db: Database, job: Job) -> ImportDetail:
         errors=job.codes,
         layout=layout.to_json() if layout else {},
         columns=list(plan.columns) if plan else [],
-        mapping=plan.ordered_mapping if plan else options.mapping,
-        duplicates=options.duplicates,
+        mapping=plan.ordered_mapping if plan else plan_or_request.mapping,
+        duplicates=plan_or_request.duplicates,
         resource_key=list(params.target.key) if params.target else [],
         policy=job.policy,
         file_id=job.file_id,
         promoted_from=UUID(source.fixes_of) if source and source.fixes_of else None,
-        promoted_to=await _find_promoted_job(db, job) if options.validate_only else None,
+        promoted_to=await _find_promoted_job_id(db, job) if plan_or_request.validate_only else None,
     )
 
 
-async def _find_promoted_job(db: Database, dry_run: Job) -> UUID | None:
+async def _find_promoted_job_id(db: Database, dry_run: Job) -> UUID | None:
     found = await db.run(find_by_idempotency_key, dry_run.owner_id, f"{PROMOTE} {dry_run.id}")
     return None if found is None else UUID(str(found["id"]))
 
 
 def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:
     params, counts = ImportParams.from_json(job.params), job.counts
-    options = params.options
+    options = params.plan_or_request
     here = f"/v1/imports/{job.id}"
     promote = {"promote": f"{here}/promote"} if options.validate_only else {}
     return ImportOut(
         job_id=job.id,
         key=job.key,
-        idempotency_key=_strip_import_key_prefix(origin.idem_key if origin else None),
+        idempotency_key=_strip_idempotency_prefix(origin.idem_key if origin else None),
         resource_type=params.target.name if params.target else "",
         file_name=(origin.source.name or None) if origin and origin.source else None,
         mode=options.mode,
@@ -90,7 +90,7 @@ def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:
     )
 
 
-def _strip_import_key_prefix(key: str | None) -> str | None:
+def _strip_idempotency_prefix(key: str | None) -> str | None:
     """The key as it was given: ours say first which route they are of."""
     if key is None or key.startswith(f"{PROMOTE} "):
         return None
@@ -105,7 +105,7 @@ VisibleImport = Annotated[Job, Depends(load_visible_import)]
 
 
 async def load_runnable_import(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> Job:
-    return await load_runnable_job(import_id, me, runtime)
+    return await load_job_if_rerun_allowed(import_id, me, runtime)
 
 
 RunnableImport = Annotated[Job, Depends(load_runnable_import)]

@@ -38,16 +38,16 @@ class BloomFilter:
         self._bytes = np.frombuffer(mmap.mmap(-1, max(1, bits // 8)), np.uint8)
 
     def add(self, keys: Int64Array) -> None:
-        for byte, bit in self._bit_positions(keys):
+        for byte, bit in self._iter_bit_positions(keys):
             np.bitwise_or.at(self._bytes, byte, bit)
 
     def may_contain(self, keys: Int64Array) -> NDArray[np.bool_]:
         found = np.ones(len(keys), np.bool_)
-        for byte, bit in self._bit_positions(keys):
+        for byte, bit in self._iter_bit_positions(keys):
             found &= (self._bytes[byte] & bit) != 0
         return found
 
-    def _bit_positions(self, keys: Int64Array) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint8]]]:
+    def _iter_bit_positions(self, keys: Int64Array) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint8]]]:
         for shift in BLOOM_HASH_SHIFTS:
             place = keys.view(np.uint64) >> np.uint64(shift) & np.uint64(self.bits - 1)
             yield place >> np.uint64(3), np.uint8(1) << (place & np.uint64(7)).astype(np.uint8)
@@ -62,7 +62,7 @@ class KeyIndex:
         self._runs = SortedRuns()
         self._bitmap, self._count = BloomFilter(BLOOM_BITS_INITIAL), 0
 
-    def add_keys(self, lo: int, keys: Sequence[Hashable]) -> list[tuple[int, int]]:
+    def add_keys_and_find_repeats(self, lo: int, keys: Sequence[Hashable]) -> list[tuple[int, int]]:
         """Keys of the rows from ``lo`` on, None for a row that has none: (who loses, to whom)."""
         hashes, rows = _hash_and_sort(lo, keys)
         if not len(rows):
@@ -108,10 +108,10 @@ class KeyIndex:
         if len(self._recent) > RECENT_CHUNKS_MAX:  # of small chunks, or of few keys
             self._recent = [merge_runs(self._recent)]
         if sum(len(keys) for keys, _ in self._recent) >= RECENT_KEYS_MAX:
-            self._seal_recent()
+            self._spill_recent_keys()
 
-    def _seal_recent(self) -> None:
-        self._runs.add(merge_runs(self._recent))
+    def _spill_recent_keys(self) -> None:
+        self._runs.add_run(merge_runs(self._recent))
         self._recent = []
         if self._count * BLOOM_BITS_PER_KEY > self._bitmap.bits < BLOOM_BITS_MAX:
             self._bitmap = BloomFilter(self._bitmap.bits * 2)

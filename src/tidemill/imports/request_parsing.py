@@ -12,7 +12,7 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
 from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Principal
-from tidemill.files.layout import validate_layout
+from tidemill.files.layout import parse_layout_options
 from tidemill.files.remote import remote_urls
 from tidemill.files.remote.checked_connection import DownloadLimits
 from tidemill.files.remote.remote_urls import redact_url
@@ -70,7 +70,7 @@ def get_layout_options(body: LayoutIn) -> dict[str, object]:
 
 def build_layout(body: LayoutIn) -> FileLayout:
     """The layout options of a request, validated."""
-    return validate_layout(get_layout_options(body))
+    return parse_layout_options(get_layout_options(body))
 
 
 def build_import_options(body: ImportIn) -> ImportOptions:
@@ -134,12 +134,12 @@ async def receive_import(
         if reference.url is not None:  # the worker checks the address that its host resolves to
             remote_urls.check_url(reference.url, DownloadLimits.from_settings(runtime.settings).allowed)
         body = await _apply_stored_spreadsheet_safe(runtime, body, reference)
-        submission = await imports.prepare(build_import_options(body), role=me.role, spec=spec)
+        submission = await imports.prepare_import(build_import_options(body), role=me.role, spec=spec)
         return ReceivedImport(body, submission, reference)
     fields = _UploadFields(imports, model, get_parameter_location(request), me, spec)
     uploaded = await upload.receive_upload(request, runtime, check=fields.check, accept_any_type=True)
     try:
-        body, submission = await fields.prepare(uploaded.fields)
+        body, submission = await fields.prepare_import_from_fields(uploaded.fields)
     except BaseException:
         await runtime.get(make_staged_files).discard(uploaded.blob.id)
         raise
@@ -161,13 +161,13 @@ class _UploadFields(Generic[ImportModel]):
         self._prepared: tuple[ImportModel, ImportSubmission] | None = None
 
     async def check(self, fields: dict[str, str]) -> None:
-        await self.prepare(fields)
+        await self.prepare_import_from_fields(fields)
 
-    async def prepare(self, fields: dict[str, str]) -> tuple[ImportModel, ImportSubmission]:
+    async def prepare_import_from_fields(self, fields: dict[str, str]) -> tuple[ImportModel, ImportSubmission]:
         if self._prepared is None or fields != self._fields:
             body = parse_form_fields(self._model, fields, self._location)
             options = build_import_options(body)
-            self._prepared = body, await self._imports.prepare(options, role=self._role, spec=self._spec)
+            self._prepared = body, await self._imports.prepare_import(options, role=self._role, spec=self._spec)
             self._fields = dict(fields)
         return self._prepared
 

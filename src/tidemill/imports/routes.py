@@ -43,13 +43,13 @@ from tidemill.imports.schemas import (
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import bulk_operation_routes, job_control
 from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
-from tidemill.jobs.dependencies import list_visible_jobs, make_submission, resolve_owner_filter
+from tidemill.jobs.dependencies import list_jobs_by_query, make_submission, resolve_owner_filter
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import schema_types
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.request_body import BodyLimit
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
 from tidemill.runtime import Runtime
 
@@ -58,7 +58,7 @@ router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
 _REPEATED_IMPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "What this key made before", "model": ImportOut}
 }
-_SUBMIT_IMPORT_OPTIONS = declare_route(
+_SUBMIT_IMPORT_OPTIONS = build_route_options(
     Permission.USER,
     *(400, 404, 413, 415),
     extra_responses=_REPEATED_IMPORT_RESPONSE,
@@ -66,7 +66,7 @@ _SUBMIT_IMPORT_OPTIONS = declare_route(
     json_body=BodyLimit.SMALL,
 )
 _SUBMIT_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": IMPORT_BODY, "parameters": IMPORT_QUERY_PARAMETERS}
-_PREVIEW_IMPORT_OPTIONS = declare_route(
+_PREVIEW_IMPORT_OPTIONS = build_route_options(
     Permission.USER, 400, 404, 413, 415, 502, body=BodyLimit.UPLOAD, json_body=BodyLimit.SMALL
 )
 _PREVIEW_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": PREVIEW_BODY, "parameters": PREVIEW_QUERY_PARAMETERS}
@@ -80,13 +80,13 @@ async def submit_import(
 
     Columns that do not fit are refused at once, before a row is read; rows that do not fit become errors of the job.
     """
-    spec = replace(make_submission(request, me), idem_key=_build_import_key(idempotency_key))
+    spec = replace(make_submission(request, me), idem_key=_build_import_idempotency_key(idempotency_key))
     try:
         received = await receive_import(request, runtime, me, ImportIn, spec)
         submitted = await runtime.get(make_import_use_cases).submit(received.submission, received.source)
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
-    return await build_accepted_response(response, runtime, submitted)
+    return await set_headers_and_load_import(response, runtime, submitted)
 
 
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
@@ -99,14 +99,14 @@ async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep)
     return PreviewOut.model_validate(preview)
 
 
-async def build_accepted_response(response: Response, runtime: Runtime, submitted: SubmittedImport) -> ImportOut:
+async def set_headers_and_load_import(response: Response, runtime: Runtime, submitted: SubmittedImport) -> ImportOut:
     response.status_code = 202 if submitted.is_new else 200
     response.headers["Location"] = f"/v1/imports/{submitted.job_id}"
     response.headers["Retry-After"] = "1"
     return await load_import_view(runtime.db, submitted.job_id)
 
 
-def _build_import_key(header: str | None) -> str | None:
+def _build_import_idempotency_key(header: str | None) -> str | None:
     key = parse_idempotency_key(header)
     return None if key is None else f"{IMPORT_KEY_PREFIX} {key}"
 
@@ -119,14 +119,14 @@ _PROMOTED_BEFORE_RESPONSE: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/imports", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+@router.get("/imports", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_imports(query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep) -> ImportPage:
     """Your imports, the newest first."""
-    page = await list_visible_jobs(db, await resolve_owner_filter(db, me, query.user_id), query, IMPORT_KIND)
-    return ImportPage(imports=await load_import_views(db, page.items), **schema_types.build_next_page(page.after))
+    page = await list_jobs_by_query(db, await resolve_owner_filter(db, me, query.user_id), query, IMPORT_KIND)
+    return ImportPage(imports=await load_import_views(db, page.items), **schema_types.build_next_page_field(page.after))
 
 
-@router.get("/imports/{import_id}", **declare_route(Permission.USER, 404))
+@router.get("/imports/{import_id}", **build_route_options(Permission.USER, 404))
 async def get_import(import_id: VisibleImport, db: DatabaseDep) -> ImportDetail:
     """Its counts, which always add up; what it did to the table, what failed and why, how its file was read."""
     return await load_import_detail(db, import_id)
@@ -135,7 +135,7 @@ async def get_import(import_id: VisibleImport, db: DatabaseDep) -> ImportDetail:
 @router.post(
     "/imports/{import_id}/promote",
     status_code=202,
-    **declare_route(Permission.USER, 404, 409, extra_responses=_PROMOTED_BEFORE_RESPONSE),
+    **build_route_options(Permission.USER, 404, 409, extra_responses=_PROMOTED_BEFORE_RESPONSE),
 )
 async def promote_import(
     import_id: VisibleImport, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
@@ -143,24 +143,24 @@ async def promote_import(
     """Make a closed trial real: the same file and plan, with the corrections made to it. Asked again, the same job."""
     submission = make_submission(request, me)
     promoted = await promote_dry_run(runtime, import_id, by=me.user_id, role=me.role, submission=submission)
-    return await build_accepted_response(response, runtime, promoted)
+    return await set_headers_and_load_import(response, runtime, promoted)
 
 
-@router.post("/imports/{import_id}/pause", **declare_route(Permission.USER, 404, 409))
+@router.post("/imports/{import_id}/pause", **build_route_options(Permission.USER, 404, 409))
 async def pause_import(import_id: VisibleImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
     """Batches in hand finish; nothing new is begun."""
     await job_control.pause_job(db, import_id.id, by=me.user_id)
     return await load_import_view(db, import_id.id)
 
 
-@router.post("/imports/{import_id}/resume", **declare_route(Permission.USER, 404, 409))
+@router.post("/imports/{import_id}/resume", **build_route_options(Permission.USER, 404, 409))
 async def resume_import(import_id: RunnableImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
     """A paused import goes on."""
     await job_control.resume_job(db, import_id.id, by=me.user_id)
     return await load_import_view(db, import_id.id)
 
 
-@router.post("/imports/{import_id}/cancel", **declare_route(Permission.USER, 404, 409))
+@router.post("/imports/{import_id}/cancel", **build_route_options(Permission.USER, 404, 409))
 async def cancel_import(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> ImportOut:
     """Batches in hand finish, and what they wrote stays; the rest is cancelled."""
     await job_control.cancel_job(runtime.db, import_id.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
@@ -169,7 +169,7 @@ async def cancel_import(import_id: VisibleImport, me: CurrentUser, runtime: Runt
 
 @router.post(
     "/imports/{import_id}/reprocess",
-    **declare_route(Permission.USER, 404, 409, extra_responses=_RUNNING_OPERATION_RESPONSE),
+    **build_route_options(Permission.USER, 404, 409, extra_responses=_RUNNING_OPERATION_RESPONSE),
 )
 async def reprocess_import(
     import_id: RunnableImport,
@@ -192,28 +192,30 @@ def _document_failed_rows_response(media_type: str, example: str) -> dict[int | 
     return {200: {"description": "The failed rows, in order", "content": content}}
 
 
-_FIX_IMPORT_OPTIONS = declare_route(Permission.USER, 400, 404, 409, 413, 415, body=BodyLimit.UPLOAD)
+_FIX_IMPORT_OPTIONS = build_route_options(Permission.USER, 400, 404, 409, 413, 415, body=BodyLimit.UPLOAD)
 _FIX_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": FIXES_BODY, "parameters": FIXES_QUERY_PARAMETERS}
 
 
 @router.get(
-    "/imports/{import_id}/errors", response_model_exclude_unset=True, **declare_route(Permission.USER, 404, 409)
+    "/imports/{import_id}/errors", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404, 409)
 )
 async def list_import_errors(
     import_id: VisibleImport, query: Annotated[RowErrorQuery, Query()], db: DatabaseDep
 ) -> RowPage:
     """Failed rows in their own order, each with all that is wrong with it; all, or those of some `error_codes`."""
     after = schema_types.decode_cursor(query.after)
-    page = await failed_rows.list_import_errors(
+    page = await failed_rows.list_rows_with_errors(
         db, import_id, limit=query.page_size, after=after, codes=query.error_codes
     )
-    return RowPage(rows=[RowOut.model_validate(row) for row in page.items], **schema_types.build_next_page(page.after))
+    return RowPage(
+        rows=[RowOut.model_validate(row) for row in page.items], **schema_types.build_next_page_field(page.after)
+    )
 
 
 @router.get(
     "/imports/{import_id}/errors.csv",
     response_class=Response,
-    **declare_route(
+    **build_route_options(
         Permission.USER, 404, 409, extra_responses=_document_failed_rows_response("text/csv", ERRORS_CSV_EXAMPLE)
     ),
 )
@@ -227,7 +229,7 @@ async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> S
 @router.get(
     "/imports/{import_id}/errors.ndjson",
     response_class=Response,
-    **declare_route(
+    **build_route_options(
         Permission.USER,
         404,
         409,

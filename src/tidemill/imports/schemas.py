@@ -18,7 +18,16 @@ from tidemill.rest.example_values import (
     EXAMPLE_NEXT_PAGE,
     EXAMPLE_UPDATED_AT,
 )
-from tidemill.rest.schema_types import AfterCursor, ErrorCodeFilter, NextPageToken, PageSize, QueryModel, RequestModel
+from tidemill.rest.schema_types import (
+    BINARY_CONTENT,
+    BINARY_SCHEMA,
+    AfterCursor,
+    ErrorCodeFilter,
+    NextPageToken,
+    PageSize,
+    QueryModel,
+    RequestModel,
+)
 
 ImportMode = TypeAliasType("ImportMode", Literal["insert", "upsert"])
 DuplicatePolicy = TypeAliasType("DuplicatePolicy", Literal["first", "last", "error"])
@@ -196,8 +205,6 @@ class RowPage(BaseModel):
     next_page: NextPageToken = None
 
 
-_BINARY_SCHEMA = {"type": "string", "format": "binary"}
-_BINARY_CONTENT = {"schema": _BINARY_SCHEMA}
 _CSV_EXAMPLE = "email,name\nada@example.com,Ada\n"
 _LAYOUT_PROPERTIES: dict[str, dict[str, Any]] = {
     "format": {"$ref": "#/components/schemas/ImportFileFormat"},
@@ -240,18 +247,18 @@ _IMPORT_SOURCE_EXAMPLES = {
 }
 
 
-def _build_request_body(
+def _document_request_body(
     words: dict[str, dict[str, Any]], model: str | None, required: list[str], text: str = _CSV_EXAMPLE
 ) -> dict[str, Any]:
-    form = {"type": "object", "properties": words | {"file": _BINARY_SCHEMA}, "required": [*required, "file"]}
+    form = {"type": "object", "properties": words | {"file": BINARY_SCHEMA}, "required": [*required, "file"]}
     content: dict[str, Any] = {
         "multipart/form-data": {
             "schema": form,
             "example": {"resource": "users", "file": text} if required else {"file": text},
         },
-        "text/csv": {"schema": _BINARY_SCHEMA, "example": text},
-        "application/x-ndjson": _BINARY_CONTENT,
-        "application/octet-stream": _BINARY_CONTENT,
+        "text/csv": {"schema": BINARY_SCHEMA, "example": text},
+        "application/x-ndjson": BINARY_CONTENT,
+        "application/octet-stream": BINARY_CONTENT,
     }
     if model is not None:
         reference = {"schema": {"$ref": f"#/components/schemas/{model}"}, "examples": _IMPORT_SOURCE_EXAMPLES}
@@ -259,7 +266,7 @@ def _build_request_body(
     return {"required": True, "content": content}
 
 
-def _build_query_parameters(words: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _document_query_parameters(words: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """With JSON, and with a form, these words are in the body."""
     text = "Of a body that is a file"
     return [
@@ -269,15 +276,15 @@ def _build_query_parameters(words: dict[str, dict[str, Any]]) -> list[dict[str, 
 
 
 IMPORT_BODY, IMPORT_QUERY_PARAMETERS = (
-    _build_request_body(_IMPORT_PROPERTIES, "ImportIn", ["resource"]),
-    _build_query_parameters(_IMPORT_PROPERTIES),
+    _document_request_body(_IMPORT_PROPERTIES, "ImportIn", ["resource"]),
+    _document_query_parameters(_IMPORT_PROPERTIES),
 )
 PREVIEW_BODY, PREVIEW_QUERY_PARAMETERS = (
-    _build_request_body(_IMPORT_PROPERTIES | _PREVIEW_PROPERTIES, "PreviewIn", ["resource"]),
-    _build_query_parameters(_IMPORT_PROPERTIES | _PREVIEW_PROPERTIES),
+    _document_request_body(_IMPORT_PROPERTIES | _PREVIEW_PROPERTIES, "PreviewIn", ["resource"]),
+    _document_query_parameters(_IMPORT_PROPERTIES | _PREVIEW_PROPERTIES),
 )
-FIXES_BODY = _build_request_body(_LAYOUT_PROPERTIES, None, [], "email,name,_row\nada@example.com,Ada,7\n")
-FIXES_QUERY_PARAMETERS = _build_query_parameters(_LAYOUT_PROPERTIES)
+FIXES_BODY = _document_request_body(_LAYOUT_PROPERTIES, None, [], "email,name,_row\nada@example.com,Ada,7\n")
+FIXES_QUERY_PARAMETERS = _document_query_parameters(_LAYOUT_PROPERTIES)
 
 
 _IMPORT: dict[str, Any] = {

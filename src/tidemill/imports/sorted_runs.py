@@ -29,7 +29,7 @@ SortedRun: TypeAlias = tuple[Int64Array, Int64Array]
 
 
 @contextmanager
-def _raise_no_room() -> Iterator[None]:
+def _convert_disk_errors() -> Iterator[None]:
     """What a disk has against it is no fault of what was given."""
     try:
         yield
@@ -45,7 +45,7 @@ class RunLevel:
     """
 
     def __init__(self) -> None:
-        with _raise_no_room():
+        with _convert_disk_errors():
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  it lives as long as we do
         self._map: mmap.mmap | None = None
         self._run_offsets: list[tuple[int, int, int]] = []  # where its keys begin, where its rows begin, how many
@@ -54,7 +54,7 @@ class RunLevel:
     def __len__(self) -> int:
         return len(self._run_offsets)
 
-    def add(self, parts: Iterable[SortedRun], room: int) -> None:
+    def append_run(self, parts: Iterable[SortedRun], room: int) -> None:
         """A run that comes in parts and has no more than ``room`` keys."""
         keys_at, rows_at, length = self._end, self._end + room * NUMBER_BYTES, 0
         for run in parts:
@@ -67,16 +67,16 @@ class RunLevel:
 
     def _write(self, begin: int, numbers: Int64Array) -> None:
         left = numbers.data.cast("B")
-        with _raise_no_room():
+        with _convert_disk_errors():
             while left:
                 written = os.pwrite(self._file.fileno(), left, begin)
                 begin, left = begin + written, left[written:]
 
-    def read_runs(self) -> list[SortedRun]:
+    def map_runs(self) -> list[SortedRun]:
         """Oldest first."""
         if not self._run_offsets:
             return []
-        with _raise_no_room():
+        with _convert_disk_errors():
             self._map = seen = self._map or mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         return [
             (np.frombuffer(seen, np.int64, length, keys_at), np.frombuffer(seen, np.int64, length, rows_at))
@@ -85,7 +85,7 @@ class RunLevel:
 
     def iter_merged(self) -> Iterator[SortedRun]:
         """All of its runs as one, in parts: the whole may be more than memory holds."""
-        runs = self.read_runs()
+        runs = self.map_runs()
         count = -(-sum(len(keys) for keys, _ in runs) // MERGE_CHUNK_KEYS)
         sample = runs[0][0]  # keys are spread alike in all runs
         cuts = sample[np.arange(1, count) * len(sample) // count]
@@ -134,25 +134,25 @@ class SortedRuns:
     def __init__(self) -> None:
         self._levels = [RunLevel()]
 
-    def add(self, run: SortedRun) -> None:
+    def add_run(self, run: SortedRun) -> None:
         parts: Iterable[SortedRun] = [run]
         room = len(run[0])
         for number in range(len(self._levels) + 1):
             if number == len(self._levels):
                 self._levels.append(RunLevel())
             level = self._levels[number]
-            level.add(parts, room)
+            level.append_run(parts, room)
             if number:
                 self._levels[number - 1].clear()
             if len(level) < RUNS_PER_LEVEL_MAX:
                 break
-            parts, room = level.iter_merged(), sum(len(keys) for keys, _ in level.read_runs())
+            parts, room = level.iter_merged(), sum(len(keys) for keys, _ in level.map_runs())
 
     def find_rows(self, keys: Int64Array) -> Int64Array:
         """The rows of these keys, which are in order: as the newest run that has a key knows it."""
         found, left = np.full(len(keys), NO_ROW), np.arange(len(keys))
         for level in self._levels:
-            for run in reversed(level.read_runs()):
+            for run in reversed(level.map_runs()):
                 for begin in range(0, len(left), LOOKUP_CHUNK_KEYS):
                     asked = left[begin : begin + LOOKUP_CHUNK_KEYS]
                     found[asked] = find_rows_in_run(run, keys[asked])

@@ -81,7 +81,7 @@ class TableChecker:
             self.checked.add_error(index, RowErrorDetail(None, "refused", ROW_NOT_KEPT_REASON))
 
     async def _run_checks(self) -> None:
-        await self._check_types()
+        await self._check_values_on_server()
         self._candidate_rows = self.list_good_rows()  # by every question: all that is wrong with a row is told
         resource, given = self._plan.resource, set(self._plan.mapped_fields)
         for reference in resource.references:
@@ -106,7 +106,7 @@ class TableChecker:
                 for index in absent.intersection(self._candidate_rows) - self.existing_rows:
                     self.checked.add_error(index, RowErrorDetail(name, "required", "must not be empty"))
 
-    async def _check_types(self) -> None:
+    async def _check_values_on_server(self) -> None:
         for name in self._plan.mapped_fields:
             field = self._plan.resource.get_field(name)
             if field.type in SERVER_CHECKED_TYPES or field.judged:

@@ -10,12 +10,12 @@ from psycopg.sql import SQL, Composable, Identifier, Literal, Placeholder
 
 from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Connection, is_transient
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 from tidemill.tables.introspection.table_introspection import introspect_table
 from tidemill.tables.resource import Field, Reference, Resource, TableName
 from tidemill.tables.values.column_texts import ColumnTexts
 
-_TARGET_GONE_MESSAGES = {
+_TARGET_UNUSABLE_MESSAGES = {
     "42P01": "the table is gone",
     "3F000": "the schema is gone",
     "42703": "a column is gone",
@@ -35,7 +35,7 @@ _REJECTION_CODES = {
 }
 
 
-class TargetGone(Exception):
+class TargetUnusable(Exception):
     """The target is no target any more: no row will ever get in."""
 
 
@@ -75,10 +75,10 @@ def is_bad_data(error: psycopg.Error) -> bool:
     return (error.sqlstate or "").startswith(_BAD_DATA_STATE_CLASS)
 
 
-def raise_if_target_gone(error: psycopg.Error, table: TableName) -> None:
+def raise_if_target_unusable(error: psycopg.Error, table: TableName) -> None:
     state = error.sqlstate or ""
-    if state in _TARGET_GONE_MESSAGES and not _is_row_error(error):
-        raise TargetGone(f"{table}: {_TARGET_GONE_MESSAGES[state]} ({str(error).splitlines()[0]})") from error
+    if state in _TARGET_UNUSABLE_MESSAGES and not _is_row_error(error):
+        raise TargetUnusable(f"{table}: {_TARGET_UNUSABLE_MESSAGES[state]} ({str(error).splitlines()[0]})") from error
 
 
 def _is_row_error(error: psycopg.Error) -> bool:
@@ -90,12 +90,12 @@ def _is_row_error(error: psycopg.Error) -> bool:
     return bool(is_within) or error.diag.source_file == "numeric.c"
 
 
-sql = load_sql("tidemill.imports")
+sql = make_sql_loader("tidemill.imports")
 
 _VALUE_SEPARATOR, _NULL_MARKER = "\x1e", "\x1f"
 
 
-def pack_column(column: Sequence[str | None]) -> str | None:
+def join_column_texts(column: Sequence[str | None]) -> str | None:
     """A column as one text: psycopg writes an array element by element, at 2.4 µs each. None if it cannot be."""
     if _NULL_MARKER in column:
         return None
@@ -167,7 +167,7 @@ class TargetTable:
             async with self._conn.transaction(force_rollback=rollback):
                 yield
         except psycopg.Error as error:
-            raise_if_target_gone(error, self._table_name)
+            raise_if_target_unusable(error, self._table_name)
             if is_transient(error):
                 raise
             raise TableRejection(error, self._copied) from error
@@ -179,7 +179,7 @@ class TargetTable:
             async with self._conn.transaction():
                 yield
         except psycopg.Error as error:
-            raise_if_target_gone(error, self._table_name)
+            raise_if_target_unusable(error, self._table_name)
             if is_transient(error):
                 raise
             if is_bad_data(error):
@@ -193,22 +193,22 @@ class TargetTable:
                 field.column: field.sql_type for field in (await introspect_table(self._conn, self._table_name)).fields
             }
         except InvalidInput as error:
-            raise TargetGone(str(error)) from error
+            raise TargetUnusable(str(error)) from error
         for field in (self._fields[name] for name in fields):
             if field.column not in found:
-                raise TargetGone(f"{self._table_name}: a column is gone ({field.column})")
+                raise TargetUnusable(f"{self._table_name}: a column is gone ({field.column})")
             if found[field.column] != field.sql_type:
                 now = f"{field.column} was {field.sql_type} and is {found[field.column]}"
-                raise TargetGone(f"{self._table_name}: a column has another type now ({now})")
+                raise TargetUnusable(f"{self._table_name}: a column has another type now ({now})")
 
-    async def check_constraints_immediately(self) -> None:
+    async def set_constraints_immediate(self) -> None:
         """Constraints that wait for the end of the transaction would fail all of it."""
         await self._conn.execute(sql("target/check_at_once"))
 
     async def find_existing(self, fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()) -> set[int]:
         """Places of rows whose values in these fields the table has already; in ``empty`` they have none."""
         match = self._build_match(fields, empty=empty)
-        return await self._fetch_row_indexes("target/existing", self._build_unnest(fields, rows), match=match)
+        return await self._execute_for_row_indexes("target/existing", self._build_unnest(fields, rows), match=match)
 
     async def find_taken_by_others(
         self, key: Sequence[str], fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()
@@ -216,7 +216,9 @@ class TargetTable:
         """Places of rows whose values in these fields another row of the table has; the rows begin with their key."""
         given = [*key, *(name for name in fields if name not in key)]
         match, own = self._build_match(fields, empty=empty), self._build_match(key)
-        return await self._fetch_row_indexes("target/taken", self._build_unnest(given, rows), match=match, own=own)
+        return await self._execute_for_row_indexes(
+            "target/taken", self._build_unnest(given, rows), match=match, own=own
+        )
 
     async def find_missing_references(self, reference: Reference, rows: TextRows) -> set[int]:
         """Places of rows whose reference leads nowhere."""
@@ -224,7 +226,7 @@ class TargetTable:
         columns = dict(zip(reference.fields, reference.columns, strict=True))
         match = self._build_match(reference.fields, columns)
         unnest = self._build_unnest(reference.fields, rows)
-        return await self._fetch_row_indexes("target/missing", unnest, table, match=match)
+        return await self._execute_for_row_indexes("target/missing", unnest, table, match=match)
 
     async def find_invalid_values(self, field: str, texts: ColumnTexts) -> dict[int, str]:
         """Texts that the type of a field does not take, and why. Old servers say so only when it is too late."""
@@ -247,17 +249,17 @@ class TargetTable:
         if dry_run:
             key = self._resource.key
             keys = [tuple(row[fields.index(name)] for name in key) for row in rows]
-            await self._fetch_row_indexes(
+            await self._execute_for_row_indexes(
                 "target/copy_there", self._build_unnest(key, keys), match=self._build_match(key)
             )
         sets = SQL(", ").join([self._build_assignment(field) for field in others])
-        return await self._compare_rows(
+        return await self._execute_keyed_statement(
             "target/update", fields, rows, DRY_RUN_EXISTING_TABLE if dry_run else self._table, sets=sets
         )
 
     async def find_unchanged_rows(self, fields: Sequence[str], rows: TextRows) -> set[int]:
         """Places of rows that the table has just so."""
-        return await self._compare_rows("target/same", fields, rows, self._table)
+        return await self._execute_keyed_statement("target/same", fields, rows, self._table)
 
     async def copy_rows(self, fields: Sequence[str], data: bytes, *, dry_run: bool) -> int:
         """Rows in COPY's text form, into the table or into one that only looks like it; how many it took."""
@@ -297,16 +299,16 @@ class TargetTable:
         """What an update may change."""
         return [self._fields[field] for field in fields if field not in self._resource.key]
 
-    async def _compare_rows(
+    async def _execute_keyed_statement(
         self, name: str, fields: Sequence[str], rows: TextRows, table: Identifier, **more: Composable
     ) -> set[int]:
         parts = [self._build_difference(field) for field in self._list_updatable_fields(fields)] or [SQL("false")]
         differs = SQL(" OR ").join(parts)
         match = self._build_match(self._resource.key)
         unnest = self._build_unnest(fields, rows)
-        return await self._fetch_row_indexes(name, unnest, table, match=match, differs=differs, **more)
+        return await self._execute_for_row_indexes(name, unnest, table, match=match, differs=differs, **more)
 
-    async def _fetch_row_indexes(
+    async def _execute_for_row_indexes(
         self, name: str, unnest: _UnnestedRows, table: Identifier | None = None, **parts: Composable
     ) -> set[int]:
         query = _load_template(name).format(
@@ -364,7 +366,7 @@ class TargetTable:
 
 def _build_text_array(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
     """A column of texts for a statement, and the parameter of that name which it is made of."""
-    packed = pack_column(column)
+    packed = join_column_texts(column)
     if packed is None:
         return SQL("{}::text[]").format(Placeholder(name)), list(column)
     return SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder(name)), packed

@@ -17,9 +17,9 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus
-from tidemill.files.layout import validate_layout
+from tidemill.files.layout import parse_layout_options
 from tidemill.imports import import_records
-from tidemill.imports.failed_rows import RowWithErrors, list_row_errors
+from tidemill.imports.failed_rows import RowWithErrors, build_row_error_views
 from tidemill.imports.import_plan import ImportPlan, ImportRequest, make_import_plan, map_file_columns
 from tidemill.imports.import_submission import (
     FileReference,
@@ -40,8 +40,8 @@ from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.database import Database
 from tidemill.store.job_events import compute_rate, compute_ratio
 from tidemill.store.job_submission import Submission, find_by_idempotency_key, find_repeated_submission
-from tidemill.store.jsonb import decode_input, encode_json
-from tidemill.tables.introspection.table_introspection import list_missing_privileges
+from tidemill.store.jsonb import decode_input_or_text, encode_json
+from tidemill.tables.introspection.table_introspection import find_access_problems
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.telemetry.events import emit
@@ -57,7 +57,7 @@ class ImportUseCases:
         self._db = runtime.db
         self._staged_files = runtime.get(make_staged_files)
 
-    async def prepare(
+    async def prepare_import(
         self, options: ImportOptions, *, role: Role | None, spec: Submission = LOCAL_IMPORT
     ) -> ImportSubmission:
         """Check the options and the permission, and look up the idempotency key.
@@ -73,7 +73,7 @@ class ImportUseCases:
             IdempotencyKeyReused: The key belongs to a submission with other options.
         """
         check_record_format(options.layout)
-        layout = validate_layout(options.layout_options)
+        layout = parse_layout_options(options.layout_options)
         stored = options.to_stored_request(layout)
         spec = replace(
             spec,
@@ -87,14 +87,14 @@ class ImportUseCases:
         if role is None:
             resource = await resources.find(self._db, options.resource, any_table=True)
         else:
-            resource = await resources.find_writable(self._db, role, options.resource)
+            resource = await resources.load_writable_resource(self._db, role, options.resource)
         return ImportSubmission(
             spec=spec,
             resource=resource,
             request=options.request,
             layout=layout,
             stored_request=stored,
-            existing_job_id=await self._find_existing(spec),
+            existing_job_id=await self._find_existing_job_id(spec),
         )
 
     async def submit(self, submission: ImportSubmission, source: ImportSource) -> SubmittedImport:
@@ -125,7 +125,7 @@ class ImportUseCases:
                 if repeated is not None:
                     await self._staged_files.discard(blob_id)
                     return SubmittedImport(repeated, is_new=False, layout=inspection.layout)
-            plan = await self._plan(inspection, submission.resource, submission.request)
+            plan = await self._make_checked_plan(inspection, submission.resource, submission.request)
         layout = inspection.layout
         source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
         params = {"asked": submission.stored_request, "plan": msgspec.to_builtins(plan)}
@@ -180,7 +180,7 @@ class ImportUseCases:
         page = await queries.list_items(self._db, job.id, [ItemStatus.FAILED], limit=1, codes=[code])
         return page.items[0]["error"] if page.items else {"code": code}
 
-    async def _find_existing(self, spec: Submission) -> UUID | None:
+    async def _find_existing_job_id(self, spec: Submission) -> UUID | None:
         """The job that the idempotency key created with the same options. The file is not compared."""
         if spec.idem_key is None:
             return None
@@ -203,7 +203,9 @@ class ImportUseCases:
             rows=rows,
         )
 
-    async def _plan(self, inspection: FileInspection, resource: Resource, request: ImportRequest) -> ImportPlan:
+    async def _make_checked_plan(
+        self, inspection: FileInspection, resource: Resource, request: ImportRequest
+    ) -> ImportPlan:
         plan = make_import_plan(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
         await check_table_privileges(self._db, plan)
         return plan
@@ -221,7 +223,7 @@ class ImportUseCases:
         problems = list(found.problems)
         if not problems:
             try:
-                await self._plan(inspection, resource, request)
+                await self._make_checked_plan(inspection, resource, request)
             except InvalidInput as error:
                 problems.append(str(error))
         mapping = {column: name for column, name in found.mapping.items() if name in resource.field_names}
@@ -246,7 +248,7 @@ class ImportUseCases:
             "fields": [
                 {"name": one.name, "type": one.type, "required": one.is_required_for_insert} for one in resource.fields
             ],
-            "rows": _check_sample_rows(inspection, checker, found.unknown),
+            "rows": _build_preview_rows(inspection, checker, found.unknown),
         }
 
     @asynccontextmanager
@@ -262,13 +264,13 @@ async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
     """InvalidInput if the table cannot be written, or if keys and references cannot be looked up."""
     resource, given, lacking = plan.resource, set(plan.mapped_fields), []
     if not plan.validate_only:
-        lacking += await db.run(list_missing_privileges, resource.table, _list_target_columns(plan), plan.mode)
+        lacking += await db.run(find_access_problems, resource.table, _list_target_columns(plan), plan.mode)
     keys = [resource.get_field(name).column for fields in plan.unique_field_sets for name in fields]
     if keys and (plan.validate_only or plan.mode == "insert"):
-        lacking += await db.run(list_missing_privileges, resource.table, list(dict.fromkeys(keys)), "read")
+        lacking += await db.run(find_access_problems, resource.table, list(dict.fromkeys(keys)), "read")
     for one in resource.references:
         if given.issuperset(one.fields):
-            lacking += await db.run(list_missing_privileges, one.table, one.columns, "read")
+            lacking += await db.run(find_access_problems, one.table, one.columns, "read")
     if lacking:
         what = "read" if plan.validate_only else "written"
         raise InvalidInput(f"{resource.table} cannot be {what}: {'; '.join(dict.fromkeys(lacking))}")
@@ -319,7 +321,7 @@ class ImportPreview(TypedDict):
     rows: list[RowWithErrors]
 
 
-def _check_sample_rows(inspection: FileInspection, checker: RowChecker, unknown: list[str]) -> list[RowWithErrors]:
+def _build_preview_rows(inspection: FileInspection, checker: RowChecker, unknown: list[str]) -> list[RowWithErrors]:
     """The preview reports unknown columns once, not for every row."""
     known = [
         {column: value for column, value in record.items() if column not in unknown}
@@ -327,34 +329,34 @@ def _check_sample_rows(inspection: FileInspection, checker: RowChecker, unknown:
         else record
         for record in inspection.records
     ]
-    invalid_rows = checker.check(known).errors.build_details()
+    invalid_rows = checker.check_rows(known).errors.build_details()
     rows: list[RowWithErrors] = []
     for index, record in enumerate(inspection.records):
         row = index + 1
         file_line = None if inspection.lines is None else inspection.lines[index]
         line = resolve_line_number(row, file_line, inspection.first_line)
         error = inspection.defects.get(index) or invalid_rows.get(index)
-        errors = list_row_errors(error, row, line) if error else []
+        errors = build_row_error_views(error, row, line) if error else []
         rows.append({"row": row, "line": line, "errors": errors, "input": _to_displayed_input(record)})
     return rows
 
 
 def _to_displayed_input(record: Any) -> Any:
     """The record as inputs are shown everywhere. The check needed every digit of a fraction."""
-    return decode_input(encode_json(record, exact=True).decode())
+    return decode_input_or_text(encode_json(record, exact=True).decode())
 
 
 def make_import_use_cases(runtime: Runtime) -> ImportUseCases:
     return ImportUseCases(runtime)
 
 
-def _get_target(job: Job) -> str | None:
+def _get_target_resource_name(job: Job) -> str | None:
     plan = job.params.get("plan")
     return plan["resource"]["name"] if plan else None
 
 
-async def _authorize(runtime: Runtime, user: Principal, resource: str) -> None:
-    await runtime.get(make_resource_registry).find_writable(runtime.db, user.role, resource)
+async def _check_target_writable(runtime: Runtime, user: Principal, resource: str) -> None:
+    await runtime.get(make_resource_registry).load_writable_resource(runtime.db, user.role, resource)
 
 
 def _report_import_completed(job: Job, seconds: float) -> None:
@@ -377,4 +379,6 @@ def _report_import_completed(job: Job, seconds: float) -> None:
     )
 
 
-IMPORT_HOOKS = KindHooks(get_target=_get_target, authorize=_authorize, report_closed=_report_import_completed)
+IMPORT_HOOKS = KindHooks(
+    get_target=_get_target_resource_name, authorize=_check_target_writable, report_closed=_report_import_completed
+)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.table_checks import ROW_NOT_KEPT_REASON, TableChecker
 from tidemill.imports.target_table import AmbiguousRejection, ConcurrentRowChange, TableRejection, encode_copy_rows
-from tidemill.imports.validation.row_checker import pick_rows
+from tidemill.imports.validation.row_checker import pick_row_values
 
 RECHECKS_MAX = 4  # again, at a table that others write to meanwhile
 SAVEPOINTS_MAX = 48  # parts that a batch is written in at most: more than 64 subtransactions slow every other session
@@ -17,7 +17,7 @@ WriteCounts = Counter[str]
 
 async def write_good_rows(plan: ImportPlan, judge: TableChecker) -> WriteCounts:
     """Write; how many rows were inserted, updated, unchanged. Rows that the table refuses are marked as bad."""
-    await judge.target.check_constraints_immediately()
+    await judge.target.set_constraints_immediate()
     if plan.validate_only:
         await judge.target.create_dry_run_tables()
     for _ in range(RECHECKS_MAX):
@@ -60,7 +60,7 @@ class _ChunkedWriter:
                 if refusal.is_key_conflict and self._rechecks < RECHECKS_MAX:
                     await self._recheck_table()
                 else:
-                    self._isolate_rejected_row(piece, refusal)
+                    self._mark_bad_row_or_halve_chunk(piece, refusal)
             except ConcurrentRowChange as moved:
                 await self._recheck_after_change(moved)
         return self._counts
@@ -78,7 +78,7 @@ class _ChunkedWriter:
         del self._remaining[: len(piece)]
         self._chunk_size *= 2
 
-    def _isolate_rejected_row(self, piece: list[int], refusal: TableRejection) -> None:
+    def _mark_bad_row_or_halve_chunk(self, piece: list[int], refusal: TableRejection) -> None:
         """Which row is bad: the server says so, or it is the last of ever smaller pieces."""
         judge = self._checker
         bad = None if refusal.row_index is None else judge.last_copied_rows[refusal.row_index]
@@ -141,7 +141,7 @@ async def _copy_new_rows(plan: ImportPlan, judge: TableChecker, rows: Sequence[i
     taken = 0
     for fields, group in _group_by_given_fields(plan, judge, rows).items():
         judge.last_copied_rows = _sort_by_key(plan, judge, group)
-        columns = [pick_rows(judge.checked.columns[name], judge.last_copied_rows) for name in fields]
+        columns = [pick_row_values(judge.checked.columns[name], judge.last_copied_rows) for name in fields]
         data = encode_copy_rows(columns) if columns else b"\n" * len(group)
         taken += await judge.target.copy_rows(fields, data, dry_run=plan.validate_only)
     judge.last_copied_rows = []

@@ -33,10 +33,10 @@ class SystemHealth:
     def status(self) -> str:
         if not self.is_operational:
             return "unfit"
-        return "degraded" if self.reasons else "ok"
+        return "degraded" if self.degraded_reasons else "ok"
 
     @property
-    def reasons(self) -> list[str]:
+    def degraded_reasons(self) -> list[str]:
         """Why somebody should look, although it works."""
         is_late = (
             self.broker is not None and self.outbox_age_s > OUTBOX_AGE_DEGRADED_S

@@ -7,7 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.list_pages import check_timestamps, parse_uuid
+from tidemill.core.list_pages import check_time_zones, parse_uuid
 from tidemill.jobs import job_control, queries, reprocessing
 from tidemill.jobs.bulk_operation_schemas import (
     CancelItemsIn,
@@ -24,8 +24,8 @@ from tidemill.jobs.dependencies import (
     RunnableJob,
     VisibleJob,
     parse_item_ids,
-    parse_item_ids_of_job,
     parse_item_selection,
+    parse_item_seqs,
     resolve_job_filter,
     resolve_owner_filter,
 )
@@ -33,8 +33,8 @@ from tidemill.jobs.job_control import CancelSelection
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.reprocessing import BulkOperation, ReprocessSelection
 from tidemill.rest import schema_types
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 
 router = APIRouter(tags=["operations"], route_class=AuthenticatedRoute)
 OPERATION_WAIT_S = 2.0
@@ -44,7 +44,8 @@ RUNNING_OPERATION_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 
 @router.post(
-    "/jobs/{job}/reprocess", **declare_route(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE)
+    "/jobs/{job}/reprocess",
+    **build_route_options(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE),
 )
 async def reprocess_job(
     job: RunnableJob, body: ReprocessIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
@@ -76,7 +77,7 @@ async def reprocess_job(
 
 @router.post(
     "/jobs/{job}/selection/cancel",
-    **declare_route(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE),
+    **build_route_options(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE),
 )
 async def cancel_items(
     job: VisibleJob, body: CancelItemsIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
@@ -98,11 +99,11 @@ async def cancel_items(
     return build_operation_response(response, operation)
 
 
-@router.post("/jobs/{job}/selection/count", **declare_route(Permission.USER, 404))
+@router.post("/jobs/{job}/selection/count", **build_route_options(Permission.USER, 404))
 async def count_items(job: VisibleJob, body: CountIn, db: DatabaseDep) -> CountOut:
     """How many items a reprocess, a cancel or an export of these would take. Nothing is changed."""
     seqs, ranges = parse_item_selection(body, job.id)
-    items, is_complete = await queries.count_items(
+    items, is_complete = await queries.count_eligible_items(
         db,
         job.id,
         body.to,
@@ -117,11 +118,12 @@ async def count_items(job: VisibleJob, body: CountIn, db: DatabaseDep) -> CountO
 
 
 def _parse_excluded_seqs(body: ItemChoiceIn, job_id: UUID) -> list[int]:
-    return parse_item_ids_of_job(body.except_, "except", job_id)
+    return parse_item_seqs(body.except_, "except", job_id)
 
 
 @router.post(
-    "/dead-letters/redrive", **declare_route(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE)
+    "/dead-letters/redrive",
+    **build_route_options(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE),
 )
 async def redrive_dead_letters(
     body: RedriveIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
@@ -146,7 +148,7 @@ async def redrive_dead_letters(
     return build_operation_response(response, operation)
 
 
-@router.get("/operations", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+@router.get("/operations", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_operations(query: Annotated[OperationQuery, Query()], me: CurrentUser, db: DatabaseDep) -> OperationPage:
     """Every bulk action with its actor, predicate and progress; the newest first."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
@@ -154,10 +156,12 @@ async def list_operations(query: Annotated[OperationQuery, Query()], me: Current
     found = await reprocessing.list_operations(db, owner_id, before=before, limit=query.page_size + 1)
     shown = found[: query.page_size]
     more = (str(shown[-1].id),) if len(found) > len(shown) else None
-    return OperationPage(operations=[build_operation_out(one) for one in shown], **schema_types.build_next_page(more))
+    return OperationPage(
+        operations=[build_operation_out(one) for one in shown], **schema_types.build_next_page_field(more)
+    )
 
 
-@router.get("/operations/{operation_id}", **declare_route(Permission.USER, 404))
+@router.get("/operations/{operation_id}", **build_route_options(Permission.USER, 404))
 async def get_operation(operation_id: UUID, me: CurrentUser, db: DatabaseDep) -> OperationOut:
     """How far a bulk action is."""
     return build_operation_out(await reprocessing.get_operation(db, me, operation_id))
@@ -165,7 +169,7 @@ async def get_operation(operation_id: UUID, me: CurrentUser, db: DatabaseDep) ->
 
 def _build_redrive_filters(body: RedriveIn) -> dict[str, Any]:
     given = body.filter
-    check_timestamps(given.from_, given.to)
+    check_time_zones(given.from_, given.to)
     return {
         "kind": given.kind,
         "codes": given.error_codes,

@@ -16,7 +16,7 @@ from tidemill.jobs import job_control, queries, reprocessing
 from tidemill.jobs.reprocessing import BulkOperation, ReprocessSelection
 from tidemill.jobs.submission import Submission, submit_local_file
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import get_command_host, run_command
+from tidemill.terminal.command_host import make_command_host, run_with_runtime
 from tidemill.terminal.console import (
     console,
     create_job_progress_bar,
@@ -56,10 +56,10 @@ def submit_command(
 
     async def action(runtime: Runtime) -> Job:
         if app is not None:
-            await get_command_host().register_kind(runtime, app, kind)
+            await make_command_host().register_kind(runtime, app, kind)
         return await submit_local_file(runtime, request, file, format_)
 
-    job = run_command(action)
+    job = run_with_runtime(action)
     if watch:
         follow_job(job.key)
     else:
@@ -77,7 +77,7 @@ def jobs_command(
     async def action(runtime: Runtime) -> list[Job]:
         return await queries.list_newest_jobs(runtime.db, limit, statuses=statuses)
 
-    found = run_command(action)
+    found = run_with_runtime(action)
     console.print(build_jobs_table(found) if found else "No jobs yet. Make one with `tidemill submit KIND FILE`.")
 
 
@@ -91,9 +91,9 @@ def follow_job(job_reference: str) -> None:
     """Show a progress bar until the job is closed, then what became of it."""
 
     async def action(runtime: Runtime) -> Job:
-        return await show_progress_until_closed(runtime, await queries.find_job(runtime.db, job_reference))
+        return await show_progress_until_closed(runtime, await queries.get_job_by_reference(runtime.db, job_reference))
 
-    job = run_command(action)
+    job = run_with_runtime(action)
     print_job_summary(job)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
@@ -133,11 +133,11 @@ def cancel(job: JobArgument) -> None:
     """Cancel what waits; what is being worked on finishes and keeps its results."""
 
     async def action(runtime: Runtime) -> str:
-        found = await queries.find_job(runtime.db, job)
+        found = await queries.get_job_by_reference(runtime.db, job)
         await job_control.cancel_job(runtime.db, found.id, find_kind_hooks=runtime.find_kind_hooks)
         return found.key
 
-    console.print(f"{run_command(action)} cancelling")
+    console.print(f"{run_with_runtime(action)} cancelling")
 
 
 @commands.command()
@@ -163,10 +163,10 @@ def reprocess_command(
     )
 
     async def action(runtime: Runtime) -> BulkOperation:
-        found = await queries.find_job(runtime.db, job)
+        found = await queries.get_job_by_reference(runtime.db, job)
         return await reprocessing.reprocess_items(runtime.db, found.id, choice, find_kind_hooks=runtime.find_kind_hooks)
 
-    _print_requeued_count(run_command(action))
+    _print_requeued_count(run_with_runtime(action))
 
 
 @commands.command()
@@ -177,12 +177,12 @@ def redrive(
     """Send failed items of jobs, and what a failed job had cancelled, round again."""
 
     async def action(runtime: Runtime) -> BulkOperation:
-        ids = [str((await queries.find_job(runtime.db, text)).id) for text in jobs]
+        ids = [str((await queries.get_job_by_reference(runtime.db, text)).id) for text in jobs]
         return await reprocessing.redrive_dead_letters(
             runtime.db, owner_id=None, filters={"jobs": ids, "codes": code or None}
         )
 
-    _print_requeued_count(run_command(action))
+    _print_requeued_count(run_with_runtime(action))
 
 
 def _print_requeued_count(operation: BulkOperation) -> None:
@@ -201,20 +201,20 @@ def items(
     wanted = None if status is None else _parse_status_option(status)
 
     async def action(runtime: Runtime) -> None:
-        found = await queries.find_job(runtime.db, job)
+        found = await queries.get_job_by_reference(runtime.db, job)
         async for item in queries.iterate_items(runtime.db, found.id, wanted, limit=limit):
             typer.echo(format_item_json(item))
 
-    run_command(action)
+    run_with_runtime(action)
 
 
 def _control_job(text: str, control: Any, result_text: str) -> None:
     async def action(runtime: Runtime) -> str:
-        job = await queries.find_job(runtime.db, text)
+        job = await queries.get_job_by_reference(runtime.db, text)
         await control(runtime.db, job.id)
         return job.key
 
-    console.print(f"{run_command(action)} {result_text}")
+    console.print(f"{run_with_runtime(action)} {result_text}")
 
 
 def _parse_params_option(text: str) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from pydantic import AliasChoices, BaseModel, Field
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control, queries
 from tidemill.jobs.dependencies import get_owner_scope, parse_item_ids, resolve_job_filter, resolve_owner_filter
-from tidemill.jobs.queries import make_pending_counts
+from tidemill.jobs.queries import make_pending_count_cache
 from tidemill.jobs.schemas import ItemError, ItemOut
 from tidemill.rest import schema_types
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.problems import HttpError
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import (
     FROM_ALIASES,
     ITEM_IDS_MAX,
@@ -167,7 +167,7 @@ class FlowQuery(QueryModel):
 router = APIRouter(tags=["across jobs"], route_class=AuthenticatedRoute)
 
 
-@router.get("/pending", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+@router.get("/pending", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser, runtime: RuntimeDep) -> PendingPage:
     """Items that wait or are in hand, in any job, those that have done so for longest first; and why."""
     if not runtime.settings.pending_dashboard and query.job_id is None:  # the items of one job are always listed
@@ -185,19 +185,19 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
         after=schema_types.decode_cursor(query.after),
     )
     items = [PendingOut.model_validate(row) for row in page.items]
-    count = await _load_pending_count(runtime, query, owner_id)
-    return PendingPage(items=items, **count, **schema_types.build_next_page(page.after))
+    count = await _load_pending_count_field(runtime, query, owner_id)
+    return PendingPage(items=items, **count, **schema_types.build_next_page_field(page.after))
 
 
-async def _load_pending_count(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
+async def _load_pending_count_field(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
     """The number of listed items, if the filters allow to know it without counting items."""
     if query.job_id is not None or query.from_ is not None or query.to is not None:
         return {}
-    counted = await runtime.get(make_pending_counts).get(owner_id, statuses=query.statuses, kind=query.job_type)
+    counted = await runtime.get(make_pending_count_cache).get(owner_id, statuses=query.statuses, kind=query.job_type)
     return {"pending_count": counted.count}
 
 
-@router.get("/dead-letters", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+@router.get("/dead-letters", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_dead_letters(
     query: Annotated[DeadLetterQuery, Query()], me: CurrentUser, db: DatabaseDep
 ) -> DeadLetterPage:
@@ -215,10 +215,10 @@ async def list_dead_letters(
         after=schema_types.decode_cursor(query.after),
     )
     found = [DeadLetterOut.model_validate(row) for row in page.items]
-    return DeadLetterPage(items=found, **schema_types.build_next_page(page.after))
+    return DeadLetterPage(items=found, **schema_types.build_next_page_field(page.after))
 
 
-@router.get("/dead-letters/causes", **declare_route(Permission.USER, 404))
+@router.get("/dead-letters/causes", **build_route_options(Permission.USER, 404))
 async def list_dead_letter_causes(
     query: Annotated[CauseQuery, Query()], me: CurrentUser, db: DatabaseDep
 ) -> list[DeadLetterCauseOut]:
@@ -229,16 +229,16 @@ async def list_dead_letter_causes(
     return [DeadLetterCauseOut.model_validate(row) for row in found]
 
 
-@router.post("/pending/run-now", **declare_route(Permission.USER, 404))
+@router.post("/pending/run-now", **build_route_options(Permission.USER, 404))
 async def run_items_now(body: RunNowIn, me: CurrentUser, db: DatabaseDep) -> RunNowOut:
     """Items of any jobs that wait for a retry are due at once; whatever else they wait for, they still do."""
     items = parse_item_ids(body.item_ids, "item_ids")
     return RunNowOut.model_validate(
-        await job_control.run_items_now(db, items, get_owner_scope(me), by=me.user_id), from_attributes=True
+        await job_control.make_items_due_now(db, items, get_owner_scope(me), by=me.user_id), from_attributes=True
     )
 
 
-@router.get("/flow", **declare_route(Permission.USER, 404))
+@router.get("/flow", **build_route_options(Permission.USER, 404))
 async def get_flow(query: Annotated[FlowQuery, Query()], me: CurrentUser, db: DatabaseDep) -> FlowOut:
     """How many items are open, and how many were settled and failed lately, over all your jobs."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)

@@ -19,7 +19,7 @@ from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import schema_types
 from tidemill.rest.auth import CurrentUser, get_client_ip
 from tidemill.rest.json_body import make_validation_error
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import JOB_NAME_PATTERN
 from tidemill.store import job_records, users
 from tidemill.store.database import Database
@@ -35,7 +35,7 @@ async def load_visible_job_id(job: JobName, me: CurrentUser, db: DatabaseDep) ->
 
 
 async def load_visible_job(job: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    return await db.read(job_records.get_job_by_name, validate_job_name(job), get_owner_scope(me))
+    return await db.read(job_records.get_job_by_id_or_key, validate_job_name(job), get_owner_scope(me))
 
 
 async def resolve_job_filter(db: Database, name: str | None, owner_id: int | None) -> UUID | None:
@@ -67,15 +67,15 @@ def check_job_kind(job: Job, kind: str, label: str, name: str) -> Job:
     return job
 
 
-async def load_runnable_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> Job:
+async def load_job_if_rerun_allowed(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> Job:
     await authorize_rerun(runtime, me, job)
     return job
 
 
-RunnableJob = Annotated[Job, Depends(load_runnable_job)]
+RunnableJob = Annotated[Job, Depends(load_job_if_rerun_allowed)]
 
 
-async def list_visible_jobs(db: Database, owner_id: int | None, query: JobFilterQuery, kind: str | None) -> Page[Job]:
+async def list_jobs_by_query(db: Database, owner_id: int | None, query: JobFilterQuery, kind: str | None) -> Page[Job]:
     """A page of the jobs that a query asks for, of one kind or of all."""
     return await queries.list_jobs(
         db,
@@ -97,7 +97,7 @@ def parse_item_ids(ids: Sequence[str], field: str) -> list[tuple[UUID, int]]:
     return [place for place in found if place is not None]
 
 
-def parse_item_ids_of_job(ids: Sequence[str], field: str, job_id: UUID) -> list[int]:
+def parse_item_seqs(ids: Sequence[str], field: str, job_id: UUID) -> list[int]:
     """The places of items in this job; those of another one are pointed at."""
     found = parse_item_ids(ids, field)
     _check_item_ids(ids, field, [job == job_id for job, _ in found], "{!r} is an item of another job")
@@ -120,7 +120,7 @@ def _check_item_ids(ids: Sequence[str], field: str, are_valid: Sequence[bool], m
 
 def parse_item_selection(body: ItemChoiceIn, job_id: UUID) -> tuple[list[int] | None, tuple[SeqRange, ...]]:
     """Items that are chosen by their numbers: single ones, None if all are meant, and ranges of them beside these."""
-    seqs = None if body.item_ids is None else parse_item_ids_of_job(body.item_ids, "item_ids", job_id)
+    seqs = None if body.item_ids is None else parse_item_seqs(body.item_ids, "item_ids", job_id)
     if body.ranges is None:
         return seqs, ()
     return seqs or [], merge_ranges(body.ranges)

@@ -12,7 +12,7 @@ from tidemill.core.input_source import InputDefect, SourceReference
 from tidemill.files.layout import RECORD_FORMATS
 from tidemill.files.layout_detection import detect_layout
 from tidemill.runtime import Runtime
-from tidemill.store.jsonb import decode_input
+from tidemill.store.jsonb import decode_input_or_text
 
 SAMPLE_ROWS, SAMPLE_MAX_BYTES = 100, 1 << 20
 IMAGES_REFUSED_MESSAGE = "images cannot be imported into a table"
@@ -64,7 +64,7 @@ def _inspect_file(
     reference = SourceReference(blob=blob_id, format=layout.format, layout=layout)
     with closing(runtime.source_opener(reference, {}, lambda: True)) as source:
         block = source.read(rows, SAMPLE_MAX_BYTES)
-        records = [decode_input(text.decode(), exact=True) for text in block.inputs]
+        records = [decode_input_or_text(text.decode(), exact=True) for text in block.inputs]
         columns = source.columns
         named = _list_field_names(records) if columns is None else tuple(columns)
         return FileInspection(layout, named, columns is None, source.first_line, records, block.defects, block.lines)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.list_pages import check_text
+from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.jobs.reprocessing import run_operation
-from tidemill.runtime import FindKindHooks, find_no_kind_hooks
-from tidemill.store import item_cancellation as store
+from tidemill.runtime import FindKindHooks, return_no_kind_hooks
 from tidemill.store import job_lifecycle, job_records, operation_records
 from tidemill.store import retention as store_delete
+from tidemill.store import waiting_items as store
 from tidemill.store.database import Database
-from tidemill.store.item_cancellation import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
 from tidemill.store.job_events import bind_job_fields, report_job_closed
 from tidemill.store.operation_records import BulkOperation
+from tidemill.store.waiting_items import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
 from tidemill.telemetry.events import emit
 
 __all__ = ["CANCELLABLE_STATUSES", "CancelSelection"]  # of this module's functions
@@ -36,7 +36,7 @@ async def resume_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> 
 
 
 async def cancel_job(
-    db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID, find_kind_hooks: FindKindHooks = find_no_kind_hooks
+    db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID, find_kind_hooks: FindKindHooks = return_no_kind_hooks
 ) -> None:
     """Cancel waiting items. Leased batches finish and keep their results.
 
@@ -52,7 +52,7 @@ async def cancel_job(
 
 
 async def _close_job_if_drained(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
-    closed = await db.run(job_lifecycle.close_job, job_id)
+    closed = await db.run(job_lifecycle.close_job_if_drained, job_id)
     if closed is not None:
         hooks = find_kind_hooks(closed.kind)
         report_job_closed(closed, None if hooks is None else hooks.report_closed)
@@ -73,13 +73,13 @@ async def cancel_waiting_items(
     user_id: int = LOCAL_USER_ID,
     request_id: str | None = None,
     timeout_s: float | None = None,
-    find_kind_hooks: FindKindHooks = find_no_kind_hooks,
+    find_kind_hooks: FindKindHooks = return_no_kind_hooks,
 ) -> BulkOperation:
     """Cancel waiting items, not those that a worker has leased, and close the job if no item is open."""
     wrong = [status.value for status in waiting.statuses if status not in CANCELLABLE_STATUSES]
     if wrong:
         raise InvalidInput(f"items that are {', '.join(wrong)} do not wait: they cannot be cancelled")
-    check_text("a key", waiting.key)
+    check_storable_text("a key", waiting.key)
     await db.run(lock_job_for_cancel, job_id)
     predicate: dict[str, object] = {"statuses": sorted(set(waiting.statuses))}
     predicate |= {"seqs": None if waiting.seqs is None else sorted(set(waiting.seqs))}
@@ -94,7 +94,7 @@ async def cancel_waiting_items(
     return operation
 
 
-async def run_items_now(
+async def make_items_due_now(
     db: Database, items: Sequence[tuple[UUID, int]], owner_id: int | None, *, by: int
 ) -> RunNowCounts:
     """Make items due now, in one transaction per job; UnknownJob, and no change, if the owner lacks one of the jobs."""

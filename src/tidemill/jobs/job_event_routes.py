@@ -15,8 +15,8 @@ from tidemill.core.principal import Principal
 from tidemill.jobs.dependencies import VisibleJob, load_visible_job_id, resolve_owner_filter
 from tidemill.jobs.job_feed import JOB_FEED_OVERLAP, JobSubscription, fingerprint_job, make_job_feed
 from tidemill.jobs.job_views import build_job_out
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route, is_still_authorized
-from tidemill.rest.runtime import RuntimeDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options, is_still_authorized
+from tidemill.rest.runtime_dependencies import RuntimeDep
 from tidemill.rest.schema_types import QueryModel as Parameters
 from tidemill.rest.schema_types import UserFilter
 from tidemill.runtime import Runtime
@@ -74,7 +74,7 @@ async def _subscribe_to_owner(
 @router.get(
     "/jobs/{job}/events",
     response_class=EventSourceResponse,
-    **declare_route(Permission.USER, 404, extra_responses=_EVENT_STREAM_RESPONSE),
+    **build_route_options(Permission.USER, 404, extra_responses=_EVENT_STREAM_RESPONSE),
 )
 async def watch_job(
     watcher: Annotated[JobSubscription, Depends(_subscribe_to_job)],
@@ -96,7 +96,7 @@ async def watch_job(
 @router.get(
     "/events",
     response_class=EventSourceResponse,
-    **declare_route(Permission.USER, 404, extra_responses=_EVENT_STREAM_RESPONSE),
+    **build_route_options(Permission.USER, 404, extra_responses=_EVENT_STREAM_RESPONSE),
 )
 async def watch_jobs(
     watcher: Annotated[JobSubscription, Depends(_subscribe_to_owner)],

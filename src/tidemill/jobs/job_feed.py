@@ -107,11 +107,11 @@ class JobFeed:
         watchers = list(self._subscriptions)
         now = await self._db.run(job_records.read_database_clock)
         found = await self._db.read(
-            job_records.list_watched_jobs,
+            job_records.list_open_or_changed_jobs,
             sorted({one for watcher in watchers for one in (watcher.job_id, watcher.pinned_job_id) if one is not None}),
             sorted({w.owner_id for w in watchers if w.job_id is None and w.owner_id is not None}),
             all_owners=any(w.job_id is None and w.owner_id is None for w in watchers),
-            since=self._find_poll_start(watchers, now),
+            since=self._advance_poll_start(watchers, now),
         )
         for watcher in watchers:
             for job in found:
@@ -121,7 +121,7 @@ class JobFeed:
                 watcher.wakeup.set()
         self._polled_at = now
 
-    def _find_poll_start(self, watchers: list[JobSubscription], now: datetime) -> datetime:
+    def _advance_poll_start(self, watchers: list[JobSubscription], now: datetime) -> datetime:
         """From the last look on; for those who have just come, from where they say they were."""
         since = (self._polled_at or now) - JOB_FEED_OVERLAP
         for watcher in watchers:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Job
-from tidemill.core.list_pages import PAGE_MAX_ROWS, Page, check_page_limit, check_text, check_timestamps
+from tidemill.core.list_pages import PAGE_MAX_ROWS, Page, check_page_limit, check_storable_text, check_time_zones
 from tidemill.core.result_grid import GridCell, GridColumns, GridRow, build_row_cells
 from tidemill.core.row_ranges import SeqRange
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus, JobStatus
@@ -34,15 +34,15 @@ from tidemill.store import job_lists as job_counts
 from tidemill.store import job_records as jobs
 from tidemill.store import pending_items as pending
 from tidemill.store.database import Database
-from tidemill.store.item_cancellation import CANCELLABLE_STATUSES
 from tidemill.store.job_lists import ItemListScope, JobStatusCounts, OpenItemSums, find_item_list_scope
+from tidemill.store.waiting_items import CANCELLABLE_STATUSES
 from tidemill.telemetry.events import emit
 
 T = TypeVar("T")
 ViewRow = dict[str, Any]
 
 
-async def find_job(db: Database, text: str, owner_id: int | None = None) -> Job:
+async def get_job_by_reference(db: Database, text: str, owner_id: int | None = None) -> Job:
     """A job by id, key, or the beginning of its id; UnknownJob if the owner has none of that name."""
     return await db.read(jobs.get_job, await db.read(jobs.find_job_id, text, owner_id))
 
@@ -54,7 +54,7 @@ async def get_job(db: Database, job_id: UUID) -> Job:
 
 async def get_job_by_name(db: Database, name: str, owner_id: int | None) -> Job:
     """A job by its whole id or key."""
-    return await db.read(jobs.get_job_by_name, name, owner_id)
+    return await db.read(jobs.get_job_by_id_or_key, name, owner_id)
 
 
 async def list_jobs(
@@ -71,10 +71,10 @@ async def list_jobs(
 ) -> Page[Job]:
     """The newest first; ``q`` is the beginning of a key or of an id."""
     check_page_limit(limit)
-    check_timestamps(created_from, created_to)
-    check_text("a filter", kind, q)
+    check_time_zones(created_from, created_to)
+    check_storable_text("a filter", kind, q)
     request = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q)
-    return await _report_listing("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
+    return await _run_timed_listing("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
 
 
 async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobStatus] = ()) -> list[Job]:
@@ -92,7 +92,7 @@ async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobSt
 
 async def count_jobs(db: Database, owner_id: int | None = None) -> JobStatusCounts:
     """The number of jobs by status."""
-    return await db.read(job_counts.count_jobs, owner_id)
+    return await db.read(job_counts.count_jobs_by_status, owner_id)
 
 
 async def get_item_list_scope(db: Database, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
@@ -113,18 +113,18 @@ async def list_items(
 ) -> Page[ViewRow]:
     """A page of items; its ``after`` is the cursor of the next page. ``seq`` starts at an item."""
     check_page_limit(limit)
-    check_text("an error code", *(codes or ()))
-    check_text("a key", key)
+    check_storable_text("an error code", *(codes or ()))
+    check_storable_text("a key", key)
     request = item_lists.ItemListRequest(statuses, after, seq, codes, key or None)
     grid = job if isinstance(job, ItemListScope) else await get_item_list_scope(db, job)
-    return await _report_listing("items", item_lists.list_items(db, grid, request, limit=limit))
+    return await _run_timed_listing("items", item_lists.list_items(db, grid, request, limit=limit))
 
 
-async def list_shown_inputs(db: Database, grid: ItemListScope, items: Sequence[ViewRow]) -> dict[int, Any]:
+async def load_shown_inputs(db: Database, grid: ItemListScope, items: Sequence[ViewRow]) -> dict[int, Any]:
     """The inputs of a page's items by seq, if the grid shows inputs."""
     if grid.columns.value_key != "input" or not items:
         return {}
-    return await db.run(item_records.read_shown_inputs, grid.id, [item["seq"] for item in items])
+    return await db.run(item_records.read_small_inputs, grid.id, [item["seq"] for item in items])
 
 
 async def iterate_items(
@@ -135,7 +135,7 @@ async def iterate_items(
     statuses = [] if status is None else [status]
     while left > 0:
         page = await list_items(db, job_id, statuses, limit=min(left, 500), after=after)
-        inputs = await db.run(item_records.read_shown_inputs, job_id, [item["seq"] for item in page.items])
+        inputs = await db.run(item_records.read_small_inputs, job_id, [item["seq"] for item in page.items])
         for item in page.items:
             if item["result_cut"] or item["seq"] not in inputs:  # too long for a page
                 whole = await get_item(db, job_id, item["seq"])
@@ -150,10 +150,10 @@ async def iterate_items(
 
 async def get_item(db: Database, job_id: UUID, seq: int) -> ViewRow:
     """One item, whole; UnknownItem if there is none."""
-    return await db.read_snapshot(store.get_item, job_id, seq)
+    return await db.read_snapshot(store.get_item_details, job_id, seq)
 
 
-async def count_items(
+async def count_eligible_items(
     db: Database,
     job_id: UUID,
     purpose: Literal["reprocess", "cancel", "export"],
@@ -166,7 +166,7 @@ async def count_items(
     ranges: Sequence[SeqRange] = (),
 ) -> tuple[int, bool]:
     """The number of selected items that an operation would take, and whether all of them were counted."""
-    check_text("a filter", key, *(codes or ()))
+    check_storable_text("a filter", key, *(codes or ()))
     eligible = {"reprocess": TERMINAL_ITEM_STATUSES, "cancel": CANCELLABLE_STATUSES, "export": ()}[purpose]
     counted = [status for status in statuses if not eligible or status in eligible]
     if statuses and not counted:
@@ -196,13 +196,13 @@ async def get_throughput(db: Database, owner_id: int | None) -> ViewRow:
 async def list_batches(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
     """The newest first."""
     check_page_limit(limit)
-    return await _report_listing("batches", db.run(batches.list_batches, job_id, limit=limit, after=after))
+    return await _run_timed_listing("batches", db.run(batches.list_batches, job_id, limit=limit, after=after))
 
 
 async def list_activity(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
     """The actions of users on a job, the newest first."""
     check_page_limit(limit)
-    return await _report_listing("activity", db.run(job_records.list_activity, job_id, limit=limit, after=after))
+    return await _run_timed_listing("activity", db.run(job_records.list_activity, job_id, limit=limit, after=after))
 
 
 async def list_pending(
@@ -219,15 +219,15 @@ async def list_pending(
 ) -> Page[ViewRow]:
     """Open items across jobs, the longest unchanged first, each with the reason why it waits."""
     check_page_limit(limit)
-    check_timestamps(from_, to)
-    check_text("a filter", kind)
+    check_time_zones(from_, to)
+    check_storable_text("a filter", kind)
     wrong = [status.value for status in statuses if status not in pending_items.OPEN_STATUSES]
     if wrong:
         raise InvalidInput(f"items that are {', '.join(wrong)} do not wait: ask for pending, processing or retry_wait")
     request = pending_items.OpenItemListRequest(
         statuses or pending_items.OPEN_STATUSES, job_id, owner_id, kind, from_, to
     )
-    return await _report_listing(
+    return await _run_timed_listing(
         "pending", db.read_snapshot(pending.list_pending_items, request, limit=limit, after=after)
     )
 
@@ -251,10 +251,10 @@ async def list_dead_letters(
 ) -> Page[ViewRow]:
     """Failed items across jobs, the newest first."""
     check_page_limit(limit)
-    check_timestamps(from_, to)
-    check_text("a filter", kind, *(codes or ()))
+    check_time_zones(from_, to)
+    check_storable_text("a filter", kind, *(codes or ()))
     request = dead_letter_lists.DeadLetterListRequest(owner_id, kind, codes, job_id, from_, to)
-    return await _report_listing(
+    return await _run_timed_listing(
         "dead_letters", db.read_snapshot(dead_letter_lists.list_dead_letters, request, limit=limit, after=after)
     )
 
@@ -263,11 +263,11 @@ async def list_dead_letter_causes(
     db: Database, owner_id: int | None = None, *, kind: str | None = None, job_id: UUID | None = None
 ) -> list[ViewRow]:
     """Dead letters by error code: their number, the number of jobs, and when such a job last changed."""
-    check_text("a filter", kind)
+    check_storable_text("a filter", kind)
     return await db.run(dead_letter_lists.list_dead_letter_causes, owner_id, kind=kind, job_id=job_id)
 
 
-async def _report_listing(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
+async def _run_timed_listing(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
     started = time.perf_counter()
     page = await listing
     ms = round((time.perf_counter() - started) * 1000, 1)
@@ -290,7 +290,7 @@ async def get_grid_columns(db: Database, job_id: UUID) -> GridColumns:
     return (await db.read(find_item_list_scope, job_id)).columns
 
 
-async def build_grid_page(
+async def load_grid_page(
     db: Database, job_id: UUID, items: Sequence[GridRow]
 ) -> tuple[GridColumns, list[list[GridCell]]]:
     """The cells of a page of items, as an export has them.
@@ -299,7 +299,7 @@ async def build_grid_page(
     """
     columns = await get_grid_columns(db, job_id)
     if columns.value_key == "input":
-        inputs = await db.run(item_records.read_shown_inputs, job_id, [item["seq"] for item in items])
+        inputs = await db.run(item_records.read_small_inputs, job_id, [item["seq"] for item in items])
         items = [{**item, "input": inputs.get(item["seq"])} for item in items]
     return columns, [build_row_cells(columns, item) for item in items]
 
@@ -350,5 +350,5 @@ class PendingCountCache:
             self._summed = {owner: entry for owner, entry in self._summed.items() if now - entry[0] < self._cache_s}
 
 
-def make_pending_counts(runtime: Runtime) -> PendingCountCache:
+def make_pending_count_cache(runtime: Runtime) -> PendingCountCache:
     return PendingCountCache(runtime.db)

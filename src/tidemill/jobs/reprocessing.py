@@ -19,11 +19,11 @@ from tidemill.core.errors import (
     UnknownResource,
 )
 from tidemill.core.job import Job
-from tidemill.core.list_pages import check_text
+from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID, Principal
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus
 from tidemill.jobs.submission import encode_inputs
-from tidemill.runtime import FindKindHooks, Runtime, find_no_kind_hooks
+from tidemill.runtime import FindKindHooks, Runtime, return_no_kind_hooks
 from tidemill.store import item_fixes as store
 from tidemill.store import job_records, operation_records
 from tidemill.store.database import Database
@@ -44,7 +44,7 @@ async def reprocess_items(
     user_id: int = LOCAL_USER_ID,
     request_id: str | None = None,
     timeout_s: float | None = None,
-    find_kind_hooks: FindKindHooks = find_no_kind_hooks,
+    find_kind_hooks: FindKindHooks = return_no_kind_hooks,
 ) -> BulkOperation:
     """Requeue the selected items of a job and reopen it.
 
@@ -54,8 +54,8 @@ async def reprocess_items(
         Conflict: The job cannot be reprocessed, or only done items are selected and its kind keeps those.
     """
     check_settled_statuses(choice.statuses)
-    check_text("an error code", *(choice.codes or ()))
-    check_text("a key", choice.key)
+    check_storable_text("an error code", *(choice.codes or ()))
+    check_storable_text("a key", choice.key)
     hooks = find_kind_hooks((await db.read(job_records.get_job, job_id)).kind)
     if hooks is not None and hooks.done_refusal is not None:
         choice = _exclude_done_items(choice, hooks.done_refusal)
@@ -91,7 +91,7 @@ async def redrive_dead_letters(
 ) -> BulkOperation:
     """Requeue dead letters across jobs, and the items that a failed ``fail_fast`` job had cancelled."""
     given = dict(filters or {})
-    check_text("a filter", given.get("kind"), *(given.get("codes") or ()))
+    check_storable_text("a filter", given.get("kind"), *(given.get("codes") or ()))
     predicate = given | {"owner_id": owner_id, "except": _group_by_job(excluded_items)}
     if items is not None:
         predicate["items"] = _group_by_job(items)
@@ -148,7 +148,7 @@ async def _authorize_named_jobs(runtime: Runtime, me: Principal, job_ids: set[UU
     """Jobs that do not exist, or belong to another user, are left out: the redrive does not select them."""
     for job_id in job_ids:
         with suppress(UnknownJob):
-            job = await runtime.db.read(job_records.get_job_by_name, str(job_id), owner_id)
+            job = await runtime.db.read(job_records.get_job_by_id_or_key, str(job_id), owner_id)
             await authorize_rerun(runtime, me, job)
 
 
@@ -156,7 +156,7 @@ async def _list_revoked_targets(runtime: Runtime, me: Principal) -> list[str]:
     """What the jobs of a user read or write, as ``kind:name``, that the user may not use any more."""
     authorize_by_kind = {kind: hooks.authorize for kind, hooks in runtime.kind_hooks.items() if hooks.authorize}
     revoked = []
-    for kind, name in await runtime.db.run(job_records.list_job_targets, me.user_id, list(authorize_by_kind)):
+    for kind, name in await runtime.db.run(job_records.list_targets_of_owner, me.user_id, list(authorize_by_kind)):
         try:
             await authorize_by_kind[kind](runtime, me, name)
         except (Forbidden, UnknownResource, InvalidInput):

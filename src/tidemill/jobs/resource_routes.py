@@ -7,8 +7,8 @@ from typing_extensions import TypeAliasType
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.file_format import ColumnType
 from tidemill.core.principal import Principal
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
-from tidemill.rest.runtime import RuntimeDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.runtime_dependencies import RuntimeDep
 from tidemill.runtime import Runtime
 from tidemill.tables.resource import Field as ResourceField
 from tidemill.tables.resource import ResourceDeclaration, is_granted
@@ -48,18 +48,18 @@ class ResourceList(BaseModel):
 router = APIRouter(tags=["resources"], route_class=AuthenticatedRoute)
 
 
-@router.get("/resources", **declare_route(Permission.USER))
+@router.get("/resources", **build_route_options(Permission.USER))
 async def list_resources(me: CurrentUser, runtime: RuntimeDep) -> ResourceList:
     """What you may import into or export from, and with which fields."""
     return ResourceList(
         resources=[
-            await _build_resource_out(runtime, me, one)
+            await _load_resource_out(runtime, me, one)
             for one in runtime.get(make_resource_registry).list_allowed(me.role)
         ]
     )
 
 
-async def _build_resource_out(runtime: Runtime, me: Principal, declared: ResourceDeclaration) -> ResourceOut:
+async def _load_resource_out(runtime: Runtime, me: Principal, declared: ResourceDeclaration) -> ResourceOut:
     may_read, may_write = is_granted(me.role, declared, "read"), is_granted(me.role, declared, "write")
     try:
         read = (

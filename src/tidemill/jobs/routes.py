@@ -17,7 +17,7 @@ from tidemill.jobs.dependencies import (
     VisibleJob,
     VisibleJobId,
     get_owner_scope,
-    list_visible_jobs,
+    list_jobs_by_query,
     resolve_owner_filter,
     validate_job_name,
 )
@@ -43,98 +43,98 @@ from tidemill.jobs.schemas import (
     ProgressPointOut,
 )
 from tidemill.rest import schema_types
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_disconnect
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep, make_coalescer
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep, make_coalescer
 from tidemill.rest.schema_types import QueryModel as Parameters
 from tidemill.runtime import Runtime
 
 router = APIRouter(tags=["jobs"], route_class=AuthenticatedRoute)
 
 
-@router.get("/jobs", response_model=JobPage, **declare_route(Permission.USER, 404))
+@router.get("/jobs", response_model=JobPage, **build_route_options(Permission.USER, 404))
 async def list_jobs(query: Annotated[JobListQuery, Query()], me: CurrentUser, runtime: RuntimeDep) -> JsonBytesResponse:
     """Your jobs, the newest first."""
     owner = await resolve_owner_filter(runtime.db, me, query.user_id)
     key = ("jobs", owner, query.model_dump_json())
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(key, lambda: _render_job_page(runtime, owner, query))
+        await runtime.get(make_coalescer).get(key, lambda: _load_job_page_json(runtime, owner, query))
     )
 
 
-@router.get("/jobs/counts", **declare_route(Permission.USER, 404))
+@router.get("/jobs/counts", **build_route_options(Permission.USER, 404))
 async def count_jobs(query: Annotated[JobCountsQuery, Query()], me: CurrentUser, db: DatabaseDep) -> JobCountsOut:
     """How many of your jobs are what, by status."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     return JobCountsOut.model_validate(asdict(await queries.count_jobs(db, owner_id)))
 
 
-@router.get("/jobs/{job}", response_model=JobDetail, **declare_route(Permission.USER, 404))
+@router.get("/jobs/{job}", response_model=JobDetail, **build_route_options(Permission.USER, 404))
 async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonBytesResponse:
     """Its counts, which always add up; how quick it is, what failed and why, what the workers have settled on."""
     name, owner = validate_job_name(job), get_owner_scope(me)
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(("job", name, owner), lambda: _render_job_detail(runtime, name, owner))
+        await runtime.get(make_coalescer).get(("job", name, owner), lambda: _load_job_detail_json(runtime, name, owner))
     )
 
 
-async def _render_job_page(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
-    page = await list_visible_jobs(runtime.db, owner_id, query, query.kind or query.job_type)
+async def _load_job_page_json(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
+    page = await list_jobs_by_query(runtime.db, owner_id, query, query.kind or query.job_type)
     return encode_json(
-        {"jobs": [build_job_view(runtime, job) for job in page.items], **schema_types.build_next_page(page.after)}
+        {"jobs": [build_job_view(runtime, job) for job in page.items], **schema_types.build_next_page_field(page.after)}
     )
 
 
-async def _render_job_detail(runtime: Runtime, name: str, owner_id: int | None) -> bytes:
+async def _load_job_detail_json(runtime: Runtime, name: str, owner_id: int | None) -> bytes:
     return encode_json(await load_job_detail(runtime, await queries.get_job_by_name(runtime.db, name, owner_id)))
 
 
-@router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+@router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_batches(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> BatchPage:
     """The batches of a job, the newest first."""
     page = await queries.list_batches(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
     return BatchPage(
-        batches=[BatchOut.model_validate(row) for row in page.items], **schema_types.build_next_page(page.after)
+        batches=[BatchOut.model_validate(row) for row in page.items], **schema_types.build_next_page_field(page.after)
     )
 
 
-@router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+@router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_activity(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> ActivityPage:
     """What people did to a job, the newest first."""
     page = await queries.list_activity(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
     found = [ActivityOut.model_validate(row) for row in page.items]
-    return ActivityPage(activity=found, **schema_types.build_next_page(page.after))
+    return ActivityPage(activity=found, **schema_types.build_next_page_field(page.after))
 
 
-@router.get("/jobs/{job}/chart", **declare_route(Permission.USER, 404))
+@router.get("/jobs/{job}/chart", **build_route_options(Permission.USER, 404))
 async def get_chart(job: VisibleJobId, db: DatabaseDep) -> list[ProgressPointOut]:
     """How many items were settled at which time, in a hundred points or so."""
     return [ProgressPointOut(**asdict(point)) for point in await queries.get_progress_chart(db, job)]
 
 
-@router.post("/jobs/{job}/pause", **declare_route(Permission.USER, 404, 409))
+@router.post("/jobs/{job}/pause", **build_route_options(Permission.USER, 404, 409))
 async def pause_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """Batches in hand finish; nothing new is begun."""
     await job_control.pause_job(runtime.db, job.id, by=me.user_id)
     return await _load_job_out(runtime, job)
 
 
-@router.post("/jobs/{job}/resume", **declare_route(Permission.USER, 404, 409))
+@router.post("/jobs/{job}/resume", **build_route_options(Permission.USER, 404, 409))
 async def resume_job(job: RunnableJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """A paused job goes on."""
     await job_control.resume_job(runtime.db, job.id, by=me.user_id)
     return await _load_job_out(runtime, job)
 
 
-@router.post("/jobs/{job}/cancel", **declare_route(Permission.USER, 404, 409))
+@router.post("/jobs/{job}/cancel", **build_route_options(Permission.USER, 404, 409))
 async def cancel_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """Batches in hand finish and keep their results; the rest is cancelled."""
     await job_control.cancel_job(runtime.db, job.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
     return await _load_job_out(runtime, job)
 
 
-@router.delete("/jobs/{job}", status_code=204, **declare_route(Permission.USER, 404))
+@router.delete("/jobs/{job}", status_code=204, **build_route_options(Permission.USER, 404))
 async def delete_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> None:
     """Cancel it and remove its rows, results and file. Late results are refused."""
     await job_control.delete_job(db, job.id, by=me.user_id)
@@ -147,7 +147,7 @@ async def _load_job_out(runtime: Runtime, job: Job) -> JobOut:
 item_router = APIRouter(tags=["items"], route_class=AuthenticatedRoute)
 
 
-@item_router.get("/jobs/{job}/items", response_model=ItemPage, **declare_route(Permission.USER, 404))
+@item_router.get("/jobs/{job}/items", response_model=ItemPage, **build_route_options(Permission.USER, 404))
 async def list_items(
     job: JobName, query: Annotated[ItemQuery, Query()], me: CurrentUser, runtime: RuntimeDep
 ) -> JsonBytesResponse:
@@ -158,11 +158,11 @@ async def list_items(
     name, owner = validate_job_name(job), get_owner_scope(me)
     key = ("items", name, owner, query.model_dump_json())
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(key, lambda: _render_item_page(runtime, name, owner, query))
+        await runtime.get(make_coalescer).get(key, lambda: _load_item_page_json(runtime, name, owner, query))
     )
 
 
-async def _render_item_page(runtime: Runtime, name: str, owner_id: int | None, query: ItemQuery) -> bytes:
+async def _load_item_page_json(runtime: Runtime, name: str, owner_id: int | None, query: ItemQuery) -> bytes:
     db = runtime.db
     grid = await queries.get_item_list_scope(db, name, owner_id)
     page = await queries.list_items(
@@ -175,25 +175,29 @@ async def _render_item_page(runtime: Runtime, name: str, owner_id: int | None, q
         codes=query.error_codes,
         key=query.key,
     )
-    inputs = await queries.list_shown_inputs(db, grid, page.items) if query.inputs else {}
+    inputs = await queries.load_shown_inputs(db, grid, page.items) if query.inputs else {}
     items = [item | {"input": inputs[item["seq"]]} if item["seq"] in inputs else item for item in page.items]
     return encode_json(
         {
             "columns": grid.columns.names,
             "columns_of": grid.columns.value_key,
             "items": items,
-            **schema_types.build_next_page(page.after),
+            **schema_types.build_next_page_field(page.after),
         }
     )
 
 
-@item_router.get("/jobs/{job}/items/{seq}", response_model_exclude_unset=True, **declare_route(Permission.USER, 404))
+@item_router.get(
+    "/jobs/{job}/items/{seq}", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404)
+)
 async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDetail:
     """An item, whole: its input with corrections, its result, what went wrong."""
     return ItemDetail.model_validate(await queries.get_item(db, job, seq))
 
 
-@item_router.patch("/jobs/{job}/items/{seq}", **declare_route(Permission.USER, 404, 409, 413, body=BodyLimit.ITEM))
+@item_router.patch(
+    "/jobs/{job}/items/{seq}", **build_route_options(Permission.USER, 404, 409, 413, body=BodyLimit.ITEM)
+)
 async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep) -> FixCreatedOut:
     """Correct the input of an item that failed or was not found. It runs with it when it is reprocessed."""
     return FixCreatedOut(rev=await reprocessing.fix_item_for_user(runtime, me, job, seq, body.input))
@@ -207,7 +211,7 @@ class KickoffQuery(Parameters):
     duration_ms: int = Field(5_000, ge=100, le=KICKOFF_MAX_MS, description="How long to work at most")
 
 
-@router.post("/jobs/{job}/kickoff", **declare_route(Permission.USER, 404, 409))
+@router.post("/jobs/{job}/kickoff", **build_route_options(Permission.USER, 404, 409))
 async def kickoff_job(
     job: RunnableJob, query: Annotated[KickoffQuery, Query()], request: Request, runtime: RuntimeDep
 ) -> KickoffOut:

@@ -26,7 +26,7 @@ class StagedFiles:
     async def reserve_name(self) -> AsyncIterator[str]:
         """The name of a file that is about to be stored. Of one that does not come, nothing stays."""
         name = uuid4().hex
-        await self._db.run(retention.reserve_file, name)
+        await self._db.run(retention.register_unclaimed_file, name)
         try:
             yield name
         except Exception:
@@ -42,7 +42,7 @@ class StagedFiles:
         async with self.reserve_name() as name:
             return await asyncio.to_thread(self._blobs.put, pieces, name)
 
-    async def link_file(self, name: str) -> Blob:
+    async def copy_stored_file(self, name: str) -> Blob:
         """Another name for a stored file: who has the one may remove it, and the other stays."""
         async with self.reserve_name() as to:
             return await asyncio.to_thread(self._blobs.copy_and_hash, name, to)

@@ -135,7 +135,7 @@ def _list_input_columns(inputs: Iterable[Any]) -> list[str]:
     return list({str(name) for row in inputs if isinstance(row, dict) for name in row})
 
 
-async def submit_source(
+async def submit_folder_file(
     runtime: Runtime, spec: Submission, folder: str, path: str, format_: str | None
 ) -> tuple[Job, bool]:
     """The job of a file in a configured folder, and whether it is new.
@@ -152,13 +152,15 @@ async def submit_source(
             return await runtime.db.read(job_records.get_job, existing), False
     file = source_folders.resolve_source_file(runtime.settings.sources, folder, path)
     blob = await runtime.get(make_staged_files).stage_file(file, runtime.settings.max_file_size_mb << 20)
-    return await submit_file(runtime, spec, blob, file.name, FileLayout(format=format_))
+    return await submit_stored_file(runtime, spec, blob, file.name, FileLayout(format=format_))
 
 
 async def submit_upload(runtime: Runtime, spec: Submission, blob: Blob, name: str, format_: str) -> tuple[Job, bool]:
     """The job of an uploaded file, and whether it is new. ``spec`` comes from ``prepare_submission``."""
     fingerprint = blob.sha256 + format_.encode()  # the same file in another format is another submission
-    return await submit_file(runtime, replace(spec, idem_print=fingerprint), blob, name, FileLayout(format=format_))
+    return await submit_stored_file(
+        runtime, replace(spec, idem_print=fingerprint), blob, name, FileLayout(format=format_)
+    )
 
 
 async def submit_local_file(runtime: Runtime, request: Submission, file: Path, format_: str | None = None) -> Job:
@@ -166,7 +168,7 @@ async def submit_local_file(runtime: Runtime, request: Submission, file: Path, f
     layout = _detect_local_layout(file, format_)
     spec = await prepare_submission(runtime, request, Role.ADMIN)
     blob = await runtime.get(make_staged_files).stage_file(file)
-    return (await submit_file(runtime, spec, blob, file.name, layout))[0]
+    return (await submit_stored_file(runtime, spec, blob, file.name, layout))[0]
 
 
 def _detect_local_layout(file: Path, format_name: str | None) -> FileLayout:
@@ -183,7 +185,7 @@ def _detect_local_layout(file: Path, format_name: str | None) -> FileLayout:
     return FileLayout(format=known_format)
 
 
-async def submit_file(
+async def submit_stored_file(
     runtime: Runtime, spec: Submission, blob: Blob, name: str, layout: FileLayout
 ) -> tuple[Job, bool]:
     """The job of a stored file, and whether it is new. ``spec`` comes from ``prepare_submission``.
@@ -226,7 +228,7 @@ async def submit_job(
 ) -> tuple[UUID, bool]:
     """Submit a job in its own transaction: with all its rows, or not at all."""
     check_submission(spec, built_in=built_in)
-    with _report_unavailable():
+    with _translate_transient_errors():
         async with db.transaction(bounded=False) as conn:
             job_id, is_new = await run_steps_async(conn, build_submission_steps(spec, rows))
     report_submitted(job_id, spec, is_new=is_new)
@@ -238,14 +240,14 @@ def submit_job_from_thread(
 ) -> tuple[UUID, bool]:
     """``submit_job`` for a thread without an event loop. The caller's thread reads the rows."""
     check_submission(spec, built_in=built_in)
-    with _report_unavailable(), loop.enter(db.transaction(bounded=False)) as conn:
+    with _translate_transient_errors(), loop.enter(db.transaction(bounded=False)) as conn:
         job_id, is_new = run_steps_from_thread(conn, build_submission_steps(spec, rows), loop)
     report_submitted(job_id, spec, is_new=is_new)
     return job_id, is_new
 
 
 @contextmanager
-def _report_unavailable() -> Iterator[None]:
+def _translate_transient_errors() -> Iterator[None]:
     """A submission is not retried: its rows may come from a generator, and the COMMIT may have arrived."""
     try:
         yield

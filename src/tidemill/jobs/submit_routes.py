@@ -19,14 +19,13 @@ from tidemill.jobs.job_views import build_job_out
 from tidemill.jobs.schemas import JobIn, JobOut
 from tidemill.jobs.submission import Submission
 from tidemill.rest import json_body
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.problems import PROBLEM_ERRORS_MAX, HttpError, build_field_problem
 from tidemill.rest.request_body import BodyLimit, has_json_content_type
-from tidemill.rest.runtime import RuntimeDep
-from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
+from tidemill.rest.runtime_dependencies import RuntimeDep
+from tidemill.rest.schema_types import BINARY_CONTENT, BINARY_SCHEMA, IdempotencyKey, parse_idempotency_key
 from tidemill.runtime import Runtime
 
-_BINARY_SCHEMA = {"type": "string", "format": "binary"}
 _JOB_PROPERTIES: dict[str, dict[str, Any]] = {
     "kind": {"type": "string", "maxLength": 200},
     "params": {"type": "string", "description": "A JSON object"},
@@ -38,12 +37,11 @@ _JOB_PROPERTIES: dict[str, dict[str, Any]] = {
 _JOB_FORM_SCHEMA = {
     "type": "object",
     "properties": _JOB_PROPERTIES
-    | {"file": {"anyOf": [_BINARY_SCHEMA, {"type": "array", "items": _BINARY_SCHEMA, "description": "Images"}]}},
+    | {"file": {"anyOf": [BINARY_SCHEMA, {"type": "array", "items": BINARY_SCHEMA, "description": "Images"}]}},
     "required": ["kind", "file"],
 }
 _INPUTS_EXAMPLE = {"kind": "price.lookup", "inputs": [{"sku": "A-1"}, {"sku": "A-2"}]}
 _SOURCE_EXAMPLE = {"kind": "price.lookup", "source": {"name": "inbox", "path": "2026/11/prices.csv"}}
-_BINARY_CONTENT = {"schema": _BINARY_SCHEMA}
 
 JOB_BODY = {
     "required": True,
@@ -59,11 +57,11 @@ JOB_BODY = {
             "schema": _JOB_FORM_SCHEMA,
             "example": {"kind": "price.lookup", "file": "sku\nA-1\nA-2\n"},
         },
-        "text/csv": {"schema": _BINARY_SCHEMA, "example": "sku\nA-1\nA-2\n"},
-        "text/tab-separated-values": _BINARY_CONTENT,
-        "application/x-ndjson": {"schema": _BINARY_SCHEMA, "example": '{"sku": "A-1"}\n{"sku": "A-2"}\n'},
-        "application/zip": _BINARY_CONTENT,
-        "image/*": _BINARY_CONTENT,
+        "text/csv": {"schema": BINARY_SCHEMA, "example": "sku\nA-1\nA-2\n"},
+        "text/tab-separated-values": BINARY_CONTENT,
+        "application/x-ndjson": {"schema": BINARY_SCHEMA, "example": '{"sku": "A-1"}\n{"sku": "A-2"}\n'},
+        "application/zip": BINARY_CONTENT,
+        "image/*": BINARY_CONTENT,
     },
 }
 
@@ -83,7 +81,7 @@ _PARAM_PROBLEM_REGEX = re.compile(r"(?P<path>params(?:\.\w+|\[\d+\])*): (?P<reas
 _REPEATED_JOB_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "What this key made before", "model": JobOut}
 }
-_SUBMIT_JOB_OPTIONS = declare_route(
+_SUBMIT_JOB_OPTIONS = build_route_options(
     Permission.USER,
     *(400, 409, 413, 415),
     extra_responses=_REPEATED_JOB_RESPONSE,
@@ -105,9 +103,11 @@ async def submit_job(
 
     Images come as several parts, or as one zip: an item for each. The answer comes when everything is durable.
     """
-    base = make_submission(request, me, idem_key=_build_job_key(idempotency_key), batch_size=runtime.settings.claim_max)
+    base = make_submission(
+        request, me, idem_key=_build_idempotency_key(idempotency_key), batch_size=runtime.settings.claim_max
+    )
     try:
-        job, is_new = await _submit_with_pointers(request, runtime, base, me.role)
+        job, is_new = await _submit_with_located_errors(request, runtime, base, me.role)
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
     response.status_code = 202 if is_new else 200
@@ -116,7 +116,9 @@ async def submit_job(
     return build_job_out(runtime, job)
 
 
-async def _submit_with_pointers(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
+async def _submit_with_located_errors(
+    request: Request, runtime: Runtime, base: Submission, role: Role
+) -> tuple[Job, bool]:
     """The job; a rejected parameter is reported with a pointer to its place in the request."""
     make = _submit_json if has_json_content_type(request.headers) else _submit_upload
     try:
@@ -151,7 +153,7 @@ async def _submit_json(request: Request, runtime: Runtime, base: Submission, rol
     spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
     if body.source is not None:
         source = body.source
-        return await submission.submit_source(runtime, spec, source.name, source.path, source.format)
+        return await submission.submit_folder_file(runtime, spec, source.name, source.path, source.format)
     return await submission.submit_inputs(runtime, spec, body.inputs or [])
 
 
@@ -201,6 +203,6 @@ def _build_submission_fields(body: JobIn) -> dict[str, Any]:
     return {"kind": body.kind, "params": body.params, "policy": policy, "priority": body.priority}
 
 
-def _build_job_key(header: str | None) -> str | None:
+def _build_idempotency_key(header: str | None) -> str | None:
     key = parse_idempotency_key(header)
     return None if key is None else f"{JOB_KEY_PREFIX} {key}"

@@ -119,7 +119,7 @@ async def receive_upload(
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     max_bytes = runtime.settings.max_file_size_mb << 20
-    _reject_declared_length(request, max_bytes)
+    _check_declared_length(request, max_bytes)
     async with (
         runtime.get(make_staged_files).reserve_name() as name,
         UploadReceiver(
@@ -149,7 +149,7 @@ async def discard_on_error(runtime: Runtime, file: UploadedFile) -> AsyncIterato
         raise
 
 
-def _reject_declared_length(request: Request, max_bytes: int) -> None:
+def _check_declared_length(request: Request, max_bytes: int) -> None:
     """TooLarge if the declared length exceeds the limit, before the body is read."""
     if content_length_exceeds(request.headers.get("content-length", ""), max_bytes + FORM_FIELDS_MAX_BYTES):
         raise TooLarge(f"the file has more than {max_bytes >> 20} MB")

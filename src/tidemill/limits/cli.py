@@ -8,7 +8,7 @@ from rich.table import Table
 
 from tidemill.limits import use_cases
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import run_command
+from tidemill.terminal.command_host import run_with_runtime
 from tidemill.terminal.console import console
 
 commands = typer.Typer()
@@ -37,7 +37,7 @@ def limiters(
             await use_cases.unblock_limiter(runtime.db, name, by="command line")
         return [await use_cases.get_limiter(runtime.db, name)]
 
-    found = run_command(action)
+    found = run_with_runtime(action)
     console.print(_build_limiters_table(found) if found else "no limiter was ever declared to a worker")
 
 

@@ -51,7 +51,7 @@ class LimiterTable(ConfigTable):
             raise ValueError("The lowest rate is above the rate")
         return lowest
 
-    def build(self, name: str) -> Limiter:
+    def build_limiter(self, name: str) -> Limiter:
         rate = 1 / self.delay if self.delay else self.rate
         burst = 1 if rate is None or self.delay else default_burst(rate)
         return Limiter(
@@ -67,5 +67,5 @@ class LimiterTable(ConfigTable):
 def parse_limiters(document: Mapping[str, Any]) -> dict[str, Limiter]:
     """The limiters in a document, by name; InvalidSettings with every mistake."""
     return parse_section(
-        document, "limiters", LimiterTable, lambda name, table: table.build(name), names=_LIMITER_NAME_PATTERN
+        document, "limiters", LimiterTable, lambda name, table: table.build_limiter(name), names=_LIMITER_NAME_PATTERN
     )

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidemill.core.errors import InvalidSettings
-from tidemill.core.suggest import suggest_similar
+from tidemill.core.suggest import format_suggestion
 
 LIMITER_RATE_MAX_PER_S = 100_000.0
 LIMITER_CONCURRENCY_MAX = 10_000
@@ -132,7 +132,7 @@ def _parse_bounded_integer(value: Any, most: int) -> int:
 def check_limiters_declared(declared: Mapping[str, Limiter], named: Iterable[tuple[str, str | None]]) -> None:
     """Every limiter that somebody names is declared: (who, limiter); InvalidSettings with those that are not."""
     wrong = [
-        f"  - {who} has limit={limiter!r}, which is not declared" + suggest_similar(limiter, declared)
+        f"  - {who} has limit={limiter!r}, which is not declared" + format_suggestion(limiter, declared)
         for who, limiter in named
         if limiter is not None and limiter not in declared
     ]

@@ -59,14 +59,14 @@ class LimiterClient:
             if answer is not None:
                 self._record_round_trip(asked, answered, answer.clock)
                 return key, answer
-            key = await self._register_limiter(name, key)
+            key = await self._register_limiter_member(name, key)
 
     def _record_round_trip(self, asked: float, answered: float, clock: float) -> None:
         self._answer_lead_s = update_moving_average(self._answer_lead_s, answered - asked)
         newer = ClockOffsetBounds.from_round_trip(asked, answered, clock)
         self.clock_fit = newer if self.clock_fit is None else self.clock_fit.narrow(newer)
 
-    async def _register_limiter(self, name: str, key: str) -> str:
+    async def _register_limiter_member(self, name: str, key: str) -> str:
         """Somebody who is not known there yet, or was forgotten."""
         if name not in self.declared:
             raise InvalidInput(f"there is no limiter {name!r}")
@@ -90,7 +90,7 @@ class LimiterClient:
             await store.return_permits(conn, name, key, starts, slack)
 
     async def report_held_slots(self, name: str, key: str, held: int, member: str) -> None:
-        await self._db.run_async_commit(store.release_slots, name, key, self._worker, self._child, held, member)
+        await self._db.run_async_commit(store.set_held_slots, name, key, self._worker, self._child, held, member)
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Nobody waits for it, but the end of the process does."""
@@ -132,7 +132,7 @@ class ThrottleReporter:
         self._block_s = 0.0
         self._last_started_at = float("-inf")
 
-    def add(self, after: object, started: float) -> float:
+    def add_throttled_call(self, after: object, started: float) -> float:
         """A call that began then was refused; for how many seconds nobody begins."""
         seconds = _parse_block_s(after)
         self.unreported += 1

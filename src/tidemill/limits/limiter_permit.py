@@ -96,7 +96,7 @@ class ThrottleReports(list[BaseException]):
 
     __slots__ = ()
 
-    def activate(self) -> None:
+    def set_as_current(self) -> None:
         """Collect the reports of permits that are used in this task or thread, and in tasks that it starts."""
         _current_reports.set(self)
 
@@ -127,7 +127,7 @@ class LimiterPermit:
         self._started_at = 0.0
 
     async def __aenter__(self) -> Self:
-        wait = await self._queue.acquire(self)
+        wait = await self._queue.try_acquire(self)
         if wait is not None:
             raise RateLimited(self._queue, wait)
         self._started_at = time.monotonic()

@@ -76,7 +76,7 @@ class LimiterSlots:
             self.held -= places
             self.has_unreported = True
 
-    def apply_answer(self, answer: PermitGrant, *, lacks: bool) -> None:
+    def apply_grant(self, answer: PermitGrant, *, lacks: bool) -> None:
         self.held += answer.places
         self.is_contended = answer.crowded or lacks
         self.is_counted = answer.counted
@@ -120,7 +120,7 @@ class LimiterQueue:
 
     # Those who want to begin.
 
-    async def acquire(
+    async def try_acquire(
         self, owner: object, *, max_wait_s: float = MAX_BLOCK_WAIT_S, counts_queue: bool = False
     ) -> float | None:
         """None when a call may begin, now. Else the seconds until it may, more than ``patience``; 0 when dismissed.
@@ -188,11 +188,11 @@ class LimiterQueue:
             self._next_request_at = max(self._next_request_at, time.monotonic() + MIN_SLOT_POLL_S)
         self._admit_and_request()
 
-    def enter_run(self) -> None:
+    def begin_prefetching(self) -> None:
         """A run of many calls begins: permits may be fetched ahead."""
         self._active_runs += 1
 
-    def leave_run(self) -> None:
+    def end_prefetching(self) -> None:
         self._active_runs -= 1
         if not self._active_runs:
             self._refill_below = 0
@@ -235,7 +235,9 @@ class LimiterQueue:
     def _take_permit(self, now: float) -> PermitWindow | None:
         if now < self._blocked_until or self._slots.is_full:
             return None
-        moment = PermitWindow(now, math.inf, now) if self._rate_per_s is None else self._permit_stock.use_next(now)
+        moment = (
+            PermitWindow(now, math.inf, now) if self._rate_per_s is None else self._permit_stock.take_valid_permit(now)
+        )
         if moment is not None:
             self._slots.in_use += 1
             self._permits_since_request += 1
@@ -336,7 +338,7 @@ class LimiterQueue:
         told = {"wanted": wanted, "places": more, "held": places.held, "idle": max(0, places.free_count)}
         self.key, answer = await self._client.request_permits(self.name, self.key, member=self._member, **told)
         unsure = bool(untold) or refused < self._throttled_total
-        self._apply_answer(answer, time.monotonic(), lacks=more > answer.places, refused=unsure)
+        self._apply_grant(answer, time.monotonic(), lacks=more > answer.places, refused=unsure)
 
     def _plan_request_size(self, now: float) -> int:
         """How many permits to ask for: for those who wait, and for those who will until we ask again."""
@@ -350,13 +352,13 @@ class LimiterQueue:
         self._refill_below = ahead // 2
         return int(clamp(len(self._waiters) + ahead - len(self._permit_stock), 1, MAX_PERMITS_PER_REQUEST))
 
-    def _apply_answer(self, answer: PermitGrant, now: float, *, lacks: bool, refused: bool) -> None:
+    def _apply_grant(self, answer: PermitGrant, now: float, *, lacks: bool, refused: bool) -> None:
         """``refused`` says that a call was, of which the row may not have known yet."""
         was = self._slots.is_counted, self._rate_per_s is None
-        self._slots.apply_answer(answer, lacks=lacks)
+        self._slots.apply_grant(answer, lacks=lacks)
         self._rate_per_s, self._slack_s = answer.pace, answer.slack
         if self._client.clock_fit is not None:
-            self._permit_stock.add(answer.starts, self._client.clock_fit, answer.slack)
+            self._permit_stock.add_permits(answer.starts, self._client.clock_fit, answer.slack)
         if not refused:  # somebody may have lifted the block that we know of
             self._blocked_until = float("-inf")
         self._next_request_at = now
@@ -384,7 +386,7 @@ class LimiterQueue:
     def report_throttled(self, after: object, started: float) -> None:
         """Whoever is called refused a call that began then: nobody begins for ``after`` seconds."""
         self._throttled_total += 1
-        self._block_until(time.monotonic() + self._throttle_reporter.add(after, started))
+        self._block_until(time.monotonic() + self._throttle_reporter.add_throttled_call(after, started))
         self._admit_and_request()
 
     def _block_until(self, until: float) -> None:

@@ -10,9 +10,9 @@ from psycopg.types.json import Jsonb
 
 from tidemill.limits.limiter import Limiter
 from tidemill.store.database import Connection
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 
-sql = load_sql("tidemill.limits")
+sql = make_sql_loader("tidemill.limits")
 
 MAX_LIMITER_MEMBERS = 10_000  # of a limiter; those beyond share one
 LIMITER_MEMBER_IDLE_S = 600.0  # a member that was not used for so long is forgotten
@@ -78,7 +78,7 @@ async def return_permits(conn: Connection, name: str, key: str, starts: Sequence
     await conn.execute(sql("limiter/give_back"), {"name": name, "key": key, "starts": list(starts), "slack": slack})
 
 
-async def release_slots(
+async def set_held_slots(
     conn: Connection, name: str, key: str, worker: str, child: int, held: int, member: str = ""
 ) -> None:
     """So many places are left to a process."""

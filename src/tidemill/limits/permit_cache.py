@@ -54,7 +54,7 @@ class PermitCache:
     def __len__(self) -> int:
         return len(self._moments)
 
-    def add(self, starts: list[float], fit: ClockOffsetBounds, slack: float) -> None:
+    def add_permits(self, starts: list[float], fit: ClockOffsetBounds, slack: float) -> None:
         low, high = fit.clamp_bounds(slack / 2)
         new = [PermitWindow(start - low, start - high + slack * PERMIT_SLACK_USABLE_SHARE, start) for start in starts]
         if (
@@ -72,7 +72,7 @@ class PermitCache:
             dropped += 1
         return dropped
 
-    def use_next(self, now: float) -> PermitWindow | None:
+    def take_valid_permit(self, now: float) -> PermitWindow | None:
         """A permit that is good now, if there is one."""
         moments = self._moments
         while moments:

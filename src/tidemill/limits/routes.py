@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, BeforeValidator, Field, StrictFloat
 
 from tidemill.limits import use_cases
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
-from tidemill.rest.runtime import DatabaseDep
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.runtime_dependencies import DatabaseDep
 from tidemill.rest.schema_types import RequestModel
 
 
@@ -59,19 +59,19 @@ router = APIRouter(tags=["limiters"], route_class=AuthenticatedRoute)
 UNBLOCK_ALL_MEMBERS = UnblockIn()
 
 
-@router.get("/limiters", **declare_route(Permission.USER))
+@router.get("/limiters", **build_route_options(Permission.USER))
 async def list_limiters(db: DatabaseDep) -> list[LimiterOut]:
     """What is limited, what it is at, and how long it is blocked."""
     return [LimiterOut.model_validate(row) for row in await use_cases.list_limiters(db)]
 
 
-@router.get("/limiters/{limiter}", **declare_route(Permission.USER, 404))
+@router.get("/limiters/{limiter}", **build_route_options(Permission.USER, 404))
 async def get_limiter(limiter: str, db: DatabaseDep) -> LimiterOut:
     """One of them."""
     return LimiterOut.model_validate(await use_cases.get_limiter(db, limiter))
 
 
-@router.patch("/limiters/{limiter}", **declare_route(Permission.ADMIN, 404, 409))
+@router.patch("/limiters/{limiter}", **build_route_options(Permission.ADMIN, 404, 409))
 async def change_limiter(limiter: str, body: LimiterIn, me: CurrentUser, db: DatabaseDep) -> LimiterOut:
     """Change it for everybody, at once and until it is declared anew."""
     changed = await use_cases.change_limiter(
@@ -80,7 +80,7 @@ async def change_limiter(limiter: str, body: LimiterIn, me: CurrentUser, db: Dat
     return LimiterOut.model_validate(changed)
 
 
-@router.post("/limiters/{limiter}/unblock", **declare_route(Permission.ADMIN, 404))
+@router.post("/limiters/{limiter}/unblock", **build_route_options(Permission.ADMIN, 404))
 async def unblock_limiter(
     limiter: str, me: CurrentUser, db: DatabaseDep, body: UnblockIn = UNBLOCK_ALL_MEMBERS
 ) -> LimiterOut:

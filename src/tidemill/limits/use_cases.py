@@ -3,7 +3,7 @@
 from typing import Any
 
 from tidemill.core.errors import Conflict, InvalidInput, UnknownEntity
-from tidemill.core.list_pages import check_text
+from tidemill.core.list_pages import check_storable_text
 from tidemill.limits import limiter
 from tidemill.limits import limiter_records as store
 from tidemill.store.database import Database
@@ -17,7 +17,7 @@ async def list_limiters(db: Database) -> list[LimiterRow]:
 
 
 async def get_limiter(db: Database, name: str) -> LimiterRow:
-    check_text("the name of a limiter", name)
+    check_storable_text("the name of a limiter", name)
     found = await db.read(store.list_limiters, name)
     if not found:
         raise UnknownEntity(f"there is no limiter {name!r}")
@@ -50,7 +50,7 @@ async def change_limiter(
 
 async def unblock_limiter(db: Database, name: str, key: str | None = None, *, by: str | None = None) -> LimiterRow:
     """Remove the block of a limiter, of all its members or of one."""
-    check_text("a member", key)
+    check_storable_text("a member", key)
     await get_limiter(db, name)
     lifted = await db.run(store.unblock_limiter, name, key)
     if lifted:

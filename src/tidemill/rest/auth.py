@@ -1,4 +1,4 @@
-"""Authentication, permissions and limits of requests. Every route declares them once, with ``declare_route``."""
+"""Authentication, permissions and limits of requests. Every route declares them once, with ``build_route_options``."""
 
 import hmac
 import ipaddress
@@ -14,7 +14,7 @@ from tidemill.rest import problems
 from tidemill.rest.problems import HttpError
 from tidemill.rest.rate_limit import make_rate_limiter, normalize_caller_address
 from tidemill.rest.request_body import BodyLimit
-from tidemill.rest.runtime import get_runtime
+from tidemill.rest.runtime_dependencies import get_runtime
 from tidemill.runtime import Runtime
 from tidemill.store import browser_sessions, users
 from tidemill.store.browser_sessions import SessionLimits
@@ -43,7 +43,7 @@ class AuthenticatedRoute(APIRoute):
         async def handle_authenticated(request: Request) -> Response:
             request.state.body.set_limit(get_runtime(request).settings, body, json_body)
             if permission != Permission.PUBLIC:
-                request.state.principal = await _authenticate_request(request, permission)
+                request.state.principal = await _authenticate_and_authorize(request, permission)
             elif request.method not in SAFE_METHODS:
                 enforce_rate_limit(request, build_anonymous_rate_key(request))
             return await handle(request)
@@ -51,7 +51,7 @@ class AuthenticatedRoute(APIRoute):
         return handle_authenticated
 
 
-async def _authenticate_request(request: Request, permission: str | None) -> Principal:
+async def _authenticate_and_authorize(request: Request, permission: str | None) -> Principal:
     """The user, by API key or by session. A browser's write must carry the token of its session."""
     runtime = get_runtime(request)
     keys = request.headers.getlist("authorization")
@@ -70,7 +70,7 @@ async def _authenticate_request(request: Request, permission: str | None) -> Pri
 
 def enforce_rate_limit(request: Request, caller: str) -> None:
     """Count a request of this caller; 429 if there are too many."""
-    may, headers = get_runtime(request).get(make_rate_limiter).count_request(caller)
+    may, headers = get_runtime(request).get(make_rate_limiter).admit_request(caller)
     request.state.headers |= headers
     if not may:
         raise HttpError(429, "too many requests; wait a moment")
@@ -97,7 +97,7 @@ async def is_still_authorized(request: Request, me: Principal) -> bool:
     return found is not None and found.user_id == me.user_id and found.role is me.role
 
 
-def declare_route(
+def build_route_options(
     permission: Permission,
     *statuses: int,
     extra_responses: dict[int | str, dict[str, Any]] | None = None,
@@ -113,12 +113,12 @@ def declare_route(
     if permission is Permission.PUBLIC:
         extra["security"] = []
     return {
-        "responses": problems.document_problems(*always, *statuses) | (extra_responses or {}),
+        "responses": problems.build_problem_responses(*always, *statuses) | (extra_responses or {}),
         "openapi_extra": extra,
     }
 
 
-def include_declared_router(app: FastAPI, router: APIRouter, prefix: str = "") -> None:
+def include_checked_router(app: FastAPI, router: APIRouter, prefix: str = "") -> None:
     """Add routes to the service; RuntimeError if one declares no permission."""
     for route in router.routes:
         has_permission = isinstance(route, AuthenticatedRoute) and "x-permission" in (route.openapi_extra or {})
@@ -165,7 +165,9 @@ async def _authenticate_api_key(runtime: Runtime, headers: list[str]) -> Princip
 async def _authenticate_session(runtime: Runtime, request: Request) -> Principal | None:
     token = request.cookies.get(SESSION_COOKIE)
     opened = (
-        await runtime.db.run(browser_sessions.use_session, token, runtime.get(make_session_limits)) if token else None
+        await runtime.db.run(browser_sessions.authenticate_session, token, runtime.get(make_session_limits))
+        if token
+        else None
     )
     if opened is None:
         return None

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from tidemill.core.errors import UnknownFile
 from tidemill.core.file_format import COMPRESSION_CONTENT_TYPES, FORMAT_CONTENT_TYPES
 from tidemill.rest.problems import HttpError
+from tidemill.rest.schema_types import BINARY_CONTENT
 from tidemill.runtime import Runtime
 
 DOWNLOAD_CHUNK_BYTES = 1 << 18
@@ -46,7 +47,7 @@ class StoredFileInfo(Protocol):
     def content_type(self) -> str: ...
 
 
-async def send_stored_file(request: Request, runtime: Runtime, info: StoredFileInfo) -> Response:
+async def build_stored_file_response(request: Request, runtime: Runtime, info: StoredFileInfo) -> Response:
     """The answer to somebody who may have the file; UnknownFile if the store has it no more."""
     etag = f'"{info.sha256}"'
     if matches_etag(request.headers.get("if-none-match"), etag):
@@ -119,16 +120,13 @@ def _read_chunks(file: BinaryIO, wanted: ByteRange) -> Iterator[bytes]:
         yield piece
 
 
-_BINARY_CONTENT = {"schema": {"type": "string", "format": "binary"}}
-
-
 _FILE_MEDIA_TYPES = [
     name.partition(";")[0] for name in (*FORMAT_CONTENT_TYPES.values(), *COMPRESSION_CONTENT_TYPES.values())
 ]
 
 
 FILE_RESPONSE_CONTENT = {
-    name: _BINARY_CONTENT for name in _FILE_MEDIA_TYPES if name != "application/json"
+    name: BINARY_CONTENT for name in _FILE_MEDIA_TYPES if name != "application/json"
 }  # which is a page, to whoever reads the document
 
 

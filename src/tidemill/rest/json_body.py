@@ -54,9 +54,9 @@ async def read_json_body(request: Request, model: type[BodyModel], *, max_inputs
         raise HttpError(415, f"{sent} is not taken here: send application/json")
     body = await request.body()
     found = (
-        _parse_directly(model, body)
+        _parse_whole_body(model, body)
         if len(body) <= DIRECT_PARSE_MAX_BYTES
-        else await asyncio.to_thread(_parse_sliced, model, body, max_inputs)
+        else await asyncio.to_thread(_parse_body_with_lazy_inputs, model, body, max_inputs)
     )
     if len(getattr(found, INPUTS_FIELD) or ()) > max_inputs:
         raise _make_too_many_error(max_inputs)
@@ -72,19 +72,19 @@ def make_validation_error(problems: Iterable[tuple[tuple[int | str, ...], str]])
     return RequestValidationError([{"type": "value_error", "loc": at, "msg": reason} for at, reason in problems])
 
 
-def _parse_directly(model: type[BodyModel], body: bytes) -> BodyModel:
+def _parse_whole_body(model: type[BodyModel], body: bytes) -> BodyModel:
     try:
         return model.model_validate_json(body)
     except pydantic.ValidationError as error:
         raise convert_validation_error(error, "body") from error
 
 
-def _parse_sliced(model: type[BodyModel], body: bytes, max_inputs: int) -> BodyModel:
-    parts = _split_fields(model, body)
+def _parse_body_with_lazy_inputs(model: type[BodyModel], body: bytes, max_inputs: int) -> BodyModel:
+    parts = _slice_raw_fields(model, body)
     inputs = parts.get(INPUTS_FIELD, b"").strip()
     if not inputs.startswith(b"["):
-        return _parse_directly(model, _join_fields(parts))
-    words = _parse_directly(
+        return _parse_whole_body(model, _join_fields(parts))
+    words = _parse_whole_body(
         model, _join_fields(parts | {INPUTS_FIELD: b"[{}]"})
     )  # what is wrong with the rest is told first
     return words.model_copy(update={INPUTS_FIELD: LazyJsonArray(slice_json_array(inputs, max_inputs))})
@@ -132,7 +132,7 @@ def _find_candidate_ends(array: bytes, at: int, limit: int) -> Iterator[int]:
             yield found + len(mark) - 1
 
 
-def _split_fields(model: type[pydantic.BaseModel], body: bytes) -> dict[str, bytes]:
+def _slice_raw_fields(model: type[pydantic.BaseModel], body: bytes) -> dict[str, bytes]:
     """Every field of a body that is there, unparsed."""
     try:
         found = msgspec.json.decode(body, type=_make_raw_struct(model))

@@ -91,7 +91,7 @@ class HttpError(Exception):
         self.field_problems = field_problems
 
 
-def document_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def build_problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The ``responses`` of a route that may answer with these."""
     return {
         status: {
@@ -157,7 +157,8 @@ async def _handle_tidemill_error(request: Request, error: Exception) -> JSONResp
     status = get_error_status(error)
     headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
     told = [
-        _locate_problem(request, error, at) for at in range(len(getattr(error, "problems", ())))[:PROBLEM_ERRORS_MAX]
+        _build_located_problem(request, error, at)
+        for at in range(len(getattr(error, "problems", ())))[:PROBLEM_ERRORS_MAX]
     ]
     told += [
         FieldProblem(pointer=make_json_pointer(*path), detail=reason)
@@ -169,7 +170,7 @@ async def _handle_tidemill_error(request: Request, error: Exception) -> JSONResp
     )
 
 
-def _locate_problem(request: Request, error: Any, index: int) -> FieldProblem:
+def _build_located_problem(request: Request, error: Any, index: int) -> FieldProblem:
     """In a body it is at a pointer; a query has parameters."""
     path, detail = error.paths[index] if getattr(error, "paths", ()) else (), error.problems[index]
     if not path or request.method != "GET":
@@ -191,7 +192,7 @@ async def _handle_http_exception(request: Request, error: Exception) -> JSONResp
         raise error
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and (
-        known := list_allowed_methods(request.app, request.scope["path"])
+        known := format_allow_header(request.app, request.scope["path"])
     ):
         headers["Allow"] = known
     return build_problem_response(_get_request_id(request), error.status_code, error.detail, headers)
@@ -256,7 +257,7 @@ def build_field_problem(detail: dict[str, Any]) -> FieldProblem:
     return FieldProblem(parameter=name, detail=f"{name}: {message}")
 
 
-def list_allowed_methods(app: FastAPI, path: str) -> str | None:
+def format_allow_header(app: FastAPI, path: str) -> str | None:
     """The value of an Allow header; None for a path that is in no document."""
     paths = app.openapi()["paths"]
     matching = [path] if path in paths else [each for each in paths if compile_path(each)[0].match(path)]

@@ -46,7 +46,7 @@ class RequestRateLimiter:
         self._clock = clock
         self._buckets: OrderedDict[str, RequestTokenBucket] = OrderedDict()
 
-    def count_request(self, caller: str) -> tuple[bool, dict[str, str]]:
+    def admit_request(self, caller: str) -> tuple[bool, dict[str, str]]:
         """Whether the caller may go on, and the headers that say how much is left."""
         now = self._clock()
         bucket = self._buckets.pop(caller, RequestTokenBucket(self._burst, now))

@@ -67,7 +67,7 @@ class ClosingStreamingResponse(StreamingResponse):
             await super().__call__(scope, receive, send_with_timeout)
 
 
-async def start_stream(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def await_first_chunk(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     """The same, once the first piece is there: what goes wrong before that can still be told properly."""
     try:
         first = await anext(chunks, b"")

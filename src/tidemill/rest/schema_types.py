@@ -13,14 +13,16 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.list_pages import check_text
+from tidemill.core.list_pages import check_storable_text
 from tidemill.core.status import ItemStatus, JobStatus, parse_item_status, parse_job_status
 from tidemill.rest.problems import HttpError
 
 CURSOR_MAX_CHARS = 400
+BINARY_SCHEMA = {"type": "string", "format": "binary"}
+BINARY_CONTENT = {"schema": BINARY_SCHEMA}  # a body of any bytes, for the OpenAPI document
 
 
-def build_next_page(position: tuple[Any, ...] | None) -> dict[str, str]:
+def build_next_page_field(position: tuple[Any, ...] | None) -> dict[str, str]:
     """The part of a page that leads to the next one: nothing at the end."""
     return {} if position is None else {"next_page": encode_cursor(position)}
 
@@ -144,7 +146,7 @@ def _require_iso_timestamp(value: object) -> object:
 
 def _validate_text(value: str) -> str:
     try:
-        check_text("this", value)
+        check_storable_text("this", value)
     except InvalidInput as error:
         raise ValueError(str(error)) from None
     return value
@@ -153,12 +155,12 @@ def _validate_text(value: str) -> str:
 _EMPTY_STRING_SCHEMA = {"type": "string", "const": ""}
 
 
-def _allow_empty_items(schema: dict[str, Any]) -> None:
+def _add_empty_item_to_schema(schema: dict[str, Any]) -> None:
     """An empty word is none at all, as in `?statuses=&after=`."""
     schema["items"] = {"anyOf": [schema["items"], _EMPTY_STRING_SCHEMA]}
 
 
-def allow_empty_choice(schema: dict[str, Any]) -> None:
+def add_empty_choice_to_schema(schema: dict[str, Any]) -> None:
     """The same of one word among some."""
     schema["anyOf"] = [schema["anyOf"][0], _EMPTY_STRING_SCHEMA]
 
@@ -172,12 +174,12 @@ ERROR_CODES_DESCRIPTION = "Failures with these codes; between commas, or repeate
 JobStatusFilter = Annotated[
     list[JobStatus],
     BeforeValidator(_parse_job_statuses),
-    Field(description=JOB_STATUSES_DESCRIPTION, json_schema_extra=_allow_empty_items),
+    Field(description=JOB_STATUSES_DESCRIPTION, json_schema_extra=_add_empty_item_to_schema),
 ]
 ItemStatusFilter = Annotated[
     list[ItemStatus],
     BeforeValidator(_parse_item_statuses),
-    Field(description=ITEM_STATUSES_DESCRIPTION, json_schema_extra=_allow_empty_items),
+    Field(description=ITEM_STATUSES_DESCRIPTION, json_schema_extra=_add_empty_item_to_schema),
 ]
 ErrorCodeFilter = Annotated[
     list[ShortText],

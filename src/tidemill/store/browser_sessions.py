@@ -19,7 +19,7 @@ class SessionLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenSession:
+class AuthenticatedSession:
     """A session that is good; ``secret`` is another one for the browser to take."""
 
     principal: Principal
@@ -48,21 +48,21 @@ class _StoredSession:
     due: bool
 
 
-async def create_sign_in_link(conn: Connection, user_id: int, seconds: float) -> str:
+async def create_sign_in_token(conn: Connection, user_id: int, seconds: float) -> str:
     """What signs a user in once."""
     token = generate_token()
     await conn.execute(sql("link/add"), {"hash": hash_secret(token), "user_id": user_id, "seconds": seconds})
     return token
 
 
-async def redeem_sign_in_link(conn: Connection, token: str) -> int | None:
+async def redeem_sign_in_token(conn: Connection, token: str) -> int | None:
     """Whom the link signs in, if it is good; it is not afterwards."""
     cursor = await conn.execute(sql("link/use"), {"hash": hash_secret(token)})
     row = await cursor.fetchone()
     return int(row[0]) if row is not None and row[1] else None
 
 
-async def begin_session(
+async def create_session_token(
     conn: Connection, user_id: int, *, key: str | None = None, replaced_token: str | None = None
 ) -> str:
     """A new session and its secret; opened with the key of this prefix, it ends with it.
@@ -88,7 +88,7 @@ async def peek_session(conn: Connection, token: str, limits: SessionLimits) -> P
     return None if session is None else _make_principal(session)
 
 
-async def use_session(conn: Connection, token: str, limits: SessionLimits) -> OpenSession | None:
+async def authenticate_session(conn: Connection, token: str, limits: SessionLimits) -> AuthenticatedSession | None:
     """Whose session it is, if it is good. When its secret is due another one is offered, until one of those is used."""
     session = await _fetch_session(conn, token, limits)
     if session is None:
@@ -100,10 +100,10 @@ async def use_session(conn: Connection, token: str, limits: SessionLimits) -> Op
         offered = generate_token()
         new = {"offered": hash_secret(offered), "rotate": limits.rotate}
         if (await conn.execute(sql("session/offer"), params | new)).rowcount:
-            return OpenSession(principal, offered)
+            return AuthenticatedSession(principal, offered)
     if session.stale:
         await conn.execute(sql("session/touch"), params)
-    return OpenSession(principal)
+    return AuthenticatedSession(principal)
 
 
 async def end_session(conn: Connection, token: str) -> None:

@@ -210,7 +210,7 @@ class Database:
             begin = b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN"
             begin += b" READ ONLY" if read_only else b""
             try:
-                bounds = self._build_timeout_settings(conn, bounded, durable, statement_timeout_s)
+                bounds = self._build_set_local_sql(conn, bounded, durable, statement_timeout_s)
                 if lock_timeout_s is not None:
                     bounds += f"; SET LOCAL lock_timeout = {int(lock_timeout_s * 1000)}".encode()
                 await conn.execute(begin + bounds, prepare=False)
@@ -248,33 +248,33 @@ class Database:
 
         Verbs are fenced: a verb whose COMMIT answer was lost finds its own work when it runs again.
         """
-        return (await self._retry(self.transaction, verb, *args, **kwargs)).value
+        return (await self._run_with_retries(self.transaction, verb, *args, **kwargs)).value
 
     async def run_async_commit(
         self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """As ``run``, with synchronous_commit off: a crash of the server may undo a committed transaction."""
-        return (await self._retry(partial(self.transaction, durable=False), verb, *args, **kwargs)).value
+        return (await self._run_with_retries(partial(self.transaction, durable=False), verb, *args, **kwargs)).value
 
     async def read(
         self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run a verb of one SELECT without BEGIN and COMMIT, which saves two round trips."""
-        return (await self._retry(self._open_autocommit, verb, *args, **kwargs)).value
+        return (await self._run_with_retries(self._open_autocommit, verb, *args, **kwargs)).value
 
     async def read_snapshot(
         self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run a verb whose statements must see the same rows: REPEATABLE READ."""
-        return (await self._retry(partial(self.transaction, snapshot=True), verb, *args, **kwargs)).value
+        return (await self._run_with_retries(partial(self.transaction, snapshot=True), verb, *args, **kwargs)).value
 
     async def run_measured(
         self, verb: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> MeasuredResult[T]:
         """As ``run``, with the duration of the successful attempt and the number of failed ones."""
-        return await self._retry(self.transaction, verb, *args, **kwargs)
+        return await self._run_with_retries(self.transaction, verb, *args, **kwargs)
 
-    async def _retry(
+    async def _run_with_retries(
         self,
         connect: Callable[[], AbstractAsyncContextManager[Connection]],
         verb: Callable[Concatenate[Connection, P], Awaitable[T]],
@@ -310,7 +310,7 @@ class Database:
         before, self._queued = self._queued, stats.get("requests_queued", 0)
         return self._queued > before and stats["pool_size"] >= stats["pool_max"]
 
-    def _build_timeout_settings(self, conn: Connection, bounded: bool, durable: bool, seconds: float | None) -> bytes:
+    def _build_set_local_sql(self, conn: Connection, bounded: bool, durable: bool, seconds: float | None) -> bytes:
         statements = [""]
         if bounded:
             longest = self.timeout_ms if seconds is None else int(seconds * 1000)

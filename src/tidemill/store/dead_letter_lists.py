@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tidemill.core.list_pages import (
     PAGE_BATCH_BUDGET,
-    CursorFormat,
+    ListOrder,
     Page,
     fingerprint_filters,
     parse_number,
@@ -19,7 +19,7 @@ from tidemill.store.database import Connection
 from tidemill.store.job_lists import find_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
 
-DEAD_LETTERS_ORDER = CursorFormat("dead_letters", (parse_number, parse_timestamp, parse_uuid, parse_number))
+DEAD_LETTERS_ORDER = ListOrder("dead_letters", (parse_number, parse_timestamp, parse_uuid, parse_number))
 DEAD_LETTER_OWNERS_PER_PAGE = (
     50  # whose dead letters are merged at a time: each costs a look into the index of every week
 )
@@ -55,7 +55,7 @@ async def list_dead_letters(
     first, *place = (
         (-1, *_get_start_position(request))
         if after is None
-        else DEAD_LETTERS_ORDER.parse_cursor(after, request.fingerprint)
+        else DEAD_LETTERS_ORDER.parse_position(after, request.fingerprint)
     )
     owners = await _list_owner_ids(conn, request, first)
     found = await _pick_dead_letters(conn, request, owners, place, limit) if owners else []
@@ -64,14 +64,14 @@ async def list_dead_letters(
     items = await _fetch_dead_letters(conn, picked[:limit])
     if len(picked) > limit:
         return Page(
-            items, DEAD_LETTERS_ORDER.build_cursor(request.fingerprint, first, *_get_position(picked[limit - 1]))
+            items, DEAD_LETTERS_ORDER.build_position(request.fingerprint, first, *_get_position(picked[limit - 1]))
         )
     if ends:
-        return Page(items, DEAD_LETTERS_ORDER.build_cursor(request.fingerprint, first, *_get_position(ends[0])))
+        return Page(items, DEAD_LETTERS_ORDER.build_position(request.fingerprint, first, *_get_position(ends[0])))
     more = len(owners) == DEAD_LETTER_OWNERS_PER_PAGE
     return Page(
         items,
-        DEAD_LETTERS_ORDER.build_cursor(request.fingerprint, owners[-1] + 1, *_get_start_position(request))
+        DEAD_LETTERS_ORDER.build_position(request.fingerprint, owners[-1] + 1, *_get_start_position(request))
         if more
         else None,
     )

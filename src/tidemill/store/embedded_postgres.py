@@ -44,7 +44,7 @@ def start_embedded_server(home: Path) -> str:
 
 def prepare_server(data: Path, settings: str) -> Any:
     """A server over a data directory, made if need be, not started yet."""
-    made = _get_server(data)
+    made = _create_server_handle(data)
     # Its own lock is one file for the whole machine, made by whoever came first: a second user could not open it.
     made._lock = fasteners.InterProcessLock(data.with_suffix(".lock"))  # noqa: SLF001
     with made._lock:  # noqa: SLF001  two that start at once on an empty home must not both make it
@@ -54,7 +54,7 @@ def prepare_server(data: Path, settings: str) -> Any:
     return made
 
 
-def _get_server(data: Path) -> Any:
+def _create_server_handle(data: Path) -> Any:
     """As root it makes a user for the server, without a lock: of two that come first to a machine, one is refused."""
     get_server = functools.partial(_import_postgres_server().get_server, data, cleanup_mode="stop", start=False)
     for _ in range(CREATE_USER_ATTEMPTS):

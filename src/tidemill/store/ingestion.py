@@ -87,15 +87,15 @@ async def append_chunk(
     cursor = await conn.execute(sql("ingest/fence"), fence | place)
     row = await cursor.fetchone()
     if row is None:
-        return await _explain_rejected_chunk(conn, job_id, lease_id, chunk)
+        return await _classify_rejected_chunk(conn, job_id, lease_id, chunk)
     if chunk.block.inputs:
         head, tail = f"{job_id}\t".encode(), f"\t{row[0].isoformat()}\n".encode()
         async with conn.cursor() as copying, copying.copy(sql("item/copy")) as copy:
             await copy.write(encode_block_rows(head, chunk.lo, chunk.block, tail))
         if chunk.duplicate_rows:
-            await _copy_duplicate_rows(conn, job_id, chunk.duplicate_rows)
+            await _store_duplicate_pairs(conn, job_id, chunk.duplicate_rows)
         cutter = BatchCutter(chunk.lo, batch_size)
-        cutter.add_all(list(map(len, chunk.block.inputs)))
+        cutter.add_items(list(map(len, chunk.block.inputs)))
         los, his = cutter.finish_ranges()
         batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1]}
         await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
@@ -103,7 +103,7 @@ async def append_chunk(
     return FlushResult.APPLIED
 
 
-async def _copy_duplicate_rows(conn: Connection, job_id: UUID, repeats: Sequence[tuple[int, int, int]]) -> None:
+async def _store_duplicate_pairs(conn: Connection, job_id: UUID, repeats: Sequence[tuple[int, int, int]]) -> None:
     lines = [b"%s\t%d\t%d\t%d\n" % (str(job_id).encode(), *repeat) for repeat in repeats]
     async with conn.cursor() as copying, copying.copy(sql("repeat/copy")) as copy:
         await copy.write(b"".join(lines))
@@ -135,7 +135,7 @@ async def release_crashed_ingest_lease(
     return await cursor.fetchone()
 
 
-async def _explain_rejected_chunk(conn: Connection, job_id: UUID, lease_id: UUID, chunk: IngestChunk) -> FlushResult:
+async def _classify_rejected_chunk(conn: Connection, job_id: UUID, lease_id: UUID, chunk: IngestChunk) -> FlushResult:
     cursor = await conn.execute(sql("ingest/look"), {"job_id": job_id})
     row = await cursor.fetchone()
     return FlushResult.ALREADY if row is not None and row == (chunk.hi, lease_id) else FlushResult.STALE

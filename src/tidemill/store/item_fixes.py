@@ -11,7 +11,7 @@ from tidemill.store import job_records
 from tidemill.store.database import Connection
 from tidemill.store.item_records import fetch_item
 from tidemill.store.job_records import LockedJob
-from tidemill.store.jsonb import decode_input
+from tidemill.store.jsonb import decode_input_or_text
 from tidemill.store.reprocess_items import requeue_failed_items
 from tidemill.store.statements import sql
 
@@ -48,7 +48,7 @@ async def fix_failed_items(conn: Connection, job: LockedJob, inputs: Mapping[int
 async def read_current_inputs(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:
     """What some items hold now."""
     cursor = await conn.execute(sql("item/current"), {"job_id": job_id, "seqs": sorted(seqs)})
-    return {seq: decode_input(text, exact=True) for seq, text in await cursor.fetchall()}
+    return {seq: decode_input_or_text(text, exact=True) for seq, text in await cursor.fetchall()}
 
 
 async def read_latest_fixes(conn: Connection, job_id: UUID, lo: int, hi: int) -> dict[int, bytes]:

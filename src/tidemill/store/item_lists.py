@@ -9,11 +9,11 @@ from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
     PAGE_BATCH_BUDGET,
     PAGE_ITEM_BUDGET,
-    CursorFormat,
+    ListOrder,
     Page,
     PageBatch,
     count_batches_to_open,
-    find_cursor_format,
+    find_list_order,
     fingerprint_filters,
     parse_number,
     parse_timestamp,
@@ -27,7 +27,7 @@ from tidemill.store.job_lists import ItemListScope
 from tidemill.store.pending_items import OPEN_STATUSES
 from tidemill.store.statements import RowDict, SqlParams, fetch_item_rows, fetch_rows, sql
 
-SEQ_ORDER = CursorFormat("seq", (parse_number,))
+SEQ_ORDER = ListOrder("seq", (parse_number,))
 FIRST_WINDOW_ITEMS = 256
 _STORED_STATUSES = {ItemStatus.PROCESSING: (ItemStatus.PENDING, ItemStatus.RETRY_WAIT)}
 
@@ -46,7 +46,7 @@ async def list_items_by_seq(
 ) -> Page[RowDict]:
     """So many items are looked at that the page is full, or the budget used up: then it is short, but not the last."""
     if after is not None:
-        start = SEQ_ORDER.parse_cursor(after, mark)[0] + 1
+        start = SEQ_ORDER.parse_position(after, mark)[0] + 1
     if grid.purged:
         return Page([], None)
     wanted = sorted(set(statuses))
@@ -56,14 +56,14 @@ async def list_items_by_seq(
     for lo, hi in split_scan_window(start, grid.total, first, PAGE_ITEM_BUDGET):
         among = None if key is None else await find_seqs_by_key(conn, grid.id, key, lo, hi)
         which = {"lo": lo, "hi": hi, "among": among, "codes": None if codes is None else list(codes)}
-        items += await _list_window(conn, grid, wanted, which | {"limit": limit + 1 - len(items)})
+        items += await _list_items_in_window(conn, grid, wanted, which | {"limit": limit + 1 - len(items)})
         start = hi
         if len(items) > limit:
-            return Page(items[:limit], SEQ_ORDER.build_cursor(mark, items[limit - 1]["seq"]))
-    return Page(items, SEQ_ORDER.build_cursor(mark, start - 1) if start < grid.total else None)
+            return Page(items[:limit], SEQ_ORDER.build_position(mark, items[limit - 1]["seq"]))
+    return Page(items, SEQ_ORDER.build_position(mark, start - 1) if start < grid.total else None)
 
 
-async def _list_window(
+async def _list_items_in_window(
     conn: Connection, grid: ItemListScope, wanted: list[ItemStatus], which: SqlParams
 ) -> list[RowDict]:
     if which["among"] == []:
@@ -78,8 +78,8 @@ def _to_stored_statuses(wanted: list[ItemStatus]) -> list[ItemStatus]:
     return sorted({told for status in wanted for told in _STORED_STATUSES.get(status, (status,))})
 
 
-EXCEPTIONS_ORDER = CursorFormat("exceptions", (parse_timestamp, parse_number))
-UNTRIED_CANCELLED_ORDER = CursorFormat("cancelled", (parse_number,))
+EXCEPTIONS_ORDER = ListOrder("exceptions", (parse_timestamp, parse_number))
+UNTRIED_CANCELLED_ORDER = ListOrder("cancelled", (parse_number,))
 EXCEPTION_STATUSES = (ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED, ItemStatus.CANCELLED)
 
 
@@ -87,19 +87,20 @@ async def list_exceptions_by_time(
     conn: Connection, job_id: UUID, statuses: Sequence[ItemStatus], mark: str, *, limit: int, after: object = None
 ) -> Page[RowDict]:
     """Those with an outcome; then what was cancelled before it was ever tried, in order of seq."""
-    at, seq = ("-infinity", -1) if after is None else EXCEPTIONS_ORDER.parse_cursor(after, mark)
+    at, seq = ("-infinity", -1) if after is None else EXCEPTIONS_ORDER.parse_position(after, mark)
     asked = {"job_id": job_id, "statuses": sorted({status.value for status in statuses})}
     items = await fetch_item_rows(
         conn, sql("outcome/list_exceptions"), asked | {"at": at, "seq": seq, "limit": limit + 1}
     )
     if len(items) > limit:
         return Page(
-            items[:limit], EXCEPTIONS_ORDER.build_cursor(mark, items[limit - 1]["updated_at"], items[limit - 1]["seq"])
+            items[:limit],
+            EXCEPTIONS_ORDER.build_position(mark, items[limit - 1]["updated_at"], items[limit - 1]["seq"]),
         )
     if ItemStatus.CANCELLED not in statuses:
         return Page(items, None)
     room = limit - len(items)
-    untried = await _list_untried_page(conn, job_id, mark, room, -1)
+    untried = await _list_untried_cancelled_page(conn, job_id, mark, room, -1)
     return Page(items + untried.items, untried.after)
 
 
@@ -107,28 +108,30 @@ async def list_untried_cancelled(
     conn: Connection, job_id: UUID, mark: str, *, limit: int, after: object
 ) -> Page[RowDict]:
     """Cancelled before they were ever tried: no outcome tells of them, their cancelled range does."""
-    (after_seq,) = UNTRIED_CANCELLED_ORDER.parse_cursor(after, mark)
-    return await _list_untried_page(conn, job_id, mark, limit, after_seq)
+    (after_seq,) = UNTRIED_CANCELLED_ORDER.parse_position(after, mark)
+    return await _list_untried_cancelled_page(conn, job_id, mark, limit, after_seq)
 
 
-async def list_failures_by_code(
+async def list_failures_with_codes(
     conn: Connection, job_id: UUID, codes: Sequence[str], mark: str, *, limit: int, after: object = None
 ) -> Page[RowDict]:
     """Failures with one of these error codes. There is no index of codes: a page may be short and not the last."""
-    at, seq = ("-infinity", -1) if after is None else EXCEPTIONS_ORDER.parse_cursor(after, mark)
+    at, seq = ("-infinity", -1) if after is None else EXCEPTIONS_ORDER.parse_position(after, mark)
     asked = {"job_id": job_id, "codes": sorted(set(codes)), "budget": PAGE_BATCH_BUDGET}
     found = await fetch_item_rows(conn, sql("outcome/list_codes"), asked | {"at": at, "seq": seq, "limit": limit + 1})
     ends = [row.pop("is_end") for row in found]
     items = found[:limit]
     if len(found) > limit:
-        return Page(items, EXCEPTIONS_ORDER.build_cursor(mark, items[-1]["updated_at"], items[-1]["seq"]))
+        return Page(items, EXCEPTIONS_ORDER.build_position(mark, items[-1]["updated_at"], items[-1]["seq"]))
     if not any(ends):
         return Page(items, None)
     end = found.pop()  # looked at by the next page
-    return Page(found, EXCEPTIONS_ORDER.build_cursor(mark, end["updated_at"], end["seq"] - 1))
+    return Page(found, EXCEPTIONS_ORDER.build_position(mark, end["updated_at"], end["seq"] - 1))
 
 
-async def _list_untried_page(conn: Connection, job_id: UUID, mark: str, limit: int, after_seq: int) -> Page[RowDict]:
+async def _list_untried_cancelled_page(
+    conn: Connection, job_id: UUID, mark: str, limit: int, after_seq: int
+) -> Page[RowDict]:
     params = {"job_id": job_id, "after_seq": after_seq, "limit": limit + 2}
     ranges = await fetch_rows(conn, sql("batch/pick_cancelled"), params)
     picked = [PageBatch(row["id"], row["items"], row["width"]) for row in ranges]
@@ -138,9 +141,9 @@ async def _list_untried_page(conn: Connection, job_id: UUID, mark: str, limit: i
     items = await fetch_rows(conn, sql("item/list_cancelled"), params) if n else []
     if len(items) > limit:
         return Page(
-            items[:limit], UNTRIED_CANCELLED_ORDER.build_cursor(mark, items[limit - 1]["seq"] if limit else after_seq)
+            items[:limit], UNTRIED_CANCELLED_ORDER.build_position(mark, items[limit - 1]["seq"] if limit else after_seq)
         )
-    return Page(items, UNTRIED_CANCELLED_ORDER.build_cursor(mark, ranges[n]["lo"] - 1) if n < len(ranges) else None)
+    return Page(items, UNTRIED_CANCELLED_ORDER.build_position(mark, ranges[n]["lo"] - 1) if n < len(ranges) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +169,18 @@ class ItemListRequest:
         return fingerprint_filters(job_id, sorted(set(self.statuses)), codes, *([] if self.key is None else [self.key]))
 
     @property
-    def list_order(self) -> CursorFormat:
+    def list_order(self) -> ListOrder:
         """The order that is quick for what is asked for; the place where an earlier page ended says which it was.
 
         Open items by how long they have been so, exceptions by when they came to be, everything else by seq; and any
         of them by seq, from ``seq`` on, or with a ``key``.
         """
         if self.after is not None:
-            return find_cursor_format(self.after, self._allowed_orders)
+            return find_list_order(self.after, self._allowed_orders)
         return self._default_order if self.seq is None else SEQ_ORDER
 
     @property
-    def _default_order(self) -> CursorFormat:
+    def _default_order(self) -> ListOrder:
         asked = set(self.statuses)
         if self.key is not None:  # nothing is in order of keys: items are looked through, within the budget of a page
             return SEQ_ORDER
@@ -186,7 +189,7 @@ class ItemListRequest:
         return pending_items.OPEN_ITEMS_ORDER if asked and asked <= set(OPEN_STATUSES) else SEQ_ORDER
 
     @property
-    def _allowed_orders(self) -> list[CursorFormat]:
+    def _allowed_orders(self) -> list[ListOrder]:
         natural = self._default_order
         walks = [natural] if self.codes is not None else [natural, SEQ_ORDER]
         if natural is EXCEPTIONS_ORDER and ItemStatus.CANCELLED in self.statuses:
@@ -200,7 +203,7 @@ async def list_items(db: Database, grid: ItemListScope, request: ItemListRequest
         return await db.read(list_page_by_seq, grid, request, limit=limit)
     if request.list_order is EXCEPTIONS_ORDER and ItemStatus.CANCELLED not in request.statuses:
         return await db.read(list_exceptions_page, grid, request, limit=limit)
-    return await db.read_snapshot(list_page_by_batches, grid, request, limit=limit)
+    return await db.read_snapshot(list_open_or_cancelled_page, grid, request, limit=limit)
 
 
 # nearly always; and where it takes some more, each tells of other items
@@ -228,11 +231,11 @@ async def list_exceptions_page(
     """Those that have an outcome, in order of what happened to them."""
     mark, after = asked.fingerprint(grid.id), asked.after
     if asked.codes is not None:
-        return await list_failures_by_code(conn, grid.id, asked.codes, mark, limit=limit, after=after)
+        return await list_failures_with_codes(conn, grid.id, asked.codes, mark, limit=limit, after=after)
     return await list_exceptions_by_time(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
 
 
-async def list_page_by_batches(
+async def list_open_or_cancelled_page(
     conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
 ) -> Page[RowDict]:
     """Those that batches tell of, in order of what happened to them."""

@@ -14,11 +14,11 @@ from tidemill.core.job import Item
 from tidemill.core.list_pages import BIGINT_SAFE_MAX
 from tidemill.core.status import ItemStatus
 from tidemill.store.database import Connection
-from tidemill.store.jsonb import decode_input, decode_json, decode_json_exact
+from tidemill.store.jsonb import decode_input_or_text, decode_json, decode_json_exact
 from tidemill.store.statements import fetch_item_rows, fetch_rows, sql
 
 
-async def read_batch_items_aggregated(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
+async def read_batch_items_in_one_row(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
     """As ``read``; a range that nobody has touched comes as one value: no row of it passes through the driver."""
     if not lease.is_untouched:
         return await read_batch_items(conn, lease, exact=exact)
@@ -61,7 +61,7 @@ async def read_inputs(conn: Connection, job_id: UUID, lo: int, hi: int) -> list[
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def get_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
+async def get_item_details(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
     """Every fact of an item: ``input`` is its newest correction, ``original`` what was submitted."""
     key = {"job_id": job_id, "seq": seq}
     item = await fetch_item(conn, job_id, seq)
@@ -88,7 +88,7 @@ async def fetch_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]
     return found[0]
 
 
-async def read_shown_inputs(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:
+async def read_small_inputs(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:
     """The inputs of some items, as far as a grid shows them."""
     cursor = await conn.execute(sql("item/shown_inputs"), {"job_id": job_id, "seqs": sorted(seqs)})
-    return {seq: decode_input(text) for seq, text in await cursor.fetchall() if text is not None}
+    return {seq: decode_input_or_text(text) for seq, text in await cursor.fetchall() if text is not None}

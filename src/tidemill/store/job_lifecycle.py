@@ -95,11 +95,11 @@ async def list_jobs_with_failure_policy(conn: Connection) -> list[UUID]:
 
 async def close_job_as(conn: Connection, job_id: UUID) -> JobStatus | None:
     """Close a job of which nothing is open; what it is closed as, or None."""
-    job = await close_job(conn, job_id)
+    job = await close_job_if_drained(conn, job_id)
     return None if job is None else job.status
 
 
-async def close_job(conn: Connection, job_id: UUID) -> Job | None:
+async def close_job_if_drained(conn: Connection, job_id: UUID) -> Job | None:
     """Close a job of which nothing is open; the closed job, or None.
 
     The check is a statement of its own, after the lock: in one statement it would use a snapshot from before
@@ -129,7 +129,7 @@ async def close_job(conn: Connection, job_id: UUID) -> Job | None:
     return replace(drained, status=closed_as, closed_at=row[0])
 
 
-async def list_drained_candidates(conn: Connection) -> list[UUID]:
+async def list_jobs_to_close(conn: Connection) -> list[UUID]:
     cursor = await conn.execute(sql("job/drained_candidates"))
     return [row[0] for row in await cursor.fetchall()]
 

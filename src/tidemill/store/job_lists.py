@@ -12,7 +12,7 @@ from tidemill.core.job_id_range import JobIdRange, build_lookup_params, parse_jo
 from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
     PAGE_BATCH_BUDGET,
-    CursorFormat,
+    ListOrder,
     Page,
     fingerprint_filters,
     parse_number,
@@ -22,7 +22,7 @@ from tidemill.core.result_grid import GridColumns, resolve_grid_columns
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.store.database import Connection
 from tidemill.store.job_records import get_jobs
-from tidemill.store.jsonb import decode_input
+from tidemill.store.jsonb import decode_input_or_text
 from tidemill.store.statements import RowDict, fetch_rows, sql
 
 
@@ -48,11 +48,11 @@ async def find_item_list_scope(conn: Connection, job: UUID | str, owner_id: int 
     first_input = row.pop("first_input")
     names = row.pop("result_columns")
     return ItemListScope(
-        **row, columns=resolve_grid_columns(names, None if first_input is None else decode_input(first_input))
+        **row, columns=resolve_grid_columns(names, None if first_input is None else decode_input_or_text(first_input))
     )
 
 
-JOBS_ORDER = CursorFormat("jobs", (parse_uuid,))
+JOBS_ORDER = ListOrder("jobs", (parse_uuid,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class JobListRequest:
 # and a second one, that tells again of what the first has picked
 async def list_jobs(conn: Connection, request: JobListRequest, *, limit: int, after: object = None) -> Page[Job]:
     """A page may be short and not the last: only so many jobs are looked at."""
-    place = None if after is None else JOBS_ORDER.parse_cursor(after, request.fingerprint)[0]
+    place = None if after is None else JOBS_ORDER.parse_position(after, request.fingerprint)[0]
     ids = request.id_range
     if ids is not None and place is not None:
         ids = ids.limit_to_before(place)
@@ -99,9 +99,9 @@ async def list_jobs(conn: Connection, request: JobListRequest, *, limit: int, af
     jobs = await get_jobs(conn, picked)
     shown = [job for job in jobs if not request.statuses or job.status in request.statuses]
     if len(found) > limit:
-        return Page(shown, JOBS_ORDER.build_cursor(request.fingerprint, picked[-1]))
+        return Page(shown, JOBS_ORDER.build_position(request.fingerprint, picked[-1]))
     if found and found[-1]["is_end"]:
-        return Page(shown, JOBS_ORDER.build_cursor(request.fingerprint, UUID(int=found[-1]["id"].int + 1)))
+        return Page(shown, JOBS_ORDER.build_position(request.fingerprint, UUID(int=found[-1]["id"].int + 1)))
     return Page(shown, None)
 
 
@@ -135,7 +135,7 @@ class JobStatusCounts:
 
 
 # and a second one, that tells again of what the first has found
-async def count_jobs(conn: Connection, owner_id: int | None) -> JobStatusCounts:
+async def count_jobs_by_status(conn: Connection, owner_id: int | None) -> JobStatusCounts:
     name = "job/words_of_all" if owner_id is None else "job/words_of_owner"
     found = await fetch_rows(conn, sql(name), {"owner_id": owner_id, "budget": JOB_COUNT_BUDGET})
     seen = sum(row["n"] for row in found)
@@ -152,17 +152,19 @@ async def count_jobs(conn: Connection, owner_id: int | None) -> JobStatusCounts:
     )
 
 
-BATCHES_ORDER = CursorFormat("batches", (parse_number,))
+BATCHES_ORDER = ListOrder("batches", (parse_number,))
 OpenItemSums = dict[tuple[str, ItemStatus], int]  # of a kind and a status
 
 
 async def list_batches(conn: Connection, job_id: UUID, *, limit: int, after: object = None) -> Page[RowDict]:
     """The newest first."""
     mark = fingerprint_filters(job_id)
-    (before,) = (BIGINT_SAFE_MAX,) if after is None else BATCHES_ORDER.parse_cursor(after, mark)
+    (before,) = (BIGINT_SAFE_MAX,) if after is None else BATCHES_ORDER.parse_position(after, mark)
     await find_item_list_scope(conn, job_id)
     found = await fetch_rows(conn, sql("batch/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
-    return Page(found[:limit], BATCHES_ORDER.build_cursor(mark, found[limit - 1]["id"]) if len(found) > limit else None)
+    return Page(
+        found[:limit], BATCHES_ORDER.build_position(mark, found[limit - 1]["id"]) if len(found) > limit else None
+    )
 
 
 async def sum_open_items(conn: Connection, owner_id: int | None) -> OpenItemSums:

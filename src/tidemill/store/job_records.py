@@ -12,13 +12,13 @@ from psycopg.types.json import Jsonb
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Counts, Job
 from tidemill.core.job_id_range import JOB_ID_MAX, JOB_ID_MIN, build_lookup_params, parse_id_prefix
-from tidemill.core.list_pages import BIGINT_SAFE_MAX, CursorFormat, Page, fingerprint_filters, parse_number
+from tidemill.core.list_pages import BIGINT_SAFE_MAX, ListOrder, Page, fingerprint_filters, parse_number
 from tidemill.core.result_grid import GRID_COLUMNS_MAX
 from tidemill.core.status import Intent, JobStatus, derive_job_status
 from tidemill.store.database import Connection
 from tidemill.store.statements import RowDict, fetch_records, fetch_rows, sql
 
-ACTIVITY_ORDER = CursorFormat("activity", (parse_number,))
+ACTIVITY_ORDER = ListOrder("activity", (parse_number,))
 
 
 async def add_activity(conn: Connection, job_id: UUID, user_id: int, verb: str, /, **details: Any) -> None:
@@ -30,10 +30,10 @@ async def add_activity(conn: Connection, job_id: UUID, user_id: int, verb: str, 
 async def list_activity(conn: Connection, job_id: UUID, *, limit: int, after: object = None) -> Page[RowDict]:
     """The newest first."""
     mark = fingerprint_filters(job_id)
-    (before,) = (BIGINT_SAFE_MAX,) if after is None else ACTIVITY_ORDER.parse_cursor(after, mark)
+    (before,) = (BIGINT_SAFE_MAX,) if after is None else ACTIVITY_ORDER.parse_position(after, mark)
     found = await fetch_rows(conn, sql("activity/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
     return Page(
-        found[:limit], ACTIVITY_ORDER.build_cursor(mark, found[limit - 1]["id"]) if len(found) > limit else None
+        found[:limit], ACTIVITY_ORDER.build_position(mark, found[limit - 1]["id"]) if len(found) > limit else None
     )
 
 
@@ -78,7 +78,7 @@ async def get_job(conn: Connection, job_id: UUID) -> Job:
     return _parse_job(row)
 
 
-async def get_job_by_name(conn: Connection, name: str, owner_id: int | None = None) -> Job:
+async def get_job_by_id_or_key(conn: Connection, name: str, owner_id: int | None = None) -> Job:
     """By id or key; of one owner's, if that is said. A job of somebody else is as unknown as one that never was."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/get_named"), build_lookup_params(name))
@@ -102,7 +102,7 @@ async def get_jobs(conn: Connection, job_ids: Sequence[UUID]) -> list[Job]:
         return [_parse_job(row) for row in await cursor.fetchall()]
 
 
-async def list_watched_jobs(
+async def list_open_or_changed_jobs(
     conn: Connection,
     job_ids: Sequence[UUID],
     owner_ids: Sequence[int],
@@ -208,7 +208,7 @@ async def set_job_params(conn: Connection, job_id: UUID, params: dict[str, Any])
     await conn.execute(sql("job/set_params"), {"job_id": job_id, "params": Jsonb(params)})
 
 
-async def list_job_targets(conn: Connection, owner_id: int, kinds: Sequence[str]) -> list[tuple[str, str]]:
+async def list_targets_of_owner(conn: Connection, owner_id: int, kinds: Sequence[str]) -> list[tuple[str, str]]:
     """Of an owner's jobs of these kinds, what they read or write: kind and name."""
     cursor = await conn.execute(sql("job/targets"), {"owner_id": owner_id, "kinds": list(kinds)})
     return await cursor.fetchall()

@@ -70,7 +70,7 @@ class CopyStep:
 class LoopRunner(Protocol):
     """An event loop of another thread; the caller blocks while it works."""
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+    def run_coroutine(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
     def enter(self, manager: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]: ...
 
 
@@ -86,15 +86,15 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
             break
         found = yield ExecuteStep(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
         if found is not None:
-            return _match_fingerprint(spec, rows, found), False
+            return _resolve_repeated_job_id(spec, rows, found), False
     else:  # deleted between the two, each time
         raise Conflict(f"what the idempotency key {spec.idem_key!r} made is being deleted: try again")
     job_id, at = added
     if spec.file_id is not None:
         yield ExecuteStep(sql("file/keep"), {"file_id": spec.file_id})
-    counter = _RowCounter(spec)
+    counter = _RowAccumulator(spec)
     if spec.source is None:
-        yield CopyStep(sql("item/copy"), _encode_item_rows(job_id, at, rows, counter))
+        yield CopyStep(sql("item/copy"), _encode_and_count_rows(job_id, at, rows, counter))
     yield ExecuteStep(sql("ingest/add"), {"job_id": job_id, "next_seq": counter.n})
     if counter.n:
         los, his = counter.cutter.finish_ranges()
@@ -111,7 +111,7 @@ async def find_repeated_submission(conn: Connection, spec: Submission) -> UUID |
     found = None if spec.idem_key is None else await find_by_idempotency_key(conn, spec.owner_id, spec.idem_key)
     if found is None:
         return None
-    if found["idem_print"] != _RowCounter(spec).fingerprint:
+    if found["idem_print"] != _RowAccumulator(spec).fingerprint:
         raise _make_key_reused_error(spec)
     return UUID(str(found["id"]))
 
@@ -133,7 +133,7 @@ async def run_steps_async(conn: Connection, steps: SubmissionSteps) -> tuple[UUI
         answer = None
         if isinstance(step, CopyStep):
             async with conn.cursor() as cursor, cursor.copy(step.statement) as copy:
-                for piece in _join_chunks(step.lines):
+                for piece in _join_lines_into_chunks(step.lines):
                     await copy.write(piece)
         else:
             cursor = await conn.execute(step.statement, step.params)
@@ -150,7 +150,7 @@ def run_steps_sync(conn: SyncConnection, steps: SubmissionSteps) -> tuple[UUID, 
         answer = None
         if isinstance(step, CopyStep):
             with conn.cursor() as cursor, cursor.copy(step.statement) as copy:
-                for piece in _join_chunks(step.lines):
+                for piece in _join_lines_into_chunks(step.lines):
                     copy.write(piece)
         else:
             with conn.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
@@ -169,16 +169,16 @@ def run_steps_from_thread(conn: Connection, steps: SubmissionSteps, loop: LoopRu
         answer = None
         if isinstance(step, CopyStep):
             with loop.enter(conn.cursor()) as cursor, loop.enter(cursor.copy(step.statement)) as copy:
-                for piece in _join_chunks(step.lines):
-                    loop.run(copy.write(piece))
+                for piece in _join_lines_into_chunks(step.lines):
+                    loop.run_coroutine(copy.write(piece))
         else:
-            cursor = loop.run(conn.execute(step.statement, step.params))
-            answer = loop.run(cursor.fetchone()) if cursor.description else None
+            cursor = loop.run_coroutine(conn.execute(step.statement, step.params))
+            answer = loop.run_coroutine(cursor.fetchone()) if cursor.description else None
 
 
-def _match_fingerprint(spec: Submission, rows: Iterable[bytes], found: Sequence[Any]) -> UUID:
+def _resolve_repeated_job_id(spec: Submission, rows: Iterable[bytes], found: Sequence[Any]) -> UUID:
     """The job that the key made before, of the same words and rows."""
-    counter = _RowCounter(spec)
+    counter = _RowAccumulator(spec)
     for row in rows:
         counter.add(row)
     job_id, print_, *_ = found
@@ -204,7 +204,7 @@ def _build_job_columns(spec: Submission) -> dict[str, Any]:
     }
 
 
-class _RowCounter:
+class _RowAccumulator:
     """Counts rows, cuts them into batches, and computes the fingerprint that an idempotency key is compared by."""
 
     def __init__(self, spec: Submission) -> None:
@@ -219,7 +219,7 @@ class _RowCounter:
 
     def add(self, row: bytes) -> None:
         self.n += 1
-        self.cutter.add(len(row))
+        self.cutter.add_item(len(row))
         if self._includes_rows:
             self._digest.update(len(row).to_bytes(8, "big") + row)
 
@@ -228,14 +228,14 @@ class _RowCounter:
         return self._digest.digest()
 
 
-def _encode_item_rows(job_id: UUID, at: Any, rows: Iterable[bytes], counter: _RowCounter) -> Iterator[bytes]:
+def _encode_and_count_rows(job_id: UUID, at: Any, rows: Iterable[bytes], counter: _RowAccumulator) -> Iterator[bytes]:
     head, tail = f"{job_id}\t".encode(), f"\t{at.isoformat()}\n".encode()
     for row in rows:
         yield encode_item_row(head, counter.n, row, tail)
         counter.add(row)
 
 
-def _join_chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
+def _join_lines_into_chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
     buffer = bytearray()
     for line in lines:
         buffer += line

@@ -41,7 +41,7 @@ def encode_json_values(values: Sequence[Any]) -> list[bytes]:
     return lines
 
 
-def decode_input(text: str, *, exact: bool = False) -> Any:
+def decode_input_or_text(text: str, *, exact: bool = False) -> Any:
     """An input for people to look at. What nobody can read (half a pair of surrogates) is shown as it is written."""
     try:
         return decode_json_exact(text) if exact else decode_json(text)

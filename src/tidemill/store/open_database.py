@@ -10,14 +10,14 @@ from tidemill.store.embedded_postgres import start_embedded_server
 from tidemill.store.migrate import check_schema
 
 
-def resolve_database_url(settings: Settings) -> str:
+def ensure_database_url(settings: Settings) -> str:
     """The configured server, or the embedded one, started if need be."""
     return settings.database_url or start_embedded_server(settings.home)
 
 
 async def make_database(settings: Settings, *, size: int | None = None, patience: float | None = None) -> Database:
     """The configured database, not open yet. The embedded server is started if no other is configured."""
-    url = await asyncio.to_thread(resolve_database_url, settings)
+    url = await asyncio.to_thread(ensure_database_url, settings)
     return Database(
         url,
         size=size or settings.db_max_conns,

@@ -13,10 +13,10 @@ from tidemill.core.row_ranges import merge_ranges
 from tidemill.core.status import ItemStatus
 from tidemill.store import job_records
 from tidemill.store.database import Connection, is_transient
-from tidemill.store.item_cancellation import CancelSelection, cancel_waiting_items
 from tidemill.store.job_records import get_job
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 from tidemill.store.statements import SqlParams, fetch_records, sql
+from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items
 from tidemill.store.workers import read_max_attempts
 
 LOWEST_JOB_ID = UUID(int=0)

@@ -49,7 +49,7 @@ async def flush_outcomes(
     cursor = await conn.execute(sql("batch/fence"), fence)
     row = await cursor.fetchone()
     if row is None:
-        return await explain_rejected_flush(conn, lease)
+        return await classify_rejected_flush(conn, lease)
     # Done items of a sparse kind leave no row, except in a list: there a row says that they are to be retried.
     is_sparse = lease.sparse and not is_list
     stored = [verdict for verdict in ordered if not _is_done(verdict)] if is_sparse else ordered
@@ -86,7 +86,7 @@ def _count_tally_deltas(verdicts: Sequence[Verdict], sparse_done: int) -> dict[s
     }
 
 
-async def explain_rejected_flush(conn: Connection, lease: Lease) -> FlushResult:
+async def classify_rejected_flush(conn: Connection, lease: Lease) -> FlushResult:
     """Whether the same flush was committed before, or the lease was lost."""
     cursor = await conn.execute(sql("batch/after_fence"), {"batch_id": lease.batch_id})
     row = await cursor.fetchone()

@@ -12,7 +12,7 @@ from uuid import UUID
 from tidemill.core.list_pages import (
     PAGE_BATCH_BUDGET,
     PAGE_ITEM_BUDGET,
-    CursorFormat,
+    ListOrder,
     Page,
     PageBatch,
     count_batches_to_open,
@@ -25,7 +25,7 @@ from tidemill.store.database import Connection
 from tidemill.store.job_lists import find_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
 
-OPEN_ITEMS_ORDER = CursorFormat("open", (parse_timestamp, parse_number, parse_number))
+OPEN_ITEMS_ORDER = ListOrder("open", (parse_timestamp, parse_number, parse_number))
 OPEN_STATUSES = (ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT)
 
 _BATCH_STATES_BY_STATUS: dict[ItemStatus, list[tuple[str, bool]]] = {
@@ -56,7 +56,7 @@ class OpenItemListRequest:
 async def list_open_items(
     conn: Connection, request: OpenItemListRequest, *, limit: int, after: object = None
 ) -> Page[RowDict]:
-    place = None if after is None else OPEN_ITEMS_ORDER.parse_cursor(after, request.fingerprint)
+    place = None if after is None else OPEN_ITEMS_ORDER.parse_position(after, request.fingerprint)
     since, begun, seq = place or (request.from_ or "-infinity", -1, -1)
     found = await _pick_open_batches(conn, request, since, begun, limit)
     openable = [PageBatch(row["id"], row["items"], row["width"]) for row in found if not row["is_end"]]
@@ -66,11 +66,12 @@ async def list_open_items(
         last = items[limit - 1]
         return Page(
             items[:limit],
-            OPEN_ITEMS_ORDER.build_cursor(request.fingerprint, last["updated_at"], last["batch_id"], last["seq"]),
+            OPEN_ITEMS_ORDER.build_position(request.fingerprint, last["updated_at"], last["batch_id"], last["seq"]),
         )
     rest = found[n:]
     return Page(
-        items, OPEN_ITEMS_ORDER.build_cursor(request.fingerprint, rest[0]["since"], rest[0]["id"], -1) if rest else None
+        items,
+        OPEN_ITEMS_ORDER.build_position(request.fingerprint, rest[0]["since"], rest[0]["id"], -1) if rest else None,
     )
 
 

@@ -40,7 +40,7 @@ async def _requeue_cancelled_seqs(conn: Connection, job: LockedJob, wanted: list
     taken = 0
     for held in await _list_cancelled_ranges(conn, job, wanted[0], wanted[-1]):
         inside = wanted[bisect_left(wanted, held["lo"]) : bisect_left(wanted, held["hi"])]
-        taken += await _move_to_retry_lists(conn, job, held, inside)
+        taken += await _move_to_list_batches(conn, job, held, inside)
     return taken
 
 
@@ -49,7 +49,7 @@ async def _requeue_cancelled_except(conn: Connection, job: LockedJob, stays: set
     taken = 0
     for held in await _list_cancelled_ranges(conn, job, 0, BIGINT_SAFE_MAX):
         wanted = [seq for seq in range(held["lo"], held["hi"]) if seq not in stays]
-        taken += await _move_to_retry_lists(conn, job, held, wanted)
+        taken += await _move_to_list_batches(conn, job, held, wanted)
     return taken
 
 
@@ -57,7 +57,7 @@ async def _list_cancelled_ranges(conn: Connection, job: LockedJob, first: int, l
     return await fetch_rows(conn, sql("batch/cancelled_ranges"), {"job_id": job.id, "first": first, "last": last})
 
 
-async def _move_to_retry_lists(conn: Connection, job: LockedJob, held: RowDict, wanted: Sequence[int]) -> int:
+async def _move_to_list_batches(conn: Connection, job: LockedJob, held: RowDict, wanted: Sequence[int]) -> int:
     """Into lists, with an outcome each that says they are open: a range knows only items that have none."""
     taken = 0
     who = {"job_id": job.id, "owner_id": job.owner_id}
@@ -118,7 +118,7 @@ async def reprocess_items(
 
     ``goes_on`` when a step before has opened the job: Conflict, if it was ended since.
     """
-    job = await lock_job_for_reprocess(conn, job_id, is_continuation=is_continuation)
+    job = await lock_and_fold_job(conn, job_id, is_continuation=is_continuation)
     take = _requeue_selected if selection.key is None and not selection.ranges else _requeue_in_windows
     taken, last = await take(conn, job, selection, after_seq, max_items)
     if taken or (selection.includes_unread_source and await _has_unread_source(conn, job_id)):
@@ -158,7 +158,7 @@ async def _requeue_in_windows(
     return taken, lo - 1 if lo < total else None
 
 
-async def lock_job_for_reprocess(conn: Connection, job_id: UUID, *, is_continuation: bool = False) -> LockedJob:
+async def lock_and_fold_job(conn: Connection, job_id: UUID, *, is_continuation: bool = False) -> LockedJob:
     """The lock of a job whose items go round again; Conflict if they are gone, or somebody has just ended it."""
     job = await lock_job(conn, job_id)
     if job.purged_at is not None:
@@ -188,7 +188,7 @@ async def _has_unread_source(conn: Connection, job_id: UUID) -> bool:
 async def requeue_failed_items(conn: Connection, job: LockedJob, seqs: Sequence[int]) -> list[int]:
     """Send those of at most LIST_MAX items round again that have failed; which."""
     taken = await _reset_outcomes(conn, job, ReprocessSelection((ItemStatus.FAILED,), seqs), -1)
-    return await _add_requeue_list(conn, job, taken) if taken else []
+    return await _add_list_and_adjust_tally(conn, job, taken) if taken else []
 
 
 async def _requeue_chunk(
@@ -197,7 +197,7 @@ async def _requeue_chunk(
     taken = await _reset_outcomes(conn, job, choice, after_seq)
     if not taken:
         return 0, None
-    seqs = await _add_requeue_list(conn, job, taken)
+    seqs = await _add_list_and_adjust_tally(conn, job, taken)
     return len(seqs), seqs[-1] if len(seqs) == SEQ_LIST_MAX else None
 
 
@@ -222,7 +222,7 @@ async def _reset_outcomes(
     return await cursor.fetchall()
 
 
-async def _add_requeue_list(conn: Connection, job: LockedJob, taken: list[tuple[Any, ...]]) -> list[int]:
+async def _add_list_and_adjust_tally(conn: Connection, job: LockedJob, taken: list[tuple[Any, ...]]) -> list[int]:
     """A list batch of them, and the counts that they were in; their seqs, in order."""
     job_id = job.id
     was = Counter(status for _, status, _ in taken)

@@ -22,14 +22,14 @@ async def list_unneeded_files(conn: Connection, after: str, limit: int) -> list[
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def forget_files(conn: Connection, files: Sequence[str]) -> None:
+async def delete_unneeded_file_records(conn: Connection, files: Sequence[str]) -> None:
     """They are removed."""
     await conn.execute(sql("file/forget"), {"files": list(files)})
 
 
-async def reserve_file(conn: Connection, file_id: str) -> None:
+async def register_unclaimed_file(conn: Connection, file_id: str) -> None:
     """A file is about to be stored, and goes by itself if nothing comes of it."""
-    await expire_file(conn, file_id, None, UNCLAIMED_FILE_TTL_H)
+    await set_file_expiry(conn, file_id, None, UNCLAIMED_FILE_TTL_H)
 
 
 async def keep_file(conn: Connection, file_id: str) -> None:
@@ -37,7 +37,7 @@ async def keep_file(conn: Connection, file_id: str) -> None:
     await conn.execute(sql("file/keep"), {"file_id": file_id})
 
 
-async def expire_file(conn: Connection, file_id: str, made_by: UUID | None, hours: int) -> datetime:
+async def set_file_expiry(conn: Connection, file_id: str, made_by: UUID | None, hours: int) -> datetime:
     """A file is not needed any more after so long; when that is. It goes sooner with the job that made it."""
     cursor = await conn.execute(sql("file/expire"), {"file_id": file_id, "made_by": made_by, "hours": hours})
     row = await cursor.fetchone()
@@ -129,10 +129,10 @@ async def purge_old_weeks(db: Database, age_seconds: float) -> list[str]:
     async with db.connection() as conn:
         candidates = await list_partition_weeks(conn)
     for week in candidates:
-        if await db.run(_mark_week_purged, week, age_seconds):
+        if await db.run(_purge_week_if_old, week, age_seconds):
             await _drop_partitions(db, week.partitions)
             dropped.append(week.name)
-    await _drop_orphan_tables(db)
+    await _drop_detached_partitions(db)
     return dropped
 
 
@@ -140,7 +140,7 @@ async def _list_partitions(conn: Connection) -> list[_Partition]:
     return await fetch_records(conn, _Partition, sql("partition/list"), {})
 
 
-async def _mark_week_purged(conn: Connection, week: PartitionWeek, age: float) -> bool:
+async def _purge_week_if_old(conn: Connection, week: PartitionWeek, age: float) -> bool:
     """Mark a week's jobs as purged, if all of them are old. Locked, so that none is reopened meanwhile."""
     cursor = await conn.execute(sql("partition/is_past"), {"hi": week.hi, "age": age})
     row = await cursor.fetchone()
@@ -176,7 +176,7 @@ async def _drop_partitions(db: Database, names: tuple[str, ...]) -> None:
             await _drop_table(conn, name)
 
 
-async def _drop_orphan_tables(db: Database) -> None:
+async def _drop_detached_partitions(db: Database) -> None:
     async with db.connection() as conn:
         cursor = await conn.execute(sql("partition/orphans"))
         for (name,) in await cursor.fetchall():

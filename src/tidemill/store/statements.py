@@ -11,7 +11,7 @@ from tidemill.core.decide import complete_stored_error
 from tidemill.store.database import Connection
 
 
-def load_sql(package: str) -> Callable[[str], bytes]:
+def make_sql_loader(package: str) -> Callable[[str], bytes]:
     """A function that returns the statement in ``queries/<name>.sql`` of a package, read once."""
     folder = files(package).joinpath("queries")
 
@@ -22,7 +22,7 @@ def load_sql(package: str) -> Callable[[str], bytes]:
     return sql
 
 
-sql = load_sql("tidemill.store")
+sql = make_sql_loader("tidemill.store")
 RowDict = dict[str, Any]
 SqlParams = Mapping[str, object]  # the values of a statement's placeholders, by name
 Record = TypeVar("Record")

@@ -19,7 +19,7 @@ from pydantic import (
 from tidemill.config_sections import ConfigTable, Names, NonEmpty, Roles, Text, Unique, check_choice, parse_section
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import ColumnType
-from tidemill.tables.introspection.table_introspection import parse_table_name
+from tidemill.tables.introspection.table_introspection import parse_table_name_variants
 from tidemill.tables.resource import (
     BUILTIN_NORMALIZERS,
     ConditionalRequirement,
@@ -85,7 +85,7 @@ def _parse_column_selection(value: Any, validate: ValidatorFunctionWrapHandler) 
 
 def _split_table_name(text: str, max_parts: int = 2) -> list[str]:
     try:
-        return [part[0] for part in parse_table_name(text, max_parts)]
+        return [part[0] for part in parse_table_name_variants(text, max_parts)]
     except InvalidInput as error:
         raise ValueError(str(error)) from None
 
@@ -153,8 +153,8 @@ class FieldTable(ConfigTable):
         if "pattern_says" in given and "pattern" not in given:
             yield "pattern_says", 'Requires "pattern"'
 
-    def build(self, name: str) -> DeclaredField:
-        rules = self.get_given(exclude=("column", "unique", "references", "format", "date_formats"))
+    def build_field(self, name: str) -> DeclaredField:
+        rules = self.get_explicit_values(exclude=("column", "unique", "references", "format", "date_formats"))
         if self.format is not None:
             rules["pattern"], rules["pattern_says"] = NAMED_PATTERNS[self.format]
         if self.date_formats:
@@ -191,7 +191,7 @@ class ResourceTable(ConfigTable):
     references: tuple[ReferenceTable, ...] = ()
     conditions: tuple[ConditionTable, ...] = ()
 
-    def build(self, name: str) -> ResourceDeclaration:
+    def build_resource(self, name: str) -> ResourceDeclaration:
         of_fields = [
             Reference((field,), rules.references[0], (rules.references[1],))
             for field, rules in self.fields.items()
@@ -199,10 +199,10 @@ class ResourceTable(ConfigTable):
         ]
         return ResourceDeclaration(
             name=name,
-            fields=tuple(rules.build(field) for field, rules in self.fields.items()),
+            fields=tuple(rules.build_field(field) for field, rules in self.fields.items()),
             references=(*of_fields, *(Reference(one.fields, one.table, one.columns) for one in self.references)),
             conditions=tuple(ConditionalRequirement(one.field, one.values, one.needs) for one in self.conditions),
-            **self.get_given(exclude=("fields", "references", "conditions")),
+            **self.get_explicit_values(exclude=("fields", "references", "conditions")),
         )
 
 
@@ -214,6 +214,6 @@ def parse_resource_declarations(
         document,
         "resources",
         ResourceTable,
-        lambda name, table: table.build(name),
+        lambda name, table: table.build_resource(name),
         context={"normalizers": normalizers},
     )

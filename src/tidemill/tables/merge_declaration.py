@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.file_format import ColumnType
-from tidemill.core.suggest import suggest_similar
+from tidemill.core.suggest import format_suggestion
 from tidemill.tables.resource import (
     LOWER_BOUND_RULES,
     UPPER_BOUND_RULES,
@@ -156,7 +156,7 @@ class _DeclarationMerge:
             key=self._choose_key(written),
             unique=self._merge_unique_sets(written),
             indexed=tuple(self._list_indexed_sets(written)),
-            nulls_equal=tuple(self._rename_columns(one) for one in found.nulls_equal if written.issuperset(one)),
+            nulls_equal=tuple(self._to_field_names(one) for one in found.nulls_equal if written.issuperset(one)),
             references=self._merge_references(written),
             conditions=declared.conditions,
             read=declared.read,
@@ -186,7 +186,7 @@ class _DeclarationMerge:
         return tuple(fields)
 
     def _report_missing_column(self, path: str, column: str) -> None:
-        hint = suggest_similar(column, self._columns)
+        hint = format_suggestion(column, self._columns)
         self._add_problem(path, f"{self._introspected.table} has no column {column!r} that can be written{hint}")
 
     def _merge_unique_sets(self, written: set[str]) -> tuple[FieldNames, ...]:
@@ -195,13 +195,13 @@ class _DeclarationMerge:
         return tuple(dict.fromkeys([*self._list_indexed_sets(written), *by_field, *self._declared.unique]))
 
     def _list_indexed_sets(self, written: set[str]) -> list[FieldNames]:
-        return [self._rename_columns(one) for one in self._introspected.unique if written.issuperset(one)]
+        return [self._to_field_names(one) for one in self._introspected.unique if written.issuperset(one)]
 
     def _choose_key(self, written: set[str]) -> FieldNames:
         """An upsert needs an index on it; in which order it is declared does not matter."""
         wanted = self._declared.key
         if wanted is None:
-            return self._rename_columns(self._introspected.key) if written.issuperset(self._introspected.key) else ()
+            return self._to_field_names(self._introspected.key) if written.issuperset(self._introspected.key) else ()
         same = [one for one in self._list_indexed_sets(written) if set(one) == set(wanted)]
         if not same:
             self._add_problem("key", f"{self._introspected.table} has no unique index on ({', '.join(wanted)})")
@@ -209,13 +209,13 @@ class _DeclarationMerge:
 
     def _merge_references(self, written: set[str]) -> tuple[Reference, ...]:
         by_table = [
-            replace(one, fields=self._rename_columns(one.fields))
+            replace(one, fields=self._to_field_names(one.fields))
             for one in self._introspected.references
             if written.issuperset(one.fields)
         ]
         return tuple(dict.fromkeys([*by_table, *self._declared.references]))
 
-    def _rename_columns(self, columns: FieldNames) -> FieldNames:
+    def _to_field_names(self, columns: FieldNames) -> FieldNames:
         return tuple(self._names.get(column, column) for column in columns)
 
     def _add_problem(self, path: str, problem: str) -> None:

@@ -22,7 +22,7 @@ class ResourceRegistry:
         self._declared = dict(declared)
         self._cache: dict[tuple[str, bool], tuple[float, Resource]] = {}
 
-    async def find_writable(self, db: Database, role: Role, name: str) -> Resource:
+    async def load_writable_resource(self, db: Database, role: Role, name: str) -> Resource:
         """A resource that this role may import into; administrators may name any table.
 
         Raises:
@@ -36,8 +36,8 @@ class ResourceRegistry:
             raise Forbidden(f"you may read {name}, not write it")
         raise UnknownResource(f"there is no resource {name!r}")
 
-    async def find_readable(self, db: Database, role: Role, name: str) -> Resource:
-        """A resource that this role may export; otherwise as ``find_writable``."""
+    async def load_readable_resource(self, db: Database, role: Role, name: str) -> Resource:
+        """A resource that this role may export; otherwise as ``load_writable_resource``."""
         resource = await self.find(db, name, any_table=role is Role.ADMIN, for_reading=True)
         if is_granted(role, resource, "read"):
             return resource

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from tidemill.telemetry.events import Event, emit, relay_event, subscribe
+from tidemill.telemetry.events import Event, emit, publish_child_event, subscribe
 
 OTHER_LABEL: Final = "other"
 MAX_LABEL_VALUES = 100  # words of a label that comes from outside this file
@@ -51,7 +51,7 @@ class BoundedLabel:
         return OTHER_LABEL
 
 
-def count_by_code(codes: Mapping[str, int], total: int) -> Counter[str]:
+def group_by_known_code(codes: Mapping[str, int], total: int) -> Counter[str]:
     """Counts by our own codes; whatever else makes up the total is ``other``."""
     counts = Counter({code: n for code, n in codes.items() if code in BUILT_IN_ERROR_CODES})
     counts["throttled"] = count_throttled(codes)
@@ -153,27 +153,27 @@ class ChildEventReader:
     def fileno(self) -> int:
         return self._fd
 
-    def read(self) -> None:
+    def relay_pending_events(self) -> None:
         """Hand on what is in the pipe now."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._fd, EVENT_PIPE_READ_BYTES):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
                     with contextlib.suppress(msgspec.DecodeError):
-                        relay_event(_decode_event(line))
+                        publish_child_event(_decode_event(line))
 
     def close(self) -> None:
-        self.read()
+        self.relay_pending_events()
         os.close(self._fd)
         os.close(self.write_fd)
 
 
 @asynccontextmanager
-async def read_child_events() -> AsyncIterator[dict[str, str]]:
+async def receive_child_events() -> AsyncIterator[dict[str, str]]:
     """Hear the children of this process; what to put into their environment."""
     ear = ChildEventReader()
     loop = asyncio.get_running_loop()
-    loop.add_reader(ear.fileno(), ear.read)
+    loop.add_reader(ear.fileno(), ear.relay_pending_events)
     try:
         yield {EVENT_PIPE_VARIABLE: str(ear.write_fd)}
     finally:

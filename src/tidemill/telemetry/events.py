@@ -120,7 +120,7 @@ def emit(name: str, /, **fields: Any) -> None:
         _notify_subscribers(_subscribers, Event(name, {**(_bound_fields.get() or {}), **fields}))
 
 
-def relay_event(event: Event) -> None:
+def publish_child_event(event: Event) -> None:
     """Report the event of a child process to the subscribers of such events. The child has logged it already."""
     _notify_subscribers(_child_event_subscribers, event)
 

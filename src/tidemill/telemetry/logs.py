@@ -64,7 +64,7 @@ _WARNING_CONDITIONS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
 _LEADING_FIELDS = ("timestamp", "level", "event", "worker", "child", "job", "kind", "batch", "request_id")
 
 
-def log_events(level: str, **context: Any) -> None:
+def configure_event_logging(level: str, **context: Any) -> None:
     """Write every event to standard error, from ``level`` on; with ``context`` in each line."""
     least = logging.getLevelNamesMapping()[level.upper()]
     renderer: Any = structlog.processors.JSONRenderer(default=str)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from prometheus_client.exposition import choose_encoder
 
 from tidemill.core.status import ItemStatus
-from tidemill.telemetry.child_events import HTTP_METHOD_LABELS, BoundedLabel, count_by_code, count_throttled
+from tidemill.telemetry.child_events import HTTP_METHOD_LABELS, BoundedLabel, count_throttled, group_by_known_code
 from tidemill.telemetry.events import Event, Subscriber
 from tidemill.telemetry.metric_families import ExpiringGauge, MetricFamilies
 
@@ -103,7 +103,7 @@ class MetricsSubscriber:
         for status in SETTLED_STATUSES:
             if event.fields[status]:
                 families.items.labels(kind, status).inc(event.fields[status])
-        for code, n in count_by_code(event.fields["codes"], event.fields["failed"]).items():
+        for code, n in group_by_known_code(event.fields["codes"], event.fields["failed"]).items():
             families.failures.labels(kind, code).inc(n)
         settled = sum(event.fields[status] for status in SETTLED_STATUSES)
         _update_moving_rate(families.error_rate, kind, event.fields["failed"], settled)
@@ -118,7 +118,7 @@ class MetricsSubscriber:
 
     def _on_item_retry(self, event: Event) -> None:
         kind = self._get_kind_label(event)
-        for code, n in count_by_code(event.fields["codes"], event.fields["items"]).items():
+        for code, n in group_by_known_code(event.fields["codes"], event.fields["items"]).items():
             self.families.retries.labels(kind, code).inc(n)
         refused = count_throttled(event.fields["codes"])
         if refused:
@@ -161,10 +161,10 @@ class MetricsSubscriber:
         self.families.hints.labels("quarantined").inc()
 
     def _on_child_started(self, _: Event) -> None:
-        self._count_children(+1)
+        self._change_child_count(+1)
 
     def _on_child_stopped(self, event: Event) -> None:
-        self._count_children(-1)
+        self._change_child_count(-1)
         families = self.families
         for gauge in (families.concurrency, families.lease_length, families.retry_spacing, families.pressure):
             gauge.remove_series("child", str(event.fields.get("child", "")))
@@ -173,7 +173,7 @@ class MetricsSubscriber:
         self._on_child_stopped(event)
         self.families.children_died.labels(event.fields["cause"]).inc()
 
-    def _count_children(self, change: int) -> None:
+    def _change_child_count(self, change: int) -> None:
         self._children += change
         self.families.children.set(self._children)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
-from tidemill.telemetry.child_events import read_child_events
+from tidemill.telemetry.child_events import receive_child_events
 from tidemill.telemetry.events import emit, subscribe
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def serve_worker_metrics(settings: Settings, providers: Mapping[str, str])
     if not settings.enable_metrics:
         yield {}
         return
-    async with read_child_events() as environment:
+    async with receive_child_events() as environment:
         if settings.metrics_port is None:
             yield environment  # another part of this process may have metrics to serve
             return

@@ -31,18 +31,18 @@ class CommandHost(Protocol):
 _make_host: Callable[[], CommandHost] | None = None
 
 
-def set_command_host(make_host: Callable[[], CommandHost]) -> None:
+def set_command_host_factory(make_host: Callable[[], CommandHost]) -> None:
     global _make_host  # noqa: PLW0603  one process runs one command
     _make_host = make_host
 
 
-def get_command_host() -> CommandHost:
+def make_command_host() -> CommandHost:
     if _make_host is None:
         raise RuntimeError("Commands run only from the tidemill command line.")
     return _make_host()
 
 
-def run_command(
+def run_with_runtime(
     action: "Callable[[Runtime], Awaitable[T]]",
     *,
     app: str = BUILTIN_MILL_REFERENCE,
@@ -56,7 +56,7 @@ def run_command(
     """
 
     async def main() -> T:
-        async with get_command_host().open_runtime(app, migrate=migrate, check=check) as runtime:
+        async with make_command_host().open_runtime(app, migrate=migrate, check=check) as runtime:
             return await action(runtime)
 
     return asyncio.run(main())

@@ -4,20 +4,20 @@ import asyncio
 import weakref
 from collections.abc import Sequence
 
-from tidemill.app.build import make_engine_context
 from tidemill.app.mill import Mill
+from tidemill.app.runtime_factory import make_engine_context
 from tidemill.core.kinds import Handler
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.claimer import FairClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
 from tidemill.engine.lane import Lane
-from tidemill.engine.loop import Loop
 from tidemill.engine.maintenance_loop import MaintenanceLoop
+from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.store.database import Connection, Database
-from tidemill.store.statements import load_sql
+from tidemill.store.statements import make_sql_loader
 
-sql = load_sql("tidemill.testing")
+sql = make_sql_loader("tidemill.testing")
 
 MAX_DRAIN_ROUNDS = 10_000
 
@@ -34,7 +34,7 @@ async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None)
         engine = _engines[mill] = DrainEngine(mill, db)
     engine.is_running = True  # another call at the same time gets an engine of its own
     try:
-        async with mill.registry.run_hooks():
+        async with mill.registry.run_start_and_stop_hooks():
             await engine.run_until_idle(retries=retries)
     finally:
         engine.is_running = False
@@ -86,7 +86,7 @@ class DrainEngine:
             if not retries or not await db.run(make_batches_due, self.context.handlers.kinds()):
                 return
 
-    async def _tick_until_idle(self, loop: Loop) -> bool:
+    async def _tick_until_idle(self, loop: PeriodicLoop) -> bool:
         """Each tick runs in a task, as in a worker: context variables that a handler sets do not reach the test."""
         has_worked = False
         self._claimer.invalidate_cache()

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tidemill.core.errors import Busy, InvalidInput
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_command
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_with_runtime
 from tidemill.terminal.console import console
 from tidemill.watches.file_state import FileState, WatchFile
 from tidemill.watches.scanner import WatchScanner, WatchScanReport, make_watch_scanner
@@ -29,7 +29,7 @@ _FILE_STATE_COLOURS = {
 @commands.command("sources")
 def sources_command(app: WatchMillOption = BUILTIN_MILL_REFERENCE) -> None:
     """The watches that are declared: what they watch, their last scans, their files, and what is wrong."""
-    statuses = run_command(lambda runtime: list_watch_statuses(runtime, None), app=app)
+    statuses = run_with_runtime(lambda runtime: list_watch_statuses(runtime, None), app=app)
     if not statuses:
         console.print("no watches are declared: see [watches.NAME] in tidemill.toml", markup=False)
     for status in statuses:
@@ -50,7 +50,7 @@ def scan_command(
             raise InvalidInput(f"there is no watch {name!r}; declared are: {', '.join(scanner.watches) or 'none'}")
         return [await _scan_watch(scanner, one, again=again) for one in ([name] if name else scanner.watches)]
 
-    if any(run_command(action, app=app)):
+    if any(run_with_runtime(action, app=app)):
         raise typer.Exit(1)
 
 

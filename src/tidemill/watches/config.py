@@ -121,7 +121,7 @@ def _format_task_choice(keys: Sequence[str]) -> str:
 
 
 class WatchTable(ConfigTable):
-    """One table of the section, without the keys of the file tasks: ``make_watch_table`` adds these."""
+    """One table of the section, without the keys of the file tasks: ``make_watch_table_model`` adds these."""
 
     task_keys: ClassVar[tuple[str, ...]] = ()
 
@@ -169,16 +169,16 @@ class WatchTable(ConfigTable):
 
     @field_validator(*_ACCESS_KEYS, mode="before")
     @classmethod
-    def _check_access_key(cls, value: Any, info: ValidationInfo) -> Any:
+    def _check_access_option(cls, value: Any, info: ValidationInfo) -> Any:
         if "source" in info.data:
             kind = get_source_kind(info.data["source"])
             if info.field_name not in _ACCESS_KEYS_BY_SOURCE_KIND.get(kind, ()):
                 raise ValueError(f"Not supported for a source of kind {kind}")
         return value
 
-    def build(self, name: str) -> Watch:
-        task_fields = {_get_task_field(key): key for key in self.task_keys}
-        given = self.get_given(exclude=("index", *task_fields))
+    def build_watch(self, name: str) -> Watch:
+        task_fields = {_make_task_field_name(key): key for key in self.task_keys}
+        given = self.get_explicit_values(exclude=("index", *task_fields))
         access = SourceAccess(**{key: given.pop(key) for key in _ACCESS_KEYS if key in given})
         if self.pattern:
             given["pattern"] = FilePattern(self.pattern)
@@ -186,15 +186,15 @@ class WatchTable(ConfigTable):
         return Watch(name=name, task=task, access=access, **given)
 
 
-def _get_task_field(key: str) -> str:
+def _make_task_field_name(key: str) -> str:
     """The field for a task. Keys such as ``import`` cannot be names of fields."""
     return f"{key}_task"
 
 
-def make_watch_table(file_tasks: Mapping[str, type[FileTask]]) -> type[WatchTable]:
+def make_watch_table_model(file_tasks: Mapping[str, type[FileTask]]) -> type[WatchTable]:
     """The model of a watch with one key for each task."""
     fields: dict[str, Any] = {
-        _get_task_field(key): (task | None, Field(None, alias=key)) for key, task in file_tasks.items()
+        _make_task_field_name(key): (task | None, Field(None, alias=key)) for key, task in file_tasks.items()
     }
     table = create_model("WatchTable", __base__=WatchTable, **fields)
     table.task_keys = tuple(file_tasks)
@@ -206,5 +206,5 @@ def parse_watches(document: Mapping[str, Any], file_tasks: Mapping[str, type[Fil
 
     ``file_tasks`` are those of the enabled features; the task ``job`` always exists.
     """
-    table = make_watch_table({JOB_TASK_KEY: JobFileTask, **file_tasks})
-    return parse_section(document, "watches", table, lambda name, table: table.build(name))
+    table = make_watch_table_model({JOB_TASK_KEY: JobFileTask, **file_tasks})
+    return parse_section(document, "watches", table, lambda name, table: table.build_watch(name))

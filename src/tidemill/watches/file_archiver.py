@@ -8,7 +8,7 @@ from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnava
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 from tidemill.watches import watch_files
-from tidemill.watches.file_names import add_name_suffix, build_archive_path
+from tidemill.watches.file_names import add_mark_before_extension, join_archive_path
 from tidemill.watches.file_state import FileState, ListedFile, WatchFile, decide_file_state
 from tidemill.watches.sources.watch_source import WatchSource
 from tidemill.watches.watch import Watch
@@ -25,7 +25,7 @@ class FileArchiver:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def list_files_to_archive(self, watch: Watch) -> list[WatchFile]:
+    async def mark_files_to_archive(self, watch: Watch) -> list[WatchFile]:
         """Update files whose jobs have finished reading, and return the files to archive."""
         to_move: list[WatchFile] = []
         after = 0
@@ -51,21 +51,21 @@ class FileArchiver:
             if not should_continue():
                 return problem
             try:
-                note = await self._move_file(watch, source, file)
+                note = await self._archive_file_and_marker(watch, source, file)
             except (StorageAccessDenied, StorageUnavailable, InvalidInput, UnknownFile, OSError) as error:
                 await self._db.run(watch_files.set_file_message, file, f"it cannot be put away: {error}")
                 problem = problem or f"{file.path} cannot be put away: {error}"
                 continue
-            await self._finish_file(file, note)
+            await self._set_final_state(file, note)
         return problem
 
-    async def _finish_file(self, file: WatchFile, note: str | None) -> None:
+    async def _set_final_state(self, file: WatchFile, note: str | None) -> None:
         state = FINAL_STATE_AFTER[file.state]
         why = "; ".join(text for text in (file.note if file.state is REJECTED else None, note) if text) or None
         if await self._db.run(watch_files.set_file_state, file, state, why, before=(file.state,)):
             emit("watch.settled", watch=file.watch, path=file.path, state=state, job=file.job_id, reason=why)
 
-    async def _move_file(self, watch: Watch, source: WatchSource | None, file: WatchFile) -> str | None:
+    async def _archive_file_and_marker(self, watch: Watch, source: WatchSource | None, file: WatchFile) -> str | None:
         """A message if the file could not be moved because it is gone or replaced."""
         if source is None or file.source != watch.source_key:
             return None  # the watch does not move files, or its source has changed
@@ -87,13 +87,13 @@ class FileArchiver:
 
     async def _move_to_archive(self, watch: Watch, source: WatchSource, file: WatchFile) -> bool:
         """False if another version has replaced the file; that version stays."""
-        wanted = build_archive_path(_choose_archive_folder(watch, file), file.path)
+        wanted = join_archive_path(_choose_archive_folder(watch, file), file.path)
         target = file.moved_to or await self._choose_free_path(source, wanted, file.id)
         target = await self._db.run(watch_files.reserve_archive_path, file, target)
         try:
             is_moved = await asyncio.to_thread(source.move, file.entry, target)
         except FileExistsError:  # it was created after the check for a free path
-            target = add_name_suffix(wanted, file.id)
+            target = add_mark_before_extension(wanted, file.id)
             await self._db.run(watch_files.replace_archive_path, file, target)
             is_moved = await asyncio.to_thread(source.move, file.entry, target)
         if not is_moved:
@@ -102,7 +102,7 @@ class FileArchiver:
 
     async def _choose_free_path(self, source: WatchSource, target: str, mark: int) -> str:
         taken = await asyncio.to_thread(source.find_entry, target) is not None
-        return add_name_suffix(target, mark) if taken else target
+        return add_mark_before_extension(target, mark) if taken else target
 
     async def _find_marker(self, watch: Watch, source: WatchSource, file: WatchFile) -> ListedFile | None:
         return (
@@ -112,7 +112,7 @@ class FileArchiver:
     async def _move_marker(self, watch: Watch, source: WatchSource, file: WatchFile, marker: ListedFile) -> None:
         """A marker that has changed belongs to another version, and stays."""
         target = await self._choose_free_path(
-            source, build_archive_path(_choose_archive_folder(watch, file), marker.path), file.id
+            source, join_archive_path(_choose_archive_folder(watch, file), marker.path), file.id
         )
         await asyncio.to_thread(source.move, marker, target)
 

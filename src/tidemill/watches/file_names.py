@@ -50,7 +50,7 @@ def make_printable_path(path: str) -> str:
     return f"{text[:PRINTABLE_PATH_MAX_CHARS]}#{hashlib.sha256(plain).hexdigest()[:12]}"
 
 
-def make_storable_problem(problem: str) -> str:
+def sanitize_problem_text(problem: str) -> str:
     """What is wrong, as it can be stored and printed: it may repeat a name that cannot."""
     return problem.encode("utf-8", "backslashreplace").decode().replace("\0", "")[:PROBLEM_TEXT_MAX_CHARS]
 
@@ -127,11 +127,11 @@ def _can_share_suffix(one: str, other: str) -> bool:
     return ends[0].endswith(ends[1]) or ends[1].endswith(ends[0])
 
 
-def build_archive_path(folder: str, path: str) -> str:
+def join_archive_path(folder: str, path: str) -> str:
     return f"{folder}/{path}"
 
 
-def add_name_suffix(path: str, mark: object) -> str:
+def add_mark_before_extension(path: str, mark: object) -> str:
     """The same with a mark before its endings, for when the name is taken: ``in/a.42.csv.gz``."""
     pure = PurePosixPath(path)
     stem = pure.name[: -len("".join(pure.suffixes))] if pure.suffixes else pure.name

@@ -123,7 +123,7 @@ def compare_listing(entries: Sequence[ListedFile], known: Iterable[RecordedFile]
     return ListingChanges(added, changed)
 
 
-def find_orphaned_files(known: Iterable[RecordedFile], declared: Collection[str]) -> list[int]:
+def find_orphaned_file_ids(known: Iterable[RecordedFile], declared: Collection[str]) -> list[int]:
     """Unfinished files whose watch is not declared any more, because it was renamed or removed."""
     return [one.id for one in known if one.watch not in declared and one.state in UNFINISHED_FILE_STATES]
 

@@ -36,7 +36,7 @@ CONSECUTIVE_FAILURES_MAX = 3  # then the source is at fault, not the files
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedFiles:
+class FileSubmissionResult:
     """The number of files that became jobs, the first problem, and whether more files are ready."""
 
     submitted: int = 0
@@ -80,7 +80,7 @@ class WatchFileSubmitter:
 
     async def submit_files(
         self, prepared: PreparedWatch, source: WatchSource, files: Sequence[WatchFile], limits: FetchLimits
-    ) -> SubmittedFiles:
+    ) -> FileSubmissionResult:
         """Submit files one after another. A file that cannot be read now is retried later, without blocking the others.
 
         Several unreadable files in a row end the scan.
@@ -88,12 +88,12 @@ class WatchFileSubmitter:
         submitted, consecutive_failures, problem = 0, 0, None
         for file in files:
             if not limits.should_continue():
-                return SubmittedFiles(submitted, problem, has_more=True)
+                return FileSubmissionResult(submitted, problem, has_more=True)
             try:
                 submitted += await self.submit_file(prepared, source, file, limits) is not None
                 consecutive_failures = 0
             except Interrupted:  # the file stays claimed, and the next scan continues with it
-                return SubmittedFiles(submitted, problem, has_more=True)
+                return FileSubmissionResult(submitted, problem, has_more=True)
             except (StorageAccessDenied, StorageUnavailable, RemoteUnreachable, OSError) as error:
                 await self._db.run(
                     watch_files.requeue_changed_file, file, file.entry, f"it cannot be read now: {error}"
@@ -102,7 +102,7 @@ class WatchFileSubmitter:
                 consecutive_failures += 1
                 if consecutive_failures >= CONSECUTIVE_FAILURES_MAX:
                     break
-        return SubmittedFiles(submitted, problem)
+        return FileSubmissionResult(submitted, problem)
 
     async def submit_file(
         self, prepared: PreparedWatch, source: WatchSource, file: WatchFile, limits: FetchLimits
@@ -117,7 +117,7 @@ class WatchFileSubmitter:
         if not await self._db.run(watch_files.claim_file, file, prepared.owner.id, name):
             return None
         try:
-            blob = await asyncio.to_thread(source.fetch, file.entry, self._blobs, name, limits)
+            blob = await asyncio.to_thread(source.fetch_to_blob_store, file.entry, self._blobs, name, limits)
         except UnknownFile:
             # FTP reports a file that it may not read as missing.
             if await asyncio.to_thread(source.find_entry, file.path) is not None:
@@ -127,12 +127,12 @@ class WatchFileSubmitter:
         except (TooLarge, InvalidInput) as error:
             await self._set_state(file, FileState.REJECTED, str(error))
             return None
-        if not await self._check_unchanged(source, file, blob):
+        if not await self._confirm_unchanged_or_requeue(source, file, blob):
             await self._staged_files.discard(name)
             return None
         return await self._submit_blob(prepared, file, blob)
 
-    async def _check_unchanged(self, source: WatchSource, file: WatchFile, blob: Blob) -> bool:
+    async def _confirm_unchanged_or_requeue(self, source: WatchSource, file: WatchFile, blob: Blob) -> bool:
         """Whether the fetched file is the listed version. Otherwise it was written while it was read."""
         now = await asyncio.to_thread(source.find_entry, file.path)
         if now is None:

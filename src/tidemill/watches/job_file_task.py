@@ -14,7 +14,7 @@ from tidemill.core.file_format import FileLayout
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.layout_detection import detect_layout
-from tidemill.jobs.submission import prepare_submission, submit_file
+from tidemill.jobs.submission import prepare_submission, submit_stored_file
 from tidemill.runtime import FileTaskView, Runtime
 from tidemill.store.job_submission import Submission
 from tidemill.store.users import User
@@ -56,7 +56,7 @@ class PreparedFileJob:
             raise InvalidInput("the file is empty")
         layout = await asyncio.to_thread(self._detect_layout, blob.id, name)
         spec = replace(self.spec, idem_key=idempotency_key, idem_print=blob.sha256)
-        job, _ = await submit_file(self.runtime, spec, blob, name, layout)
+        job, _ = await submit_stored_file(self.runtime, spec, blob, name, layout)
         return job.id
 
     def _detect_layout(self, blob_id: str, name: str) -> FileLayout:

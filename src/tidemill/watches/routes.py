@@ -9,9 +9,9 @@ from fastapi import APIRouter, Path, Query
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 
 from tidemill.rest import schema_types
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.example_values import EXAMPLE_CREATED_AT, EXAMPLE_JOB_ID, EXAMPLE_NEXT_PAGE, EXAMPLE_UPDATED_AT
-from tidemill.rest.runtime import RuntimeDep
+from tidemill.rest.runtime_dependencies import RuntimeDep
 from tidemill.rest.schema_types import (
     EMPTY_IS_NONE,
     AfterCursor,
@@ -19,7 +19,7 @@ from tidemill.rest.schema_types import (
     PageSize,
     QueryModel,
     RequestModel,
-    allow_empty_choice,
+    add_empty_choice_to_schema,
 )
 from tidemill.watches import use_cases
 from tidemill.watches.file_state import FileState
@@ -92,7 +92,9 @@ class WatchFilePage(BaseModel):
 
 class WatchFileQuery(QueryModel):
     state: Annotated[
-        FileState | None, EMPTY_IS_NONE, Field(description="Files in this state", json_schema_extra=allow_empty_choice)
+        FileState | None,
+        EMPTY_IS_NONE,
+        Field(description="Files in this state", json_schema_extra=add_empty_choice_to_schema),
     ] = None
     page_size: PageSize = 100
     after: AfterCursor = None
@@ -125,13 +127,13 @@ router = APIRouter(tags=["sources"], route_class=AuthenticatedRoute)
 WatchPathName = Annotated[str, Path(max_length=63, description="A watch's name", examples=["nightly"])]
 
 
-@router.get("/sources", **declare_route(Permission.USER))
+@router.get("/sources", **build_route_options(Permission.USER))
 async def list_sources(me: CurrentUser, runtime: RuntimeDep) -> WatchList:
     """Your watches: what they watch, what the last scan found, and what is wrong, if anything is."""
     return WatchList(sources=[_build_watch_out(status) for status in await use_cases.list_watch_statuses(runtime, me)])
 
 
-@router.get("/sources/{source_name}/files", **declare_route(Permission.USER, 404))
+@router.get("/sources/{source_name}/files", **build_route_options(Permission.USER, 404))
 async def list_source_files(
     source_name: WatchPathName, query: Annotated[WatchFileQuery, Query()], me: CurrentUser, runtime: RuntimeDep
 ) -> WatchFilePage:
@@ -145,10 +147,10 @@ async def list_source_files(
         after=schema_types.decode_cursor(query.after),
     )
     files = [WatchFileOut.model_validate(row) for row in page.items]
-    return WatchFilePage(files=files, **schema_types.build_next_page(page.after))
+    return WatchFilePage(files=files, **schema_types.build_next_page_field(page.after))
 
 
-@router.post("/ingestion/scan", **declare_route(Permission.USER, 404))
+@router.post("/ingestion/scan", **build_route_options(Permission.USER, 404))
 async def scan_sources(body: ScanIn, me: CurrentUser, runtime: RuntimeDep) -> ScanList:
     """Look now at what a watch watches, or all of yours do; what is whole is taken, what is stored is put away."""
     scans = await use_cases.scan_watches(runtime, me, body.name, retry_failed=body.again)
@@ -167,7 +169,7 @@ def _build_watch_out(status: WatchStatus) -> WatchOut:
         owner=watch.owner,
         every_s=watch.every,
         marker=watch.marker,
-        moves=watch.can_move,
+        moves=watch.archives_files,
         scanning=bool(state.get("is_scanning")),
         last_scan_at=state.get("scanned_at"),
         next_scan_at=None if watch.every is None else state.get("due_at"),

@@ -14,20 +14,20 @@ from uuid import uuid4
 
 from tidemill.config import Settings
 from tidemill.core.errors import Busy, Interrupted, InvalidInput, TidemillError
-from tidemill.engine.loop import Loop
-from tidemill.files.layout import validate_layout
+from tidemill.engine.periodic_loop import PeriodicLoop
+from tidemill.files.layout import parse_layout_options
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 from tidemill.telemetry.events import bind_fields, emit
 from tidemill.watches import watch_files, watch_leases
 from tidemill.watches.file_archiver import FileArchiver
-from tidemill.watches.file_names import find_name_problem, make_printable_path, make_storable_problem
+from tidemill.watches.file_names import find_name_problem, make_printable_path, sanitize_problem_text
 from tidemill.watches.file_state import ListedFile, WatchFile
-from tidemill.watches.file_submitter import SubmittedFiles, WatchFileSubmitter
+from tidemill.watches.file_submitter import FileSubmissionResult, WatchFileSubmitter
 from tidemill.watches.source_address import FolderAddress, WebAddress
 from tidemill.watches.sources import open_watch_source
 from tidemill.watches.sources.watch_source import FetchLimits, WatchSource
-from tidemill.watches.watch import Watch, compute_scan_delay, find_overlaps
+from tidemill.watches.watch import Watch, compute_scan_delay, find_overlap_problems
 from tidemill.watches.watch_files import WatchScope
 from tidemill.watches.watch_leases import WatchLease, WatchScanResult
 
@@ -64,7 +64,7 @@ def list_source_files(watch: Watch, source: WatchSource) -> SourceListing:
         if watch.marker is not None and entry.path.endswith(watch.marker):
             markers[entry.path.removesuffix(watch.marker)] = entry
         elif _accepts_path(watch, entry.path):
-            entries.append(_make_storable(entry))
+            entries.append(_refuse_invalid_name(entry))
         if len(entries) >= LISTED_FILES_MAX:
             return SourceListing(entries, _find_marked_paths(watch, entries, markers), is_complete=False)
     problem = source.listing_errors[0] if source.listing_errors else None
@@ -79,7 +79,7 @@ def _accepts_path(watch: Watch, path: str) -> bool:
     return watch.accepts_path(path)
 
 
-def _make_storable(entry: ListedFile) -> ListedFile:
+def _refuse_invalid_name(entry: ListedFile) -> ListedFile:
     problem = find_name_problem(entry.path)
     return entry if problem is None else replace(entry, path=make_printable_path(entry.path), refusal_reason=problem)
 
@@ -144,7 +144,7 @@ class WatchScanner:
     def watches(self) -> Mapping[str, Watch]:
         return self._watches
 
-    async def scan_next(self, should_continue: ShouldContinue = lambda: True) -> float:
+    async def scan_due_watch(self, should_continue: ShouldContinue = lambda: True) -> float:
         """Scan one watch that is due, and return the seconds until the next call; 0 if another watch may be due."""
         if not self._watches:
             return SCAN_IDLE_S * 12
@@ -190,7 +190,7 @@ class WatchScanner:
         with bind_fields(watch=watch.name):
             async with self._hold_lease(lease, should_continue) as may_continue:
                 result = await self._scan_safely(watch, lease, may_continue, retry_failed=retry_failed)
-            result = replace(result, problem=result.problem and make_storable_problem(result.problem))
+            result = replace(result, problem=result.problem and sanitize_problem_text(result.problem))
             await self._db.run(watch_leases.finish_watch_scan, lease, result)
             if result.problem is not None:
                 emit("watch.failed", watch=watch.name, error=result.problem)
@@ -205,7 +205,7 @@ class WatchScanner:
         """Scan, and return every error as a problem of the watch. Its files keep their states."""
         every = watch.every or SCAN_IDLE_S
         try:
-            return await self._scan_source(watch, lease, should_continue, retry_failed=retry_failed)
+            return await self._archive_and_submit_files(watch, lease, should_continue, retry_failed=retry_failed)
         except Interrupted:
             return WatchScanResult(looked=False, delay=0.0 if lease.is_due else None, is_cut=True)
         except Exception as error:  # noqa: BLE001  an unexpected error must be visible and must release the lease
@@ -214,29 +214,29 @@ class WatchScanner:
             delay = compute_scan_delay(every, lease.failures) if lease.is_due else None
             return WatchScanResult(looked=lease.is_due, problem=problem, delay=delay)
 
-    async def _scan_source(
+    async def _archive_and_submit_files(
         self, watch: Watch, lease: WatchLease, should_continue: ShouldContinue, *, retry_failed: bool
     ) -> WatchScanResult:
         if not should_continue():
             raise Interrupted("nobody waits for it any more")
-        to_archive = await self._archiver.list_files_to_archive(watch)
-        if not lease.is_due and (not to_archive or not watch.can_move):
+        to_archive = await self._archiver.mark_files_to_archive(watch)
+        if not lease.is_due and (not to_archive or not watch.archives_files):
             problem = await self._archiver.archive_files(watch, None, to_archive, should_continue)
             return WatchScanResult(looked=False, problem=problem)
         async with self._open_source(watch) as source:
             source.should_continue = should_continue
-            target = source if watch.can_move else None
+            target = source if watch.archives_files else None
             problem = await self._archiver.archive_files(watch, target, to_archive, should_continue)
             if not lease.is_due:
                 return WatchScanResult(looked=False, problem=problem)
-            listing = await self._record_listing(watch, source, retry_failed=retry_failed)
+            listing = await self._list_and_record_files(watch, source, retry_failed=retry_failed)
             files = await self._submit_ready_files(watch, lease, source, listing, should_continue)
         delay = 0.0 if files.has_more and files.problem is None else watch.every
         problem = problem or listing.problem or files.problem
         is_cut = files.has_more and not should_continue()
         return WatchScanResult(True, problem, listing.accepted_count, files.submitted, delay, is_cut)
 
-    async def _record_listing(self, watch: Watch, source: WatchSource, *, retry_failed: bool) -> SourceListing:
+    async def _list_and_record_files(self, watch: Watch, source: WatchSource, *, retry_failed: bool) -> SourceListing:
         """List the source and store which files are new, changed or missing."""
         listing = await asyncio.to_thread(list_source_files, watch, source)
         scope = WatchScope(watch.name, watch.source_key, frozenset(self._watches))
@@ -250,7 +250,7 @@ class WatchScanner:
         if listing.is_complete:
             await self._db.run(watch_files.mark_missing_files, scope, listing.entries)
         if retry_failed:
-            await self._db.run(watch_files.retry_failed_files, scope, listing.entries, RETRIED_AFTER_FAILURE_MESSAGE)
+            await self._db.run(watch_files.requeue_failed_files, scope, listing.entries, RETRIED_AFTER_FAILURE_MESSAGE)
         return listing
 
     async def _submit_ready_files(
@@ -260,7 +260,7 @@ class WatchScanner:
         source: WatchSource,
         listing: SourceListing,
         should_continue: ShouldContinue,
-    ) -> SubmittedFiles:
+    ) -> FileSubmissionResult:
         settings = self._settings
         files = await self._db.run(
             watch_files.list_ready_files,
@@ -271,7 +271,7 @@ class WatchScanner:
             limit=settings.scan_max_files,
         )
         if not files:
-            return SubmittedFiles()
+            return FileSubmissionResult()
         prepared = await self._submitter.prepare_watch(watch)
         limits = FetchLimits(settings.max_file_size_mb << 20, should_continue, settings.remote_url_timeout)
         submitted = await self._submitter.submit_files(prepared, source, files, limits)
@@ -331,10 +331,10 @@ def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
             else:
                 folders[watch.name] = (root / watch.source.path).resolve()
         try:
-            validate_layout(dict(watch.layout))
+            parse_layout_options(dict(watch.layout))
         except InvalidInput as error:
             problems.append(f"watches.{watch.name}.layout: {error}")
-    problems += find_overlaps(watches.values(), folders)
+    problems += find_overlap_problems(watches.values(), folders)
     raise_if_invalid("watches", problems)
     return watches
 
@@ -346,12 +346,12 @@ def make_watch_scanner(runtime: Runtime, worker: str | None = None) -> WatchScan
     return WatchScanner(runtime.db, runtime.settings, watches, submitter, worker=worker or f"service-{os.getpid()}")
 
 
-def make_worker_loops(runtime: Runtime, worker: str) -> list[Loop]:
+def make_worker_loops(runtime: Runtime, worker: str) -> list[PeriodicLoop]:
     """The loop that scans watches, unless the settings turn it off."""
     return [WatchScanLoop(make_watch_scanner(runtime, worker))] if runtime.settings.scan_watches else []
 
 
-class WatchScanLoop(Loop):
+class WatchScanLoop(PeriodicLoop):
     """Scans one watch after the other. A scan that is running ends soon after the loop is stopped."""
 
     name = "scan"
@@ -361,4 +361,4 @@ class WatchScanLoop(Loop):
         self._scanner = scanner
 
     async def tick(self) -> float:
-        return await self._scanner.scan_next(lambda: not self.is_stopping)
+        return await self._scanner.scan_due_watch(lambda: not self.is_stopping)

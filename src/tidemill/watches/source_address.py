@@ -67,7 +67,7 @@ class WebAddress:
     def __str__(self) -> str:
         """Without what may be a secret."""
         more = f" and {len(self.urls) - 1} more" if len(self.urls) > 1 else ""
-        return redact_url(self.urls[0]) + more
+        return strip_query_and_fragment(self.urls[0]) + more
 
 
 SourceAddress = FolderAddress | BucketLocation | HostAddress | WebAddress
@@ -88,7 +88,7 @@ def get_source_kind(address: SourceAddress) -> str:
             return address.scheme
 
 
-def redact_url(url: str) -> str:
+def strip_query_and_fragment(url: str) -> str:
     return url.partition("#")[0].partition("?")[0]
 
 
@@ -97,16 +97,16 @@ def parse_source_address(given: Any, *, is_index: bool = False) -> SourceAddress
     if isinstance(given, list | tuple):
         if not given or not all(isinstance(one, str) and _parse_scheme(one) in WEB_SCHEMES for one in given):
             raise InvalidInput("a list has one or more http or https URLs, and nothing else")
-        return _parse_urls(given, is_index=is_index)
+        return _parse_web_address(given, is_index=is_index)
     if not isinstance(given, str) or not given.strip() or not given.isprintable():
         raise InvalidInput("a folder of TIDEMILL_SOURCES, or an address, is wanted")
     scheme = _parse_scheme(given)
     if is_index and scheme not in WEB_SCHEMES:
         raise InvalidInput("only a file of the web, http or https, can be an index")
     if scheme in WEB_SCHEMES:
-        return _parse_urls([given], is_index=is_index)
+        return _parse_web_address([given], is_index=is_index)
     if scheme in DEFAULT_FILE_PORT_BY_SCHEME:
-        return _parse_host(given)
+        return _parse_host_address(given)
     if scheme in BUCKETS:
         found = parse_blob_location(given)
         assert isinstance(found, BucketLocation)  # noqa: S101  by its scheme
@@ -114,7 +114,7 @@ def parse_source_address(given: Any, *, is_index: bool = False) -> SourceAddress
     if scheme:
         known = ", ".join(f"{name}://" for name in (*BUCKETS, *DEFAULT_FILE_PORT_BY_SCHEME, *WEB_SCHEMES))
         raise InvalidInput(f"an address begins with one of {known}; a folder is one of TIDEMILL_SOURCES")
-    return _parse_folder(given)
+    return _parse_folder_address(given)
 
 
 def _parse_scheme(text: str) -> str:
@@ -122,7 +122,7 @@ def _parse_scheme(text: str) -> str:
     return before.lower() if found else ""
 
 
-def _parse_folder(text: str) -> FolderAddress:
+def _parse_folder_address(text: str) -> FolderAddress:
     root, _, path = text.strip().rstrip("/").partition("/")
     if not _SOURCE_ROOT_PATTERN.fullmatch(root):
         raise InvalidInput("a folder begins with a name of TIDEMILL_SOURCES, as in inbox/daily; it is no path")
@@ -131,7 +131,7 @@ def _parse_folder(text: str) -> FolderAddress:
     return FolderAddress(root, path)
 
 
-def _parse_host(text: str) -> HostAddress:
+def _parse_host_address(text: str) -> HostAddress:
     try:
         parts = urlsplit(text)
         port, password = parts.port, parts.password
@@ -154,7 +154,7 @@ def _parse_host(text: str) -> HostAddress:
     )
 
 
-def _parse_urls(given: Sequence[str], *, is_index: bool) -> WebAddress:
+def _parse_web_address(given: Sequence[str], *, is_index: bool) -> WebAddress:
     for one in given:
         try:
             parts = urlsplit(one)

@@ -85,7 +85,7 @@ class Watch:
         return get_source_key(self.source)
 
     @property
-    def can_move(self) -> bool:
+    def archives_files(self) -> bool:
         return self.moves and not isinstance(self.source, WebAddress)
 
     @property
@@ -116,7 +116,7 @@ class SourceLocation:
         return self.parts[len(outer.parts) :]
 
 
-def find_overlaps(watches: Iterable[Watch], folders: Mapping[str, PurePath]) -> Iterator[str]:
+def find_overlap_problems(watches: Iterable[Watch], folders: Mapping[str, PurePath]) -> Iterator[str]:
     """A message for each pair of watches that would submit one file twice. ``folders``: watch -> its local folder."""
     located = [
         (watch, location)
@@ -152,12 +152,12 @@ def _explain_overlap(outer: Watch, inner: Watch, below: tuple[str, ...]) -> str 
     if not below and outer.source_key != inner.source_key:
         return f"{inner.source} and {outer.source} are one folder, which {outer.name} watches: call it the same in both"
     if (
-        outer.can_move
+        outer.archives_files
         and outer.is_archived_path("/".join((*below[:1], "")))
         and outer.pattern.can_overlap(inner.pattern)
     ):
         return f"{outer.name} puts files there that it has taken: they would be taken twice"
-    archive_folders = [(*below, name) for name in (inner.processed, inner.failed) if inner.can_move]
+    archive_folders = [(*below, name) for name in (inner.processed, inner.failed) if inner.archives_files]
     for folder in [below, *archive_folders] if below else archive_folders:
         if not outer.is_archived_path("/".join((*folder, ""))) and outer.pattern.can_overlap(
             inner.pattern, "/".join(folder)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
-    CursorFormat,
+    ListOrder,
     Page,
     fingerprint_filters,
     parse_number,
@@ -15,7 +15,7 @@ from tidemill.core.list_pages import (
 )
 from tidemill.store import retention
 from tidemill.store.database import Connection
-from tidemill.store.statements import RowDict, SqlParams, fetch_records, fetch_rows, load_sql
+from tidemill.store.statements import RowDict, SqlParams, fetch_records, fetch_rows, make_sql_loader
 from tidemill.watches.file_state import (
     FileJobState,
     FileState,
@@ -23,12 +23,12 @@ from tidemill.watches.file_state import (
     RecordedFile,
     WatchFile,
     compare_listing,
-    find_orphaned_files,
+    find_orphaned_file_ids,
 )
 
-sql = load_sql("tidemill.watches")
+sql = make_sql_loader("tidemill.watches")
 
-WATCH_FILES_ORDER = CursorFormat("watch_files", (parse_timestamp, parse_number))
+WATCH_FILES_ORDER = ListOrder("watch_files", (parse_timestamp, parse_number))
 WATCH_FILE_KEPT_DAYS, FORGET_MAX_WATCH_FILES = 90, 10_000
 _WATCH_FILE_COLUMNS = tuple(WatchFile.__slots__)
 
@@ -48,7 +48,7 @@ async def record_listing(
     """Store the new and the changed files of a part of a listing. Known files are not written."""
     columns = _build_listing_params(scope, entries)
     known = [RecordedFile(**row) for row in await fetch_rows(conn, sql("watch_file/known"), columns)]
-    orphans = find_orphaned_files(known, {scope.watch} | scope.declared)
+    orphans = find_orphaned_file_ids(known, {scope.watch} | scope.declared)
     if orphans:
         await conn.execute(sql("watch_file/adopt"), {"watch": scope.watch, "ids": orphans})
     news = compare_listing(entries, known)
@@ -71,7 +71,7 @@ async def mark_missing_files(conn: Connection, scope: WatchScope, listed: Sequen
     return (await conn.execute(sql("watch_file/lose"), _build_listing_params(scope, listed))).rowcount
 
 
-async def retry_failed_files(conn: Connection, scope: WatchScope, listed: Sequence[ListedFile], reason: str) -> int:
+async def requeue_failed_files(conn: Connection, scope: WatchScope, listed: Sequence[ListedFile], reason: str) -> int:
     """Let failed files that still exist wait for another attempt."""
     return (
         await conn.execute(sql("watch_file/again"), _build_listing_params(scope, listed) | {"note": reason})
@@ -90,7 +90,7 @@ async def claim_file(conn: Connection, file: WatchFile, owner_id: int, file_id: 
     claim = {"id": file.id, "owner_id": owner_id, "file_id": file_id}
     is_claimed = await _run_transition(conn, "watch_file/take", claim)
     if is_claimed:
-        await retention.reserve_file(conn, file_id)
+        await retention.register_unclaimed_file(conn, file_id)
     return is_claimed
 
 
@@ -152,14 +152,14 @@ async def list_watch_files(
     at, last = (
         (datetime.max.replace(tzinfo=UTC), BIGINT_SAFE_MAX)
         if after is None
-        else WATCH_FILES_ORDER.parse_cursor(after, filters)
+        else WATCH_FILES_ORDER.parse_position(after, filters)
     )
     params = {"watch": watch, "state": state, "at": at, "id": last, "limit": limit + 1}
     found = await fetch_rows(conn, sql("watch_file/list" if state is None else "watch_file/list_state"), params)
     if len(found) <= limit:
         return Page(found, None)
     last_shown = found[limit - 1]
-    return Page(found[:limit], WATCH_FILES_ORDER.build_cursor(filters, last_shown["at"], last_shown["id"]))
+    return Page(found[:limit], WATCH_FILES_ORDER.build_position(filters, last_shown["at"], last_shown["id"]))
 
 
 def _build_listing_params(scope: WatchScope, entries: Sequence[ListedFile]) -> dict[str, object]:

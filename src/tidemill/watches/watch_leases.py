@@ -6,10 +6,10 @@ from datetime import datetime
 from uuid import UUID
 
 from tidemill.store.database import Connection
-from tidemill.store.statements import RowDict, SqlParams, fetch_rows, load_sql
+from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_loader
 from tidemill.watches.watch import ARCHIVE_CHECK_MAX_S, ARCHIVE_CHECK_MIN_S
 
-sql = load_sql("tidemill.watches")
+sql = make_sql_loader("tidemill.watches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,16 @@ async def lease_due_watch(
 ) -> WatchLease | None:
     """Lease one watch that is due; a retry after a lost COMMIT returns the same lease."""
     params = {"names": names, "scheduled": scheduled, "lease_id": lease_id, "seconds": seconds, "worker": worker}
-    return await _fetch_watch_lease(conn, "watch/lease_due", params, lease_id)
+    return await _run_lease_statement(conn, "watch/lease_due", params, lease_id)
 
 
 async def lease_watch(conn: Connection, name: str, *, lease_id: UUID, seconds: float, worker: str) -> WatchLease | None:
     """Lease a watch independently of its schedule; None if another process holds the lease."""
     params = {"name": name, "lease_id": lease_id, "seconds": seconds, "worker": worker}
-    return await _fetch_watch_lease(conn, "watch/lease_named", params, lease_id)
+    return await _run_lease_statement(conn, "watch/lease_named", params, lease_id)
 
 
-async def _fetch_watch_lease(conn: Connection, query: str, params: SqlParams, lease_id: UUID) -> WatchLease | None:
+async def _run_lease_statement(conn: Connection, query: str, params: SqlParams, lease_id: UUID) -> WatchLease | None:
     cursor = await conn.execute(sql(query), params)
     row = await cursor.fetchone()
     return None if row is None else WatchLease(row[0], row[1], row[2], row[3], lease_id)

@@ -20,7 +20,7 @@ def turn(item_ms: float, rounds: int, pace: ItemPace | None = None) -> tuple[lis
     for _ in range(rounds):
         size = claim_size(pace)
         sizes.append(size)
-        pace = pace.observe(items=size, seconds=size * item_ms / 1000)
+        pace = pace.with_batch(items=size, seconds=size * item_ms / 1000)
     return sizes, pace
 
 
@@ -59,7 +59,7 @@ def test_claim_size_grows_monotonically_when_handler_speeds_up() -> None:
 def test_claim_size_lease_and_flush_size_stay_within_bounds(seen: list[tuple[int, float]]) -> None:
     pace = ItemPace()
     for items, seconds in seen:
-        pace = pace.observe(items=items, seconds=seconds)
+        pace = pace.with_batch(items=items, seconds=seconds)
     assert 1 <= claim_size(pace) <= 1_000
     assert 30 <= pace.lease_seconds(items=1_000, floor=30, cap=600) <= 600
     assert 100 <= pace.flush_size(low=100, high=500) <= 500
@@ -67,7 +67,7 @@ def test_claim_size_lease_and_flush_size_stay_within_bounds(seen: list[tuple[int
 
 def test_item_pace_is_unchanged_by_empty_batch() -> None:
     pace = ItemPace(3.0)
-    assert pace.observe(items=0, seconds=9) is pace
+    assert pace.with_batch(items=0, seconds=9) is pace
 
 
 def test_lease_duration_is_twice_expected_batch_time_within_bounds() -> None:

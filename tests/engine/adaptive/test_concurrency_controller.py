@@ -103,7 +103,7 @@ def test_concurrency_of_independent_processes_shares_provider_fairly() -> None:
     assert min(shares) > 0.5 * max(shares), "nobody starves"
 
 
-def test_error_spike_cuts_concurrency_and_widens_retry_spacing() -> None:
+def test_error_spike_cuts_concurrency_and_widens_backoff() -> None:
     simulation = simulate(1e6, 0.05)
     simulation.run(10)
     simulation.provider.failing = 0.8
@@ -137,7 +137,7 @@ windows = st.builds(
 def test_concurrency_stays_within_bounds_for_any_windows(high: int, seen: list[ObservationWindow]) -> None:
     control = ConcurrencyController.initial(high)
     for window in seen:
-        before, control = control, control.observe(window)
+        before, control = control, control.adjust_to_window(window)
         assert 0 < control.level <= high
         assert 1 <= control.slots <= high
         assert 0 <= control.start_gap_s <= MAX_START_GAP_S
@@ -153,18 +153,20 @@ def test_concurrency_stays_within_bounds_for_any_windows(high: int, seen: list[O
 def test_more_throttled_requests_never_raise_concurrency(level: float, window: ObservationWindow, more: int) -> None:
     control = ConcurrencyController(1_000, level, level)
     worse = ObservationWindow(window.seconds, window.settled, window.settled_s, window.throttled + more, window.failed)
-    assert control.observe(worse).level <= max(control.observe(window).level, control.min_level) + 1e-9
+    assert (
+        control.adjust_to_window(worse).level <= max(control.adjust_to_window(window).level, control.min_level) + 1e-9
+    )
 
 
 def test_calm_windows_raise_concurrency_evenly_then_faster() -> None:
     calm = ObservationWindow(1.0, settled=100, settled_s=5.0)
-    control = ConcurrencyController.initial(50).observe(
+    control = ConcurrencyController.initial(50).adjust_to_window(
         ObservationWindow(1.0, settled=100, settled_s=30.0, throttled=20)
     )
     assert control.reason == "throttled"
     levels = [control.level]
     for _ in range(12):
-        control = control.observe(calm)
+        control = control.adjust_to_window(calm)
         levels.append(control.level)
     steps = [after - before for before, after in itertools.pairwise(levels)]
     assert steps[:8] == pytest.approx([steps[0]] * 8)
@@ -172,7 +174,7 @@ def test_calm_windows_raise_concurrency_evenly_then_faster() -> None:
     low = ConcurrencyController(50, 9.0, 10.0, step=0.125)
     steps = []
     for _ in range(16):
-        before, low = low, low.observe(calm)
+        before, low = low, low.adjust_to_window(calm)
         steps.append(low.level - before.level)
     assert steps[:8] == pytest.approx([0.125] * 8)
     assert steps[8:] == sorted(steps[8:])

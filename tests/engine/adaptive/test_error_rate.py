@@ -3,20 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.adaptive.concurrency_controller import MAX_RETRY_SPACING, ErrorRate
+from tidemill.engine.adaptive.concurrency_controller import MAX_BACKOFF_FACTOR, ErrorRate
 
 
 def after(*windows: tuple[int, int]) -> ErrorRate:
     """Windows of (failed, tried)."""
     rate = ErrorRate()
     for failed, tried in windows:
-        rate = rate.observe(failed=failed, attempts=tried)
+        rate = rate.with_attempts(failed=failed, attempts=tried)
     return rate
 
 
 def test_error_rate_with_few_attempts_is_no_spike() -> None:
     assert not after((2, 2)).is_spike
-    assert after((2, 2)).retry_spacing == 1
+    assert after((2, 2)).backoff_factor == 1
     assert not after((0, 100), (4, 4)).is_spike
 
 
@@ -31,29 +31,29 @@ def test_constant_error_rate_is_no_spike() -> None:
         assert not after(*[(35, 100)] * n).is_spike
 
 
-def test_retry_spacing_grows_with_error_rate() -> None:
-    spacings = [after(*[(failed, 100)] * 20).retry_spacing for failed in (0, 10, 30, 60, 100)]
+def test_backoff_factor_grows_with_error_rate() -> None:
+    spacings = [after(*[(failed, 100)] * 20).backoff_factor for failed in (0, 10, 30, 60, 100)]
     assert spacings == sorted(spacings)
     assert spacings[:2] == [1, 1]
-    assert 3.5 < spacings[-1] < MAX_RETRY_SPACING
+    assert 3.5 < spacings[-1] < MAX_BACKOFF_FACTOR
 
 
 def test_error_rate_is_unchanged_by_window_without_attempts() -> None:
     rate = after((1, 10))
-    assert rate.observe(failed=0, attempts=0) is rate
+    assert rate.with_attempts(failed=0, attempts=0) is rate
 
 
 def test_error_rate_recovers_after_successful_windows() -> None:
     rate = after(*[(0, 100)] * 5, *[(90, 100)] * 5, *[(0, 100)] * 10)
     assert rate.share < 0.05
-    assert rate.retry_spacing == 1
+    assert rate.backoff_factor == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), max_size=40), st.integers(0, 500))
-def test_error_rate_and_retry_spacing_stay_within_bounds(seen: list[tuple[int, int]], failed: int) -> None:
+def test_error_rate_and_backoff_factor_stay_within_bounds(seen: list[tuple[int, int]], failed: int) -> None:
     rate = after(*[(min(failed, tried), tried) for failed, tried in seen])
     assert 0 <= rate.share < 1
-    assert 1 <= rate.retry_spacing <= MAX_RETRY_SPACING
-    better, worse = (rate.observe(failed=n, attempts=501) for n in (failed, failed + 1))
+    assert 1 <= rate.backoff_factor <= MAX_BACKOFF_FACTOR
+    better, worse = (rate.with_attempts(failed=n, attempts=501) for n in (failed, failed + 1))
     assert worse.share > better.share
-    assert worse.retry_spacing >= better.retry_spacing
+    assert worse.backoff_factor >= better.backoff_factor

@@ -9,43 +9,50 @@ from tidemill.engine.adaptive import system_load
 from tidemill.engine.adaptive.system_load import (
     MIN_CLAIM_FACTOR,
     SystemLoadMonitor,
-    compute_size_factor,
-    compute_time_factor,
+    compute_claim_size_factor,
+    compute_claim_time_factor,
 )
 
 
 def test_claim_factors_are_one_below_load_and_memory_limits() -> None:
-    assert compute_time_factor(1.0, high=3) == 1
-    assert compute_time_factor(2.5, high=3) == 1, "two busy children and their database on two cores"
-    assert compute_size_factor(0.85, high=0.85) == 1
+    assert compute_claim_time_factor(1.0, high=3) == 1
+    assert compute_claim_time_factor(2.5, high=3) == 1, "two busy children and their database on two cores"
+    assert compute_claim_size_factor(0.85, high=0.85) == 1
 
 
 def test_claim_time_factor_halves_at_twice_the_load_limit() -> None:
-    assert compute_time_factor(6.0, high=3) == pytest.approx(0.5)
-    assert compute_time_factor(300.0, high=3) == MIN_CLAIM_FACTOR
+    assert compute_claim_time_factor(6.0, high=3) == pytest.approx(0.5)
+    assert compute_claim_time_factor(300.0, high=3) == MIN_CLAIM_FACTOR
 
 
 def test_claim_size_factor_falls_to_minimum_as_memory_fills() -> None:
-    assert compute_size_factor(0.925, high=0.85) == pytest.approx(0.55)
-    assert compute_size_factor(1.0, high=0.85) == pytest.approx(MIN_CLAIM_FACTOR)
-    assert compute_size_factor(1.2, high=0.85) == MIN_CLAIM_FACTOR, (
+    assert compute_claim_size_factor(0.925, high=0.85) == pytest.approx(0.55)
+    assert compute_claim_size_factor(1.0, high=0.85) == pytest.approx(MIN_CLAIM_FACTOR)
+    assert compute_claim_size_factor(1.2, high=0.85) == MIN_CLAIM_FACTOR, (
         "data that is not resident counts, and may be more than there is"
     )
 
 
 def test_claim_size_factor_with_full_memory_limit_falls_only_above_it() -> None:
-    assert compute_size_factor(1.0, high=1.0) == 1
-    assert compute_size_factor(1.01, high=1.0) == MIN_CLAIM_FACTOR
+    assert compute_claim_size_factor(1.0, high=1.0) == 1
+    assert compute_claim_size_factor(1.01, high=1.0) == MIN_CLAIM_FACTOR
 
 
 @given(st.floats(0, 1e3), st.floats(0, 1e3), st.floats(0.01, 20))
 def test_claim_time_factor_never_grows_with_load(load: float, more: float, high: float) -> None:
-    assert MIN_CLAIM_FACTOR <= compute_time_factor(load + more, high) <= compute_time_factor(load, high) <= 1
+    assert (
+        MIN_CLAIM_FACTOR <= compute_claim_time_factor(load + more, high) <= compute_claim_time_factor(load, high) <= 1
+    )
 
 
 @given(st.floats(0, 2), st.floats(0, 2), st.floats(0.01, 1))
 def test_claim_size_factor_never_grows_with_memory_use(memory: float, more: float, high: float) -> None:
-    assert MIN_CLAIM_FACTOR <= compute_size_factor(memory + more, high) <= compute_size_factor(memory, high) <= 1
+    assert (
+        MIN_CLAIM_FACTOR
+        <= compute_claim_size_factor(memory + more, high)
+        <= compute_claim_size_factor(memory, high)
+        <= 1
+    )
 
 
 @pytest.fixture

@@ -75,19 +75,19 @@ def test_start_slice_returns_false_when_control_pipe_is_full_or_child_died(deaf:
     assert deaf.can_start_slice
     while deaf.send_message(WakeMessage()):
         pass
-    assert not deaf.start_slice(uuid4(), "test", 1.0, 1.0)
+    assert not deaf.request_slice(uuid4(), "test", 1.0, 1.0)
     assert deaf.can_start_slice, "it owes nothing"
     end(deaf)
-    assert not deaf.start_slice(uuid4(), "test", 1.0, 1.0)
+    assert not deaf.request_slice(uuid4(), "test", 1.0, 1.0)
     assert not deaf.can_start_slice
 
 
 def test_child_runs_one_slice_at_a_time_and_becomes_overdue(deaf: ChildProcess) -> None:
     deaf.shared_state.set_ready(True)
-    assert deaf.start_slice(uuid4(), "test", 60.0, 1.0)
+    assert deaf.request_slice(uuid4(), "test", 60.0, 1.0)
     assert not deaf.can_start_slice
     assert not deaf.is_slice_overdue
-    deaf.end_slice(-100.0)
+    deaf.request_slice_end(-100.0)
     assert deaf.is_slice_overdue
     deaf.shared_state.mark_slice_ended(1)
     assert not deaf.is_slice_overdue

@@ -17,22 +17,22 @@ LEASE = UUID("ffffffff-ffff-7fff-bfff-fffffffffffe")  # both halves have their h
 
 # A lane's life, a step at a time. What a parent must see after each: (in hand, unflushed by flush number).
 STEPS: list[tuple[str, list[int], dict[int, list[int]]]] = [
-    ("page.begin_lease(LEASE); page.set_timeout(2.5)", [], {}),
-    ("page.start_item(0, 10, 1)", [10], {}),
-    ("page.start_item(1, 11, 2)", [10, 11], {}),
+    ("page.record_lease_start(LEASE); page.set_timeout(2.5)", [], {}),
+    ("page.mark_item_started(0, 10, 1)", [10], {}),
+    ("page.mark_item_started(1, 11, 2)", [10, 11], {}),
     ("page.record_verdict(verdict(10))", [10, 11], {0: [10]}),
     ("page.free_slot(0)", [11], {0: [10]}),
-    ("page.start_item(0, 12, 1)", [11, 12], {0: [10]}),
+    ("page.mark_item_started(0, 12, 1)", [11, 12], {0: [10]}),
     ("page.record_verdict(verdict(11)); page.free_slot(1)", [12], {0: [10, 11]}),
-    ("sealed = page.seal_area(0)", [12], {0: [10, 11]}),
+    ("sealed = page.seal_verdict_area(0)", [12], {0: [10, 11]}),
     ("page.record_verdict(verdict(12)); page.free_slot(0)", [], {0: [10, 11], 1: [12]}),
-    ("page.discard_area(sealed, next_flush_no=1)", [], {1: [12]}),
-    ("sealed = page.seal_area(1)", [], {1: [12]}),
-    ("page.start_item(0, 13, 1); page.record_verdict(verdict(13)); page.free_slot(0)", [], {1: [12], 2: [13]}),
-    ("page.discard_area(sealed, next_flush_no=2)", [], {2: [13]}),
-    ("sealed = page.seal_area(2)", [], {2: [13]}),
-    ("page.discard_area(sealed, next_flush_no=3)", [], {}),
-    ("page.begin_lease(LEASE)", [], {}),
+    ("page.discard_verdict_area(sealed, next_flush_no=1)", [], {1: [12]}),
+    ("sealed = page.seal_verdict_area(1)", [], {1: [12]}),
+    ("page.mark_item_started(0, 13, 1); page.record_verdict(verdict(13)); page.free_slot(0)", [], {1: [12], 2: [13]}),
+    ("page.discard_verdict_area(sealed, next_flush_no=2)", [], {2: [13]}),
+    ("sealed = page.seal_verdict_area(2)", [], {2: [13]}),
+    ("page.discard_verdict_area(sealed, next_flush_no=3)", [], {}),
+    ("page.record_lease_start(LEASE)", [], {}),
 ]
 CHILD = """
 import os, sys
@@ -44,7 +44,7 @@ def verdict(seq): return Verdict(seq, ItemStatus.DONE, 1, 7, b'{"n": %d}' % seq)
 def live(fd, steps):
     book = SharedState(fd, 2)
     book.update_pulse()
-    book.count_flush(Tally(items=5))
+    book.add_flush_counts(Tally(items=5))
     exec("\\n".join(steps), {"page": book.lanes[1], "verdict": verdict, "LEASE": UUID(sys.argv[1])})
     os._exit(9)
 for n, fd in enumerate(map(int, sys.argv[2].split(",")), 1):
@@ -94,10 +94,10 @@ def test_parent_reads_shared_state_of_child_killed_at_any_step(dead: list[Shared
 
 def test_lane_state_lists_started_items_with_start_times(book: SharedState) -> None:
     page = book.lanes[0]
-    page.begin_lease(LEASE)
+    page.record_lease_start(LEASE)
     assert page.oldest_start_ns is None
-    page.start_item(5, 100, 3)
-    page.start_item(HANDLER_CONCURRENCY_MAX - 1, 2**40, 30_000)
+    page.mark_item_started(5, 100, 3)
+    page.mark_item_started(HANDLER_CONCURRENCY_MAX - 1, 2**40, 30_000)
     first, last = page.list_started_items()
     assert (first.seq, first.attempt) == (100, 3)
     assert (last.seq, last.attempt) == (2**40, 30_000)
@@ -106,46 +106,46 @@ def test_lane_state_lists_started_items_with_start_times(book: SharedState) -> N
 
 def test_lane_state_counts_running_batch_as_one_start(book: SharedState) -> None:
     page = book.lanes[0]
-    page.begin_lease(LEASE)
-    page.start_batch(1_000)
-    assert page.batch_items == 1_000
+    page.record_lease_start(LEASE)
+    page.mark_batch_started(1_000)
+    assert page.batch_item_count == 1_000
     assert page.oldest_start_ns
-    page.end_batch()
-    assert not page.batch_items
+    page.mark_batch_ended()
+    assert not page.batch_item_count
     assert not page.oldest_start_ns
 
 
 def test_lane_state_is_cleared_when_next_lease_begins(book: SharedState) -> None:
     page = book.lanes[0]
-    page.begin_lease(uuid4(), ingest=True)
-    page.start_item(0, 1, 1)
-    page.start_batch(3)
+    page.record_lease_start(uuid4(), ingest=True)
+    page.mark_item_started(0, 1, 1)
+    page.mark_batch_started(3)
     page.record_verdict(verdict(1))
-    page.seal_area(4)
+    page.seal_verdict_area(4)
     page.record_verdict(verdict(2))
-    page.begin_lease(LEASE)
-    assert (page.lease_id, page.is_ingest, page.batch_items) == (LEASE, False, 0)
+    page.record_lease_start(LEASE)
+    assert (page.lease_id, page.is_ingest, page.batch_item_count) == (LEASE, False, 0)
     assert page.list_started_items() == []
     assert page.read_unflushed_verdicts() == []
-    page.end_lease()
+    page.clear_lease()
     assert page.lease_id is None
 
 
 def test_lane_state_rejects_verdict_when_full_and_accepts_after_seal(book: SharedState) -> None:
     page = book.lanes[0]
-    page.begin_lease(LEASE)
+    page.record_lease_start(LEASE)
     big = [verdict(seq, b"x" * (VERDICT_AREA_BYTES // 4)) for seq in range(4)]
     assert [page.record_verdict(v) for v in big] == [True, True, True, False]
-    sealed = page.seal_area(0)
+    sealed = page.seal_verdict_area(0)
     assert page.record_verdict(big[3])
     assert page.read_unflushed_verdicts() == [(0, big[:3]), (1, big[3:])]
-    page.discard_area(sealed, next_flush_no=1)
+    page.discard_verdict_area(sealed, next_flush_no=1)
     assert page.read_unflushed_verdicts() == [(1, big[3:])]
 
 
 def test_lane_state_rejects_oversized_verdict_without_damage(book: SharedState) -> None:
     page = book.lanes[0]
-    page.begin_lease(LEASE)
+    page.record_lease_start(LEASE)
     assert page.record_verdict(verdict(1))
     assert not page.record_verdict(verdict(2, b"x" * VERDICT_AREA_BYTES))
     assert page.read_unflushed_verdicts() == [(0, [verdict(1)])]
@@ -154,16 +154,16 @@ def test_lane_state_rejects_oversized_verdict_without_damage(book: SharedState) 
 
 def test_lane_state_keeps_every_field_of_verdict(book: SharedState) -> None:
     page = book.lanes[0]
-    page.begin_lease(LEASE)
+    page.record_lease_start(LEASE)
     full = Verdict(2**40, ItemStatus.RETRY_WAIT, 30_000, 2**31 - 1, b"{}", b"[]", b'{"code": "x"}', "x", 12.5)
     assert page.record_verdict(full)
     assert page.read_unflushed_verdicts() == [(0, [full])]
 
 
 def test_shared_state_counters_add_up(book: SharedState) -> None:
-    book.count_flush(Tally(items=10, done=5, failed=2, retried=3))
-    book.count_flush(Tally(items=4, done=4))
-    book.count_stale(6)
+    book.add_flush_counts(Tally(items=10, done=5, failed=2, retried=3))
+    book.add_flush_counts(Tally(items=4, done=4))
+    book.add_stale_count(6)
     assert book.read_counters() == {"settled": 11, "flushes": 2, "stale": 6, "retried": 3, "failed": 2}
 
 

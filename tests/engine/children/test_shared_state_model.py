@@ -32,14 +32,14 @@ class PageMachine(RuleBasedStateMachine):
     @rule(ingest=st.booleans())
     def begin(self, ingest: bool) -> None:
         self.lease = uuid4()
-        self.page.begin_lease(self.lease, ingest=ingest)
+        self.page.record_lease_start(self.lease, ingest=ingest)
         self.slots, self.filling, self.flushing, self.flush_no, self.whole = {}, [], None, 0, 0
         assert self.page.is_ingest == ingest
 
     @precondition(lambda self: self.lease is not None)
     @rule(slot=SLOTS, attempt=st.integers(1, 5))
     def start(self, slot: int, attempt: int) -> None:
-        self.page.start_item(slot, self.seq, attempt)
+        self.page.mark_item_started(slot, self.seq, attempt)
         self.slots[slot] = (self.seq, attempt)
         self.seq += 1
 
@@ -60,14 +60,14 @@ class PageMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.lease is not None and self.flushing is None)
     @rule()
     def seal(self) -> None:
-        self.sealed = self.page.seal_area(self.flush_no)
+        self.sealed = self.page.seal_verdict_area(self.flush_no)
         self.flushing, self.filling = (self.flush_no, self.filling), []
         self.flush_no += 1
 
     @precondition(lambda self: self.flushing is not None)
     @rule()
     def flushed(self) -> None:
-        self.page.discard_area(self.sealed, next_flush_no=self.flush_no)
+        self.page.discard_verdict_area(self.sealed, next_flush_no=self.flush_no)
         self.flushing = None
 
     @precondition(lambda self: self.lease is not None)
@@ -75,13 +75,13 @@ class PageMachine(RuleBasedStateMachine):
     def whole_batch(self, count: int) -> None:
         self.whole = count
         if count:
-            self.page.start_batch(count)
+            self.page.mark_batch_started(count)
         else:
-            self.page.end_batch()
+            self.page.mark_batch_ended()
 
     @rule()
     def end(self) -> None:
-        self.page.end_lease()
+        self.page.clear_lease()
         self.lease = None
         self.slots, self.flushing = {}, None
 
@@ -93,7 +93,7 @@ class PageMachine(RuleBasedStateMachine):
         assert [(hand.seq, hand.attempt) for hand in self.page.list_started_items()] == [
             v for _, v in sorted(self.slots.items())
         ]
-        assert self.page.batch_items == self.whole
+        assert self.page.batch_item_count == self.whole
         expected = [] if self.flushing is None or not self.flushing[1] else [self.flushing]
         expected += [(self.flush_no, self.filling)] if self.filling else []
         assert self.page.read_unflushed_verdicts() == expected

@@ -8,7 +8,7 @@ import pytest
 from engine.children.scenes import Start, kick
 from support import add_job
 from tidemill import Item, Mill
-from tidemill.app.build import make_engine_context
+from tidemill.app.runtime_factory import make_engine_context
 from tidemill.engine.adaptive.system_load import SystemLoad
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.claimer import claim_from_job
@@ -45,17 +45,17 @@ def claim_size(context: EngineContext) -> int:
 async def test_claim_size_is_limited_by_remaining_slice_time(context: EngineContext) -> None:
     context.sizing.record_pace("test", items=100, seconds=1.0)
     assert 340 <= await taken(context, "test") <= 360, "of the usual 5 s, by the safety factor"
-    context.start_slice(1.0)
+    context.reset_for_slice(1.0)
     assert 10 <= await taken(context, "test") <= 70
-    context.start_slice(0.0)
+    context.reset_for_slice(0.0)
     assert await taken(context, "test") == 10, "two lanes of ten fill a concurrency of twenty"
-    context.start_slice(60.0)
+    context.reset_for_slice(60.0)
     assert 340 <= await taken(context, "test") <= 360, "a long slice takes no more at a time than a worker"
 
 
 async def test_first_claim_of_batch_handler_in_slice_is_one_item(context: EngineContext) -> None:
     assert await taken(context, "whole") == 1_000
-    context.start_slice(5.0)
+    context.reset_for_slice(5.0)
     assert await taken(context, "whole") == 1
     assert await taken(context, "test") == 20, "one of single items is not: what is not finished goes back"
 

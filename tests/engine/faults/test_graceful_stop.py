@@ -62,7 +62,7 @@ async def assert_taken_over(workers: Workers, db: Database, job_id: UUID, n: int
     assert await rows(db, "SELECT id FROM tidemill.batch WHERE state = 'leased'") == []
     assert await rows(db, "SELECT id FROM tidemill.worker") == []
     job = await job_of(db, job_id)
-    assert job.counts.add_up
+    assert job.counts.is_consistent
     assert job.counts.processing == 0
     await assert_sound(db)
     (workers._folder / "second").touch()

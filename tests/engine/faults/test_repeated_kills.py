@@ -56,7 +56,7 @@ class Chaos:
     async def _look(self, jobs: list[UUID]) -> bool:
         seen = [await job_of(self._db, job_id) for job_id in jobs]
         self.samples += 1
-        assert all(job.counts.add_up for job in seen), [job.counts for job in seen]
+        assert all(job.counts.is_consistent for job in seen), [job.counts for job in seen]
         return not all(job.is_closed for job in seen)
 
     def _kill(self) -> None:

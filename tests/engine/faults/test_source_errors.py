@@ -21,7 +21,7 @@ from tidemill.engine.children.salvage import CrashSalvage
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.folder_store import FolderBlobStore
-from tidemill.runtime import find_no_kind_hooks
+from tidemill.runtime import return_no_kind_hooks
 from tidemill.store import ingestion
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
@@ -38,12 +38,12 @@ ECHO = """
 async def submit_file(
     db: Database, settings: Settings, pieces: Iterable[bytes], form: str = "ndjson", kind: str = "test"
 ) -> UUID:
-    return await submit_source(
+    return await submit_folder_file(
         db, SourceReference(blob=open_blob_store(settings.blobs).put(pieces).id, format=form), kind
     )
 
 
-async def submit_source(db: Database, source: SourceReference, kind: str = "test") -> UUID:
+async def submit_folder_file(db: Database, source: SourceReference, kind: str = "test") -> UUID:
     async with db.transaction() as conn:
         return (await run_steps_async(conn, build_submission_steps(Submission(kind, source=source), ())))[0]
 
@@ -124,7 +124,7 @@ async def test_unexpected_reader_error_fails_job_and_next_source_is_read(
 
 @pytest.mark.parametrize("form", ["ndjson", "csv"])
 async def test_missing_source_file_fails_job_with_reason(form: str, workers: Workers, db: Database) -> None:
-    job = await read(workers, db, await submit_source(db, SourceReference(blob=uuid4().hex, format=form)))
+    job = await read(workers, db, await submit_folder_file(db, SourceReference(blob=uuid4().hex, format=form)))
     assert job.status is JobStatus.FAILED
     assert "cannot be read" in (job.failure_reason or "")
 
@@ -135,7 +135,7 @@ async def test_missing_source_file_fails_job_with_reason(form: str, workers: Wor
     ids=["nothing", "path", "null"],
 )
 async def test_invalid_source_reference_fails_job(source: dict[str, Any], workers: Workers, db: Database) -> None:
-    job = await read(workers, db, await submit_source(db, SourceReference.from_json(source)))
+    job = await read(workers, db, await submit_folder_file(db, SourceReference.from_json(source)))
     assert job.status is JobStatus.FAILED
     assert job.failure_reason
 
@@ -225,13 +225,13 @@ async def test_child_crash_with_running_item_does_not_fail_ingest(db: Database, 
 
     reading = await submit_file(db, settings, [b'{"n": 1}\n'])
     running = await add_job(db, 3)
-    aftermath = CrashSalvage(db, mill.registry, "w1", find_kind_hooks=find_no_kind_hooks, lease_seconds=30.0)
+    aftermath = CrashSalvage(db, mill.registry, "w1", find_kind_hooks=return_no_kind_hooks, lease_seconds=30.0)
     for seq in range(3):
         lane, reader = (book := SharedState.create(2)).lanes
         lease = await take(db, running, wanted=1)
-        lane.begin_lease(lease.lease_id)
-        lane.start_item(0, seq, 1)
-        reader.begin_lease(right := uuid4(), ingest=True)
+        lane.record_lease_start(lease.lease_id)
+        lane.mark_item_started(0, seq, 1)
+        reader.record_lease_start(right := uuid4(), ingest=True)
         assert await db.run(ingestion.take_ingest_lease, ["test"], lease_id=right, lease=30.0, worker="w1") is not None
         await aftermath.recover_leases(book, ExitCause.CRASHED, 0)
         book.close()

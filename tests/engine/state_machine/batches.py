@@ -82,7 +82,7 @@ class BatchVerbs:
         result = await self._say(hand.lease, verdicts)
         assert result is FlushResult.APPLIED
         hand.last = (hand.lease, verdicts)
-        hand.lease, hand.expired = hand.lease.after_flush(len(verdicts)), False
+        hand.lease, hand.expired = hand.lease.with_flushed(len(verdicts)), False
         for verdict in verdicts:
             job.items[verdict.seq].settle(verdict, sparse=job.sparse)
             hand.holds.remove(verdict.seq)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from support import job_of, rows, settle, try_take, verdict
-from tidemill.core.batch import Lease, isolate_suspects, split_in_half
+from tidemill.core.batch import Lease, split_in_half, split_off_suspects
 from tidemill.core.decide import Verdict
 from tidemill.core.errors import Conflict, UnknownJob
 from tidemill.core.job import Item
@@ -91,7 +91,7 @@ class Actor:
             self._memories = [*self._memories[-20:], (lease, said)]
             if self._random.random() < 0.05 or await self._say(lease, said) is not FlushResult.APPLIED:
                 return
-            lease, todo = lease.after_flush(len(said)), todo[size:]
+            lease, todo = lease.with_flushed(len(said)), todo[size:]
 
     async def repeat(self, _: UUID) -> None:
         """Say again what was said, or what was never said before going away."""
@@ -124,7 +124,7 @@ class Actor:
             case 1:
                 await self._db.run(batch_leases.split_batch, lease, split_in_half(lease))
             case _:
-                await self._db.run(batch_leases.split_batch, lease, isolate_suspects(lease, suspects))
+                await self._db.run(batch_leases.split_batch, lease, split_off_suspects(lease, suspects))
 
     async def take_away(self, job_id: UUID) -> None:
         await rows(self._db, EXPIRE, job_id)
@@ -134,7 +134,7 @@ class Actor:
         await self._db.run(job_lifecycle.fold_tally, job_id)
         await self._db.run(job_lifecycle.cancel_ready_batches)
         await self._db.run(job_lifecycle.close_job_as, job_id)
-        assert (await job_of(self._db, job_id)).counts.add_up
+        assert (await job_of(self._db, job_id)).counts.is_consistent
 
     async def reprocess(self, job_id: UUID) -> None:
         if job_id != self._stage.calm:

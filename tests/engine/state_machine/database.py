@@ -74,7 +74,7 @@ class World:
             self._compare_counts(shown, job)
 
     def _compare_counts(self, shown: Job, job: JobModel) -> None:
-        assert shown.counts.add_up
+        assert shown.counts.is_consistent
         assert shown.counts.total == len(job.items)
         counted = {status.value: getattr(shown.counts, status) for status in ItemStatus}
         assert counted == {status.value: job.counts[status] for status in ItemStatus}

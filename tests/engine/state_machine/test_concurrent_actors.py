@@ -61,7 +61,7 @@ async def assert_settled(db: Database, stage: Stage) -> None:
     for job_id in stage.jobs:
         job = await job_of(db, job_id)
         assert job.is_closed
-        assert job.counts.add_up
+        assert job.counts.is_consistent
         assert job.counts.settled == job.counts.total
     found: dict[int, str] = dict(await rows(db, STATUSES, stage.calm))
     assert {seq: [ItemStatus(status)] for seq, status in found.items()} == stage.said

@@ -11,7 +11,7 @@ PRIOR_SUCCESSES = 20  # attempts that are taken to be fine beforehand: two failu
 USUAL_SHARE_ALPHA = 0.05  # what is usual changes slowly
 SPIKE_ERROR_SHARE = 0.2
 SPIKE_RATIO = 2.0  # times what is usual
-MAX_RETRY_SPACING = 4.0
+MAX_BACKOFF_FACTOR = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ErrorRate:
     attempts: float = 0.0
     usual_share: float | None = None
 
-    def observe(self, *, failed: int, attempts: int) -> "ErrorRate":
+    def with_attempts(self, *, failed: int, attempts: int) -> "ErrorRate":
         if not attempts:
             return self
         after = ErrorRate(ERROR_COUNT_DECAY * self.failed + failed, ERROR_COUNT_DECAY * self.attempts + attempts)
@@ -43,9 +43,9 @@ class ErrorRate:
         return self.share > SPIKE_ERROR_SHARE and self.share > SPIKE_RATIO * (self.usual_share or 0.0)
 
     @property
-    def retry_spacing(self) -> float:
+    def backoff_factor(self) -> float:
         """What the backoff of retries is multiplied by: 1 while few fail, up to 4 when all do."""
-        return 1 + (MAX_RETRY_SPACING - 1) * clamp((self.share - SPIKE_ERROR_SHARE) / (1 - SPIKE_ERROR_SHARE), 0, 1)
+        return 1 + (MAX_BACKOFF_FACTOR - 1) * clamp((self.share - SPIKE_ERROR_SHARE) / (1 - SPIKE_ERROR_SHARE), 0, 1)
 
 
 MIN_WINDOW_S = 1.0  # rate limits are counted by the second, or longer
@@ -113,9 +113,9 @@ class ConcurrencyController:
     def initial(cls, high: int) -> "ConcurrencyController":
         return cls(high, high, high)
 
-    def observe(self, window: ObservationWindow) -> "ConcurrencyController":
+    def adjust_to_window(self, window: ObservationWindow) -> "ConcurrencyController":
         tried = window.answers
-        errors = self.error_rate.observe(failed=window.failed, attempts=tried)
+        errors = self.error_rate.with_attempts(failed=window.failed, attempts=tried)
         trip_s = (
             update_moving_average(self.round_trip_s, window.settled_s / window.settled)
             if window.settled

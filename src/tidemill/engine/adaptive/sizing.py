@@ -19,7 +19,7 @@ class ItemPace:
 
     item_ms: float | None = None
 
-    def observe(self, *, items: int, seconds: float) -> "ItemPace":
+    def with_batch(self, *, items: int, seconds: float) -> "ItemPace":
         if not items:
             return self
         newest, average = seconds * 1000 / items, self.item_ms
@@ -67,7 +67,7 @@ class ChunkSize:
     def initial(cls, *, min_rows: int, max_rows: int, good_ms: float, bad_ms: float) -> "ChunkSize":
         return cls(min_rows, min_rows, max_rows, good_ms, bad_ms)
 
-    def observe(
+    def adjust_to_chunk(
         self, ms: float, *, rows: int | None = None, failed: int = 0, waited_ms: float = 0.0, full: bool = True
     ) -> "ChunkSize":
         """The size after a chunk of ``rows`` rows was written in ``ms``, after ``failed`` failed attempts.
@@ -78,7 +78,7 @@ class ChunkSize:
         average = update_moving_average(self.average_ms, ms)
         after = replace(self, average_ms=average, failures=0, reason="")
         if failed:
-            return after.record_failures(failed, rows=rows)
+            return after.shrink_after_failures(failed, rows=rows)
         if waited_ms > 0:
             return after.shrink(rows, CHUNK_GROWTH_FACTOR, "pool")
         if ms > self.bad_ms:
@@ -88,7 +88,7 @@ class ChunkSize:
             return replace(after, rows=int(clamp(self.rows * CHUNK_GROWTH_FACTOR, self.min_rows, self.max_rows)))
         return after
 
-    def record_failures(self, times: int = 1, *, rows: int | None = None) -> "ChunkSize":
+    def shrink_after_failures(self, times: int = 1, *, rows: int | None = None) -> "ChunkSize":
         """The size after ``times`` failed attempts at writing a chunk."""
         times = min(times, MAX_COUNTED_CHUNK_FAILURES)
         failures = min(self.failures + times, MAX_COUNTED_CHUNK_FAILURES)
@@ -125,7 +125,7 @@ class Sizing:
         return self._pace_by_kind.get(kind, UNKNOWN_PACE)
 
     def record_pace(self, kind: str, items: int, seconds: float) -> None:
-        self._pace_by_kind[kind] = self.get_pace(kind).observe(items=items, seconds=seconds)
+        self._pace_by_kind[kind] = self.get_pace(kind).with_batch(items=items, seconds=seconds)
 
     def get_target_batch_s(self) -> float:
         """How long a claimed batch should take; in a time slice, at most what is left of the slice."""

@@ -4,13 +4,13 @@ from typing import Any
 
 from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
 from tidemill.engine.context import EngineContext
-from tidemill.engine.loop import Loop
+from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.store.jsonb import encode_json
 
 ADAPTIVE_STATE_INTERVAL_S = 1.0
 
 
-class AdaptiveStateLoop(Loop):
+class AdaptiveStateLoop(PeriodicLoop):
     """Writes the state of every controller of this process into shared memory, about once a second."""
 
     name = "insight"
@@ -68,7 +68,7 @@ def _collect_kind_state(context: EngineContext, semaphore: AdaptiveSemaphore) ->
         "gap_ms": _round_or_none(semaphore.start_gap_s * 1000),
         "throttled": semaphore.throttled_total,
         "error_rate": round(semaphore.controller.error_rate.share, 3),
-        "retry_spacing": round(semaphore.retry_spacing, 2),
+        "retry_spacing": round(semaphore.backoff_factor, 2),
     }
 
 

@@ -12,7 +12,7 @@ from tidemill.core.moving_average import clamp
 MIN_CLAIM_FACTOR = 0.1
 
 
-def compute_time_factor(load: float, high: float) -> float:
+def compute_claim_time_factor(load: float, high: float) -> float:
     """The share of a slice that is still claimed, from 0.1 to 1; ``load`` is per core.
 
     A busy worker with its database beside it makes a load of 2 per core. Above ``high``, claims shrink in proportion:
@@ -22,7 +22,7 @@ def compute_time_factor(load: float, high: float) -> float:
     return 1.0 if load <= high else clamp(high / load, MIN_CLAIM_FACTOR, 1.0)
 
 
-def compute_size_factor(memory: float, high: float) -> float:
+def compute_claim_size_factor(memory: float, high: float) -> float:
     """The share of a claim's items that is still claimed, from 0.1 to 1; ``memory`` is the used share of the memory.
 
     Above ``high`` it falls linearly, to a tenth when no memory is left.
@@ -65,8 +65,8 @@ class SystemLoadMonitor:
 
     def _measure_load(self) -> SystemLoad:
         cpu, memory = read_load_per_core(), max(self._process_memory_share(), read_machine_memory_share())
-        time_left = compute_time_factor(cpu, self._settings.cpu_high_percent / 100)
-        room = compute_size_factor(memory, self._settings.memory_high_percent / 100)
+        time_left = compute_claim_time_factor(cpu, self._settings.cpu_high_percent / 100)
+        room = compute_claim_size_factor(memory, self._settings.memory_high_percent / 100)
         return SystemLoad(round(cpu, 2), round(memory, 3), round(time_left, 2), round(room, 2))
 
     def _process_memory_share(self) -> float:

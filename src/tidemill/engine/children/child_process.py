@@ -79,7 +79,7 @@ class ChildProcess:
             0 if self._exit_status is not None else sum(page.lease_id is None for page in self.shared_state.lanes[:-1])
         )
 
-    def start_slice(self, job_id: UUID, kind: str, seconds: float, grace: float) -> bool:
+    def request_slice(self, job_id: UUID, kind: str, seconds: float, grace: float) -> bool:
         """Ask for a slice; False if the child cannot be asked."""
         before = self.shared_state.read_counters()
         order = StartSliceMessage(self._slices_started + 1, job_id, kind, max(1, round(seconds * 1000)))
@@ -90,7 +90,7 @@ class ChildProcess:
         self._slice_deadline = time.monotonic() + seconds + grace + SLICE_OVERDUE_S
         return True
 
-    def end_slice(self, grace: float) -> None:
+    def request_slice_end(self, grace: float) -> None:
         """Rather now than at its end. A child that does not hear it is killed when it is overdue."""
         if not self.is_slice_over:
             self.send_message(EndSliceMessage(self._slices_started))

@@ -25,7 +25,7 @@ from tidemill.engine.claimer import FairClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
 from tidemill.engine.lane import Lane
-from tidemill.engine.loop import Loop
+from tidemill.engine.periodic_loop import PeriodicLoop
 
 PULSE_INTERVAL_S = 0.25
 HANDLER_STACK_BYTES = 1 << 20  # of a handler's thread: 128 of them must fit into the memory limit
@@ -45,7 +45,7 @@ class ContinuousWork:
     def __init__(self, context: EngineContext) -> None:
         self._claimer = FairClaimer(context)
         *lanes, last = context.shared_state.lanes
-        self._loops: list[Loop] = [Lane(context, self._claimer, page) for page in lanes]
+        self._loops: list[PeriodicLoop] = [Lane(context, self._claimer, page) for page in lanes]
         self._loops.append(Ingester(context, last))
 
     async def run(self) -> None:
@@ -87,7 +87,9 @@ class ChildRuntime:
         loop.add_signal_handler(signal.SIGTERM, self.stop, self._grace)
         loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the parent
         threading.Thread(target=self._read_control_pipe, args=(loop,), name="control", daemon=True).start()
-        beside = [asyncio.create_task(loop) for loop in (self._update_pulse(), AdaptiveStateLoop(self._context).run())]
+        beside = [
+            asyncio.create_task(loop) for loop in (self._keep_updating_pulse(), AdaptiveStateLoop(self._context).run())
+        ]
         async with self._hooks:
             await self._work.run()
         await self._context.limiter_registry.close()
@@ -96,7 +98,7 @@ class ChildRuntime:
         await self._context.close_handlers()
 
     def stop(self, grace: float) -> None:
-        self._context.stop(grace)
+        self._context.request_stop(grace)
         self._work.stop()
 
     def handle_message(self, message: ControlMessage) -> None:
@@ -124,7 +126,7 @@ class ChildRuntime:
         time.sleep(2 * ORPHAN_GRACE_S)
         os._exit(70)
 
-    async def _update_pulse(self) -> None:
+    async def _keep_updating_pulse(self) -> None:
         while True:
             self._context.shared_state.update_pulse()
             await asyncio.sleep(PULSE_INTERVAL_S)

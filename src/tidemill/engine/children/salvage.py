@@ -3,15 +3,15 @@
 from dataclasses import replace
 from uuid import UUID
 
-from tidemill.core.batch import Lease, isolate_suspects
+from tidemill.core.batch import Lease, split_off_suspects
 from tidemill.core.child_exit import POISON_CRASH_COUNT, ExitCause, is_only_running_item
 from tidemill.core.decide import Tally, make_poison_failure, make_timeout_retry
 from tidemill.core.job import Item
 from tidemill.core.kinds import HandlerLookup
 from tidemill.core.outcome import Outcome
 from tidemill.engine.children.shared_state import LaneState, SharedState
-from tidemill.engine.flusher import emit_batch_flushed, write_verdicts
-from tidemill.engine.lane import finalize_after_batch
+from tidemill.engine.flusher import tally_and_emit_flush, write_verdicts
+from tidemill.engine.lane import fail_or_close_job
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.engine.verdicts import decide
 from tidemill.limits import limiter_records
@@ -58,16 +58,16 @@ class CrashSalvage:
             if lease_id is None:
                 continue
             if page.is_ingest:
-                await self._recover_ingest(lease_id, is_suspect=cause is ExitCause.CRASHED and not in_hand)
+                await self._release_ingest_or_fail_job(lease_id, is_suspect=cause is ExitCause.CRASHED and not in_hand)
             else:
                 await self._recover_batch(page, lease_id, cause, now_ns, alone=is_only_running_item(in_hand))
-            page.end_lease()
+            page.clear_lease()
 
     async def release_limiter_slots(self, child: int) -> None:
         """What it had of limiters' places is for others."""
         await self._db.run(limiter_records.release_all_slots, self._worker, child)
 
-    async def _recover_ingest(self, lease_id: UUID, *, is_suspect: bool) -> None:
+    async def _release_ingest_or_fail_job(self, lease_id: UUID, *, is_suspect: bool) -> None:
         found = await self._db.run(
             ingestion.release_crashed_ingest_lease, self._worker, lease_id, losses=int(is_suspect)
         )
@@ -83,14 +83,14 @@ class CrashSalvage:
         held = await self._db.run(find_leased_batch, self._worker, lease_id)
         if held is None:  # the claim never arrived, or a last flush settled everything and nobody lived to count it
             for _, verdicts in page.read_unflushed_verdicts():
-                self._shared_state.count_flush(Tally.from_verdicts(verdicts))
+                self._shared_state.add_flush_counts(Tally.from_verdicts(verdicts))
             return
         with bind_fields(**held.event_fields):
             await self._flush_finished_items(page, held)
             held = await self._db.run(find_leased_batch, self._worker, lease_id)
             if held is not None:
                 await self._resolve_unfinished_items(page, held, cause, now_ns, alone=alone)
-                await finalize_after_batch(self._db, held.job_id, self._find_kind_hooks, failed=1)
+                await fail_or_close_job(self._db, held.job_id, self._find_kind_hooks, failed=1)
 
     async def _flush_finished_items(self, page: LaneState, held: Lease) -> None:
         """Flush by flush, in the dead child's name: the fence says which of them had arrived."""
@@ -103,7 +103,7 @@ class CrashSalvage:
                 self._db, lease, verdicts, self._handlers.get(held.kind), lease_seconds=self._lease_seconds
             )
             if written.result is not FlushResult.STALE:  # one that had arrived, the child had no time to tell of
-                self._shared_state.count_flush(emit_batch_flushed(lease, written.verdicts))
+                self._shared_state.add_flush_counts(tally_and_emit_flush(lease, written.verdicts))
             if written.result is FlushResult.APPLIED:
                 ahead += written.lease.flush_no - lease.flush_no - 1  # written in parts
 
@@ -113,7 +113,7 @@ class CrashSalvage:
         if cause is ExitCause.STUCK:
             await self._time_out_items(page, held, now_ns, alone=alone)
         elif cause is ExitCause.CRASHED and page.started_item_count:
-            await self._isolate_suspects(page, held, alone=alone)
+            await self._isolate_or_fail_suspects(page, held, alone=alone)
         else:
             await self._release_batch(held, losses=int(cause is not ExitCause.STOPPED))
 
@@ -124,8 +124,10 @@ class CrashSalvage:
         a batch — they run one by one from here on, and the next time it is clear.
         """
         seconds = page.timeout_s or 0.0
-        if (page.batch_items and held.open > 1) or (self._was_pulse_lost and not alone and page.list_started_items()):
-            await self._isolate_suspects(page, held, alone=False)
+        if (page.batch_item_count and held.open > 1) or (
+            self._was_pulse_lost and not alone and page.list_started_items()
+        ):
+            await self._isolate_or_fail_suspects(page, held, alone=False)
             return
         late = {
             hand.seq
@@ -135,21 +137,21 @@ class CrashSalvage:
         items = [
             item
             for item in await self._db.run_async_commit(read_batch_items, held)
-            if item.seq in late or page.batch_items
+            if item.seq in late or page.batch_item_count
         ]
         if seconds and items:
-            await self._write_outcomes(
+            await self._write_outcomes_and_release(
                 held, [(item, make_timeout_retry(seconds)) for item in items], round(seconds * 1000)
             )
         else:
             await self._release_batch(held, losses=1)  # nobody was late: the process itself hung
 
-    async def _isolate_suspects(self, page: LaneState, held: Lease, *, alone: bool) -> None:
+    async def _isolate_or_fail_suspects(self, page: LaneState, held: Lease, *, alone: bool) -> None:
         """Suspects run alone from here on; three deaths alone are enough."""
         suspects = [hand.seq for hand in page.list_started_items()] or list(held.seqs or range(held.lo, held.hi))
         deaths = held.crashes + 1 if alone else 0
         if deaths < POISON_CRASH_COUNT:
-            pieces = isolate_suspects(held, suspects)
+            pieces = split_off_suspects(held, suspects)
             await self._db.run(batch_leases.split_batch, held, pieces, after_crash=True, crashes=deaths)
             emit("batch.split", job=held.job_id, batch=held.batch_id, pieces=len(pieces))
             return
@@ -157,15 +159,17 @@ class CrashSalvage:
         for item in items:
             item.attempt -= 1  # a death charges no attempt
             emit("item.poison", job=held.job_id, seq=item.seq)
-        await self._write_outcomes(held, [(item, make_poison_failure(deaths)) for item in items], 0)
+        await self._write_outcomes_and_release(held, [(item, make_poison_failure(deaths)) for item in items], 0)
 
-    async def _write_outcomes(self, held: Lease, said: list[tuple[Item, Outcome]], duration_ms: int) -> None:
+    async def _write_outcomes_and_release(
+        self, held: Lease, said: list[tuple[Item, Outcome]], duration_ms: int
+    ) -> None:
         """Write these outcomes in the dead child's name, and give back what is left of the batch."""
         handler = self._handlers.get(held.kind)
         verdicts = [decide(item, outcome, handler, duration_ms) for item, outcome in said]
         written = await write_verdicts(self._db, held, verdicts, handler, lease_seconds=self._lease_seconds)
         if written.result is not FlushResult.STALE:
-            self._shared_state.count_flush(emit_batch_flushed(held, written.verdicts))
+            self._shared_state.add_flush_counts(tally_and_emit_flush(held, written.verdicts))
         if held.open > len(verdicts):
             await self._release_batch(held, losses=0)
 

@@ -116,7 +116,7 @@ class LaneState:
 
     # What the child writes.
 
-    def begin_lease(self, lease_id: UUID, *, ingest: bool = False) -> None:
+    def record_lease_start(self, lease_id: UUID, *, ingest: bool = False) -> None:
         """Before the claim is sent: a claim that commits is found by its lease."""
         words = self._words
         words[USED_A_WORD] = words[USED_B_WORD] = words[BATCH_ITEMS_WORD] = 0
@@ -129,11 +129,11 @@ class LaneState:
     def set_timeout(self, seconds: float | None) -> None:
         self._words[TIMEOUT_MS_WORD] = 0 if seconds is None else max(1, int(seconds * 1000))
 
-    def end_lease(self) -> None:
+    def clear_lease(self) -> None:
         """Nothing in hand any more."""
         self._words[LEASE_HI_WORD] = self._words[LEASE_LO_WORD] = 0
 
-    def start_item(self, slot: int, seq: int, attempt: int) -> None:
+    def mark_item_started(self, slot: int, seq: int, attempt: int) -> None:
         at = FIRST_SLOT_WORD + slot * SLOT_WORDS
         words = self._words
         words[at + 1] = time.monotonic_ns()
@@ -147,7 +147,7 @@ class LaneState:
     def free_slot(self, slot: int) -> None:
         self._words[FIRST_SLOT_WORD + slot * SLOT_WORDS] = 0
 
-    def start_batch(self, count: int) -> None:
+    def mark_batch_started(self, count: int) -> None:
         self._words[BATCH_STARTED_WORD] = time.monotonic_ns()
         self._words[BATCH_ITEMS_WORD] = count
 
@@ -159,7 +159,7 @@ class LaneState:
         """The same for one item."""
         self._words[FIRST_SLOT_WORD + slot * SLOT_WORDS + 1] = 0
 
-    def end_batch(self) -> None:
+    def mark_batch_ended(self) -> None:
         self._words[BATCH_ITEMS_WORD] = 0
 
     def record_verdict(self, verdict: Verdict) -> bool:
@@ -176,7 +176,7 @@ class LaneState:
         self._words[used_word] = end
         return True
 
-    def seal_area(self, flush_no: int) -> int:
+    def seal_verdict_area(self, flush_no: int) -> int:
         """The filled area is about to be flushed as ``flush_no``; the other one fills from here on."""
         sealed = self._filling_area
         other = 1 - sealed
@@ -185,7 +185,7 @@ class LaneState:
         self._filling_area = other
         return sealed
 
-    def discard_area(self, area: int, next_flush_no: int) -> None:
+    def discard_verdict_area(self, area: int, next_flush_no: int) -> None:
         """The flush of a sealed area is durable; the other area belongs to the next one.
 
         The number of the next flush is known only now: a flush may have been written in parts.
@@ -209,18 +209,18 @@ class LaneState:
         return self._words[TIMEOUT_MS_WORD] / 1000 or None
 
     @property
-    def batch_items(self) -> int:
+    def batch_item_count(self) -> int:
         """How many items a set-based handler has in hand, all of them at once."""
         return self._words[BATCH_ITEMS_WORD]
 
     @property
     def started_item_count(self) -> int:
-        return len(self.list_started_items()) + self.batch_items
+        return len(self.list_started_items()) + self.batch_item_count
 
     @property
     def oldest_start_ns(self) -> int | None:
         starts = [item.started_ns for item in self.list_started_items()]
-        if self.batch_items:
+        if self.batch_item_count:
             starts.append(self._words[BATCH_STARTED_WORD])
         return min((start for start in starts if start), default=None)
 
@@ -265,14 +265,14 @@ class SharedState:
     def pulse_ns(self) -> int:
         return self._words[PULSE_WORD]
 
-    def count_flush(self, tally: Tally) -> None:
+    def add_flush_counts(self, tally: Tally) -> None:
         words = self._words
         words[SETTLED_COUNTER] += tally.items - tally.retried
         words[FLUSHES_COUNTER] += 1
         words[RETRIED_COUNTER] += tally.retried
         words[FAILED_COUNTER] += tally.failed
 
-    def count_stale(self, items: int) -> None:
+    def add_stale_count(self, items: int) -> None:
         """Items whose verdicts were not written, because the lease was lost."""
         self._words[STALE_COUNTER] += items
 

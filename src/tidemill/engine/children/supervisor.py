@@ -18,7 +18,7 @@ from tidemill.core.errors import TidemillError
 from tidemill.engine.children.child_process import ChildCommand, ChildProcess
 from tidemill.engine.children.control_pipe import StopMessage, WakeMessage
 from tidemill.engine.children.salvage import CrashSalvage
-from tidemill.engine.loop import LOOP_ERROR_PAUSE_S, Loop
+from tidemill.engine.periodic_loop import LOOP_ERROR_PAUSE_S, PeriodicLoop
 from tidemill.limits import limiter_records
 from tidemill.store import batch_leases, workers
 from tidemill.store.database import Database
@@ -28,7 +28,7 @@ from tidemill.telemetry.events import emit
 MAX_HEARTBEAT_INTERVAL_S = 5.0
 
 
-class HeartbeatLoop(Loop):
+class HeartbeatLoop(PeriodicLoop):
     """Runs in the parent, so that a stuck or dying handler never takes the lease keeper along.
 
     Only leases that are in some child's logbook are kept: one that nobody works on runs out and is swept.
@@ -76,7 +76,7 @@ QUICK_DEATH_S = 2.0
 PARENT_SUSPENDED_S = 5.0  # a parent that was stopped itself cannot say who was late
 
 
-class Supervisor(Loop):
+class Supervisor(PeriodicLoop):
     """Keeps so many children alive."""
 
     name = "supervise"
@@ -113,25 +113,25 @@ class Supervisor(Loop):
 
     async def tick(self) -> float:
         async with self._tick_lock:  # drain() ticks too, while a burial may still be under way
-            return await self._check_children()
+            return await self._reap_and_respawn_children()
 
-    async def _check_children(self) -> float:
+    async def _reap_and_respawn_children(self) -> float:
         now_ns = time.monotonic_ns()
         just_woke = time.monotonic() - self._ticked_at > PARENT_SUSPENDED_S
         self._ticked_at = time.monotonic()
         for hand in list(self.children.values()):
             dead = hand.reap()
             if dead is not None:
-                await self._try_reap_child(hand, *dead, now_ns)
+                await self._try_clean_up_child(hand, *dead, now_ns)
             elif hand.kill_cause is None and not just_woke:
-                self._kill_if_stuck(hand, now_ns)
+                self._kill_if_stuck_or_overdue(hand, now_ns)
         if not self.is_stopping and time.monotonic() >= self._next_spawn_at:
             for number in self._child_numbers:
                 if number not in self.children:
                     self.children[number] = self._spawn_child(number)
         return SUPERVISOR_TICK_S
 
-    def _kill_if_stuck(self, hand: ChildProcess, now_ns: int) -> None:
+    def _kill_if_stuck_or_overdue(self, hand: ChildProcess, now_ns: int) -> None:
         if hand.is_stuck(now_ns, self._silence_s):
             hand.kill(ExitCause.STUCK)
         elif hand.is_slice_overdue:
@@ -142,7 +142,7 @@ class Supervisor(Loop):
             if not (self._on_demand and hand.is_slice_over):
                 hand.send_message(WakeMessage())
 
-    def wake_child(self, job_id: UUID) -> None:
+    def wake_idlest_child(self, job_id: UUID) -> None:
         """Have one child look at that job first: the one that has most to spare, any of them if several have."""
         if self._on_demand:
             return
@@ -209,17 +209,17 @@ class Supervisor(Loop):
         notes = [(hand.number, hand.shared_state.adaptive_text.read()) for hand in self.children.values()]
         return [{"child": number} | decode_json(note) for number, note in notes if note is not None]
 
-    async def _try_reap_child(self, hand: ChildProcess, returncode: int, peak_mb: float, now_ns: int) -> None:
+    async def _try_clean_up_child(self, hand: ChildProcess, returncode: int, peak_mb: float, now_ns: int) -> None:
         """One that cannot be cleared up after must not keep the others from being started; it is tried again."""
         if time.monotonic() < hand.reap_retry_at:
             return
         try:
-            await self._reap_child(hand, returncode, peak_mb, now_ns)
+            await self._clean_up_dead_child(hand, returncode, peak_mb, now_ns)
         except Exception as error:  # noqa: BLE001  whatever it is, it is told
             emit("loop.failed", loop=self.name, error=describe_exception(error))
             hand.reap_retry_at = time.monotonic() + LOOP_ERROR_PAUSE_S
 
-    async def _reap_child(self, hand: ChildProcess, returncode: int, peak_mb: float, now_ns: int) -> None:
+    async def _clean_up_dead_child(self, hand: ChildProcess, returncode: int, peak_mb: float, now_ns: int) -> None:
         in_hand = sum(page.started_item_count for page in hand.shared_state.lanes)
         cause = classify_exit(
             returncode=returncode,
@@ -238,9 +238,9 @@ class Supervisor(Loop):
         self._retired_counters.update(hand.shared_state.read_counters())
         hand.shared_state.close()
         del self.children[hand.number]
-        self._pace_restarts(hand, quick=cause is ExitCause.CRASHED and not in_hand)
+        self._delay_spawn_after_quick_death(hand, quick=cause is ExitCause.CRASHED and not in_hand)
 
-    def _pace_restarts(self, hand: ChildProcess, *, quick: bool) -> None:
+    def _delay_spawn_after_quick_death(self, hand: ChildProcess, *, quick: bool) -> None:
         """A child that dies as soon as it starts, of no item, must not be started in a tight loop."""
         quick = quick and time.monotonic() - hand.started_at < QUICK_DEATH_S
         self._quick_deaths = self._quick_deaths + 1 if quick else 0

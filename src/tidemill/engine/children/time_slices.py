@@ -13,8 +13,8 @@ from tidemill.engine.children.supervisor import DRAIN_GIVE_UP_S, Supervisor
 from tidemill.engine.claimer import SingleJobClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
-from tidemill.engine.lane import Lane, finalize_after_batch
-from tidemill.engine.loop import Loop
+from tidemill.engine.lane import Lane, fail_or_close_job
+from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.runtime import FindKindHooks
 from tidemill.store.database import Database
 from tidemill.store.job_events import bind_job_fields
@@ -25,7 +25,7 @@ MAX_SLICE_GRACE_S = 2.0
 IDLE_LOOP_RECHECK_S = 0.1  # how often a loop looks again while another one of the slice still works
 
 
-def limit_slice_grace(stop_grace_ms: int) -> float:
+def compute_slice_grace_s(stop_grace_ms: int) -> float:
     """How long items in hand may take when a slice is over: somebody waits for it, so not for long."""
     return min(stop_grace_ms / 1000, MAX_SLICE_GRACE_S)
 
@@ -35,12 +35,12 @@ class TimeSliceWork:
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
-        self._grace_s = limit_slice_grace(context.settings.stop_grace_ms)
+        self._grace_s = compute_slice_grace_s(context.settings.stop_grace_ms)
         self._claimer = SingleJobClaimer(context)
         *pages, last = context.shared_state.lanes
         self._ingester = Ingester(context, last)
-        self._loops: list[Loop] = [*(Lane(context, self._claimer, page) for page in pages), self._ingester]
-        self._idle_loops: set[Loop] = set()
+        self._loops: list[PeriodicLoop] = [*(Lane(context, self._claimer, page) for page in pages), self._ingester]
+        self._idle_loops: set[PeriodicLoop] = set()
         self._has_new_work = False
         self._slice_queue: asyncio.Queue[StartSliceMessage | None] = asyncio.Queue()
         self._last_ended_slice = 0  # every slice up to this number is over, or will be when its turn comes
@@ -64,7 +64,7 @@ class TimeSliceWork:
         """No further item is begun; those in hand have a moment."""
         if number > self._last_ended_slice:
             self._last_ended_slice = number
-            self._context.stop(self._grace_s)
+            self._context.request_stop(self._grace_s)
             self.wake()
 
     def wake(self) -> None:
@@ -82,14 +82,14 @@ class TimeSliceWork:
         self._ingester.only_job_id = order.job_id
         self._idle_loops.clear()
         seconds = order.milliseconds / 1000
-        self._context.start_slice(seconds)
+        self._context.reset_for_slice(seconds)
         timer = asyncio.get_running_loop().call_later(seconds, self.end_slice, order.number)
         async with asyncio.TaskGroup() as group:
             for loop in self._loops:
-                group.create_task(self._run_loop(loop, order.number))
+                group.create_task(self._run_loop_until_slice_ends(loop, order.number))
         timer.cancel()
 
-    async def _run_loop(self, loop: Loop, number: int) -> None:
+    async def _run_loop_until_slice_ends(self, loop: PeriodicLoop, number: int) -> None:
         """Over when no loop has found anything since one last did."""
         while not self._context.is_stopping:
             delay = await loop.tick_safely()
@@ -102,10 +102,10 @@ class TimeSliceWork:
                 self.end_slice(number)
             elif not self._context.is_stopping:
                 self._wake_other_loops(loop)
-                await loop.pause(min(delay, IDLE_LOOP_RECHECK_S))
+                await loop.sleep_until_woken(min(delay, IDLE_LOOP_RECHECK_S))
                 self._idle_loops.discard(loop)
 
-    def _wake_other_loops(self, loop: Loop) -> None:
+    def _wake_other_loops(self, loop: PeriodicLoop) -> None:
         """At once, and once: who found nothing before this loop's last work may find something now."""
         if self._has_new_work:
             self._has_new_work = False
@@ -141,12 +141,12 @@ class SliceRunner:
     async def run_slice(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult:
         """One slice. Whoever is cancelled while waiting ends it at once: what is not finished goes back."""
         self._handlers.get(kind)
-        hand = await self._start_slice(job_id, kind, seconds)
+        hand = await self._start_slice_in_free_child(job_id, kind, seconds)
         started = time.monotonic()
         try:
             await self._wait_until_over(hand, started + seconds + self._grace_s + SLICE_OVERDUE_S + DRAIN_GIVE_UP_S)
         finally:
-            hand.end_slice(self._grace_s)
+            hand.request_slice_end(self._grace_s)
         did, elapsed, died = hand.count_slice_work(), time.monotonic() - started, not hand.is_slice_over
         async with bind_job_fields(self._db, job_id):
             emit(
@@ -159,7 +159,7 @@ class SliceRunner:
                 ms=round(elapsed * 1000),
                 died=died,
             )
-        left = await self._query_remaining_work(job_id)
+        left = await self._finalize_and_read_remaining_work(job_id)
         return TimeSliceResult(
             settled=did["settled"],
             failed=did["failed"],
@@ -171,12 +171,12 @@ class SliceRunner:
             child_died=died,
         )
 
-    async def _start_slice(self, job_id: UUID, kind: str, seconds: float) -> ChildProcess:
+    async def _start_slice_in_free_child(self, job_id: UUID, kind: str, seconds: float) -> ChildProcess:
         """The first child that is free and takes it; one may have died since its parent last looked."""
         supervisor, waiting_since = self._supervisor, time.monotonic()
         while True:
             hand = supervisor.find_free_child()
-            if hand is not None and hand.start_slice(job_id, kind, seconds, self._grace_s):
+            if hand is not None and hand.request_slice(job_id, kind, seconds, self._grace_s):
                 return hand
             if supervisor.failure is not None:
                 raise supervisor.failure
@@ -191,11 +191,11 @@ class SliceRunner:
         while not hand.is_slice_over and self._supervisor.has_child(hand) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(SLICE_POLL_S)  # the logbook is memory of another process: it has no event to wait for
 
-    async def _query_remaining_work(self, job_id: UUID) -> RemainingWork:
+    async def _finalize_and_read_remaining_work(self, job_id: UUID) -> RemainingWork:
         try:
             async with asyncio.timeout(SLICE_SUMMARY_TIMEOUT_S):
                 # A source without records has no batch after which a lane would close the job.
-                await finalize_after_batch(self._db, job_id, self._find_kind_hooks, failed=0)
+                await fail_or_close_job(self._db, job_id, self._find_kind_hooks, failed=0)
                 return await self._db.read(read_remaining_work, job_id)
         except TimeoutError as error:
             raise Unavailable("the database does not answer") from error

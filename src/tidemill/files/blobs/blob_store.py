@@ -25,7 +25,7 @@ def try_lock_file(file: BinaryIO) -> bool:
     return True
 
 
-def remove_stale_files(folder: Path, age_s: float) -> list[str]:
+def remove_stale_tmp_files(folder: Path, age_s: float) -> list[str]:
     """Remove unfinished files that nobody has written to for so long; which. The folder's own clock decides."""
     if not folder.is_dir():
         return []
@@ -123,7 +123,7 @@ class BlobStore(ABC):
     @property
     @abstractmethod
     def scratch_folder(self) -> Path:
-        """A folder of this machine for what is not whole yet: names end in ``.tmp``, ``remove_stale`` clears it."""
+        """The local folder of unfinished files, named ``*.tmp``; ``remove_stale_scratch_files`` deletes old ones."""
 
     @abstractmethod
     def open_writer(self, name: str | None = None) -> BlobWriter:
@@ -153,7 +153,7 @@ class BlobStore(ABC):
         """It may be gone already."""
 
     @abstractmethod
-    def remove_stale(self, age_s: float) -> list[str]:
+    def remove_stale_scratch_files(self, age_s: float) -> list[str]:
         """Remove from the scratch folder what nobody has written to for so long; which."""
 
     @abstractmethod

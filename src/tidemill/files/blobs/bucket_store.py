@@ -18,7 +18,7 @@ from obstore.exceptions import BaseError, GenericError
 
 from tidemill.core.blob_location import BucketLocation, check_blob_name, is_blob_name
 from tidemill.core.errors import StorageUnavailable, Unavailable, UnknownFile
-from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel, remove_stale_files
+from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel, remove_stale_tmp_files
 from tidemill.files.blobs.object_store_client import (
     ObjectStoreClient,
     ObjectStoreLimits,
@@ -125,7 +125,7 @@ class BucketObjectRanges:
     def read(self, start: int, end: int) -> bytes:
         with translate_store_errors(self._shelf.location, self._name):
             if self._shelf.supports_ranges or end - start == self.size:
-                with _detect_range_support(self._shelf):
+                with _fall_back_without_ranges(self._shelf):
                     return self._read_range(start, end)
             if self._whole is None:
                 self._whole = self._download_to_file()
@@ -152,7 +152,7 @@ class BucketObjectRanges:
 
 
 @contextmanager
-def _detect_range_support(shelf: BucketHandle) -> Iterator[None]:
+def _fall_back_without_ranges(shelf: BucketHandle) -> Iterator[None]:
     """A store that knows no ranges is asked for none again."""
     try:
         yield
@@ -293,9 +293,9 @@ class BucketBlobStore(BlobStore):
     def remove(self, name: str) -> None:
         self._delete([name])
 
-    def remove_stale(self, age_s: float) -> list[str]:
+    def remove_stale_scratch_files(self, age_s: float) -> list[str]:
         """What is unfinished in the bucket itself cannot be listed here: a rule of the bucket removes that."""
-        return remove_stale_files(self.scratch_folder, age_s)
+        return remove_stale_tmp_files(self.scratch_folder, age_s)
 
     async def upload_small(self, name: str, data: bytes, label: DownloadLabel) -> Blob:
         key = self._object_key(name)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from tidemill.core.blob_location import check_blob_name, is_blob_name
 from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable, UnknownFile
-from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, remove_stale_files
+from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, remove_stale_tmp_files
 
 SYNC_STEP_BYTES = 16 << 20
 _fdatasync = getattr(os, "fdatasync", os.fsync)  # which not every system has
@@ -29,7 +29,7 @@ class BackgroundSync:
         self._syncing: Future[None] | None = None
         self._bytes = 0
 
-    def record_write(self, file: BinaryIO, size: int) -> None:
+    def start_sync_if_due(self, file: BinaryIO, size: int) -> None:
         self._bytes += size
         if self._bytes < SYNC_STEP_BYTES or (self._syncing is not None and not self._syncing.done()):
             return
@@ -132,8 +132,8 @@ class FolderBlobStore(BlobStore):
             if path.exists():  # or a folder of it is gone, or in use
                 raise error from None
 
-    def remove_stale(self, age_s: float) -> list[str]:
-        return remove_stale_files(self._root, age_s)
+    def remove_stale_scratch_files(self, age_s: float) -> list[str]:
+        return remove_stale_tmp_files(self._root, age_s)
 
     def list_names(self, below: str = "", *, after: str = "") -> Iterator[str]:
         top = self.path(below) if below else self._root
@@ -194,7 +194,7 @@ class FolderBlobWriter(BlobWriter):
     def _append(self, piece: bytes) -> None:
         with _translate_write_errors():
             self._open_temporary().write(piece)
-            self._ahead.record_write(self._open_temporary(), len(piece))
+            self._ahead.start_sync_if_due(self._open_temporary(), len(piece))
 
     def _complete(self) -> None:
         with _translate_write_errors():

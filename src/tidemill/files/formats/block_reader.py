@@ -29,7 +29,7 @@ class BlockBuilder:
         """Records that still go in."""
         return self._rows - len(self.inputs) if self.left > 0 or not self.inputs else 0
 
-    def add(self, record: bytes, line: int) -> None:
+    def add_record(self, record: bytes, line: int) -> None:
         self.inputs.append(record)
         self.lines.append(line)
         self.left -= len(record)
@@ -46,9 +46,9 @@ class BlockBuilder:
         if byte_offset is not None:
             defect["byte_offset"] = byte_offset
         self.defects[len(self.inputs)] = defect
-        self.add(msgspec.json.encode(text), line)
+        self.add_record(msgspec.json.encode(text), line)
 
-    def extend(self, records: list[bytes], line: int) -> None:
+    def add_records(self, records: list[bytes], line: int) -> None:
         """Good records, each on a line of its own, from this one on."""
         self.inputs += records
         self.lines += range(line, line + len(records))
@@ -80,7 +80,7 @@ class BlockReader(ABC):
         line = self._row + self.first_line
         self._row += len(draft.inputs)
         is_plain = draft.lines == list(range(line, line + len(draft.inputs)))
-        checkpoint = {**self._checkpoint(), "row": self._row}
+        checkpoint = {**self._get_checkpoint(), "row": self._row}
         return InputBlock(draft.inputs, checkpoint, draft.defects, None if is_plain else draft.lines)
 
     @abstractmethod
@@ -91,7 +91,7 @@ class BlockReader(ABC):
         """Add one record or as many as there is room for; False at the end."""
 
     @abstractmethod
-    def _checkpoint(self) -> Checkpoint:
+    def _get_checkpoint(self) -> Checkpoint:
         """Where the next record begins."""
 
 
@@ -122,9 +122,9 @@ class RecordReader(BlockReader):
             return False
         if record.defect is not None:
             draft.defects[len(draft.inputs)] = record.defect
-        draft.add(record.input, record.line)
+        draft.add_record(record.input, record.line)
         self._now = record.next_checkpoint
         return True
 
-    def _checkpoint(self) -> Checkpoint:
+    def _get_checkpoint(self) -> Checkpoint:
         return self._now

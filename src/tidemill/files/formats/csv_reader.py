@@ -60,7 +60,7 @@ class CsvDialect:
             return [field or None for field in fields]
         return [field or ("" if token else None) for field, token in zip(fields, tokens, strict=True)]
 
-    def parse_record(self, lines: LineBuffer) -> CsvRecord | None:
+    def peek_record(self, lines: LineBuffer) -> CsvRecord | None:
         """The next record, over as many lines as its quotes span; None at the end. Takes nothing."""
         first = lines.peek_line(0)
         if first is None:
@@ -89,7 +89,7 @@ class CsvDialect:
             return CsvRecord(first, 1, [], "a carriage return in a field without quotes" if is_torn else str(problem))
 
 
-class CsvRowEncoder:
+class CsvToJsonConverter:
     """Turns lines that are a record each into objects, all of them or none."""
 
     def __init__(self, columns: list[str], dialect: CsvDialect) -> None:
@@ -103,7 +103,7 @@ class CsvRowEncoder:
         self._escaped = bytes(controls) + b"\\"
         self._quoting = self._escaped + b'"' + (dialect.quote or b"")
 
-    def encode(self, lines: list[bytes]) -> list[bytes] | None:
+    def convert_lines(self, lines: list[bytes]) -> list[bytes] | None:
         """The records; None unless all are good, one to a line."""
         data = b"\n".join(lines)
         try:
@@ -118,10 +118,10 @@ class CsvRowEncoder:
             if b"\r" in data or not all(lines):
                 return None
         if len(data.translate(None, self._quoting)) == len(data) and not self._dialect.keep_empty:
-            return self._encode_unquoted(lines)
-        return self._encode_quoted(text, is_plain=len(data.translate(None, self._escaped)) == len(data))
+            return self._convert_unquoted_lines(lines)
+        return self._convert_quoted_lines(text, is_plain=len(data.translate(None, self._escaped)) == len(data))
 
-    def _encode_unquoted(self, lines: list[bytes]) -> list[bytes] | None:
+    def _convert_unquoted_lines(self, lines: list[bytes]) -> list[bytes] | None:
         """Nothing is quoted and nothing has to be escaped."""
         delimiter = self._dialect.delimiter
         rows = [line.split(delimiter) for line in lines]
@@ -129,7 +129,7 @@ class CsvRowEncoder:
             return None
         return list(map(self._form, map(tuple, rows)))
 
-    def _encode_quoted(self, text: str, *, is_plain: bool) -> list[bytes] | None:
+    def _convert_quoted_lines(self, text: str, *, is_plain: bool) -> list[bytes] | None:
         lines, columns = text.split("\n"), self._columns
         try:
             rows = list(self._dialect.read_rows(lines))
@@ -146,12 +146,12 @@ class CsvRowEncoder:
                 return together.encode().split(b"\n")
         return [_encode_json(dict(zip(columns, row, strict=True))) for row in rows]
 
-    def encode_record(self, record: CsvRecord) -> bytes:
+    def convert_record(self, record: CsvRecord) -> bytes:
         fields = self._dialect.distinguish_empty_fields(_decode_line(record.raw), record.fields)
         return _encode_json(dict(zip(self._columns, fields, strict=True)))
 
 
-def clean_header(names: list[str]) -> list[str]:
+def validate_header_names(names: list[str]) -> list[str]:
     """The names of a header, trimmed; InvalidInput if some are missing or there twice."""
     header = [name.strip() for name in names]
     seen: set[str] = set()
@@ -198,16 +198,16 @@ class CsvReader(BlockReader):
         self._encoding = encoding
         self._dialect = dialect or CsvDialect()
         self._lines = LineBuffer(stream, max_row_bytes)
-        self.columns = self._read_header() if header else self._number_columns()
+        self.columns = self._read_header() if header else self._generate_column_names()
         self.first_line = self._lines.number + 1
-        self._rows = CsvRowEncoder(self.columns, self._dialect)
+        self._rows = CsvToJsonConverter(self.columns, self._dialect)
         if "offset" in checkpoint:
             self._lines = LineBuffer(stream, max_row_bytes, checkpoint["offset"], checkpoint["line"])
 
     def close(self) -> None:
         self._stream.close()
 
-    def _checkpoint(self) -> Checkpoint:
+    def _get_checkpoint(self) -> Checkpoint:
         return {"offset": self._lines.offset, "line": self._lines.number}
 
     def _read_into(self, draft: BlockBuilder) -> bool:
@@ -230,22 +230,22 @@ class CsvReader(BlockReader):
         """Whether they were records without a doubt."""
         if max(map(len, lines)) > self._lines.limit:
             return False
-        records = self._rows.encode(lines)
+        records = self._rows.convert_lines(lines)
         if records is None:
             return False
-        draft.extend(records, self._lines.number + 1)
+        draft.add_records(records, self._lines.number + 1)
         self._lines.consume_lines(len(lines))
         return True
 
     def _add_next_record(self, draft: BlockBuilder) -> None:
-        record, line = self._dialect.parse_record(self._lines), self._lines.number + 1
+        record, line = self._dialect.peek_record(self._lines), self._lines.number + 1
         if record is None:
             return
         problem = record.problem or self._find_record_problem(record) or self._find_field_count_problem(record)
         if problem is not None:
             draft.add_defective(record.raw, line, problem, **self._find_bad_byte(record))
         elif record.fields:
-            draft.add(self._rows.encode_record(record), line)
+            draft.add_record(self._rows.convert_record(record), line)
         self._lines.consume_lines(record.span)
 
     def _find_record_problem(self, record: CsvRecord) -> str | None:
@@ -268,20 +268,20 @@ class CsvReader(BlockReader):
         try:
             record.raw.decode()
         except UnicodeDecodeError as error:
-            return {"byte_offset": self._stream.source_offset(self._lines.offset + error.start)}
+            return {"byte_offset": self._stream.map_to_source_offset(self._lines.offset + error.start)}
         return {}
 
     def _read_header(self) -> list[str]:
         header = self._read_first_record()
         self._lines.consume_lines(header.span)
-        return clean_header(header.fields)
+        return validate_header_names(header.fields)
 
-    def _number_columns(self) -> list[str]:
+    def _generate_column_names(self) -> list[str]:
         return [f"column_{n}" for n in range(1, len(self._read_first_record().fields) + 1)]
 
     def _read_first_record(self) -> CsvRecord:
         """The first record that says something."""
-        while (record := self._dialect.parse_record(self._lines)) is not None:
+        while (record := self._dialect.peek_record(self._lines)) is not None:
             problem = record.problem or self._find_record_problem(record)
             if problem:
                 hint = "; the file may be binary, or packed" if self._is_binary(record) else ""

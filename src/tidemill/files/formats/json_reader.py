@@ -26,14 +26,14 @@ class NdjsonReader(BlockReader):
     def close(self) -> None:
         self._stream.close()
 
-    def _checkpoint(self) -> Checkpoint:
+    def _get_checkpoint(self) -> Checkpoint:
         return {"offset": self._lines.offset, "line": self._lines.number}
 
     def _read_into(self, draft: BlockBuilder) -> bool:
         lines = self._lines.peek_lines(draft.remaining_rows, draft.left)
         texts = [line.strip() for line in lines]
         if max(map(len, lines), default=0) <= self._lines.limit and _are_all_storable(texts):
-            draft.extend(texts, self._lines.number + 1)
+            draft.add_records(texts, self._lines.number + 1)
             self._lines.consume_lines(len(lines))
         else:
             for line in lines:
@@ -58,7 +58,7 @@ def add_json_value(draft: BlockBuilder, text: bytes, line: int, offset: int) -> 
         return
     reason = find_json_problem(text)
     if reason is None:
-        draft.add(text, line)
+        draft.add_record(text, line)
     else:
         draft.add_defective(text, line, reason)
 
@@ -129,7 +129,7 @@ class JsonArrayReader(BlockReader):
     def close(self) -> None:
         self._stream.close()
 
-    def _checkpoint(self) -> Checkpoint:
+    def _get_checkpoint(self) -> Checkpoint:
         return {"offset": self._offset + self._at, "line": self._line}
 
     def _open_array(self) -> None:
@@ -146,7 +146,7 @@ class JsonArrayReader(BlockReader):
     def _read_into(self, draft: BlockBuilder) -> bool:
         if self._is_over:
             return False
-        before, count = self._checkpoint(), len(draft.inputs)
+        before, count = self._get_checkpoint(), len(draft.inputs)
         try:
             self._read_next(draft, is_first=self._row + count == 0)
         finally:

@@ -43,18 +43,18 @@ class ParquetBatchSizer:
         for group in self._iter_row_groups():
             for at in filter(self._is_repeated, range(self._about.num_columns)):
                 values = group.column(at).num_values
-                size = values * self._value_bytes(at)
+                size = values * self._get_value_width(at)
                 if values > group.num_rows * max_row_bytes:
                     raise InvalidInput(f"the rows of {self._column_path(at)} are longer than {max_row_bytes} bytes")
                 if size > DECOMPRESSION_RATIO_MIN_BYTES and size > DECOMPRESSION_RATIO_MAX * packed:
                     raise InvalidInput(f"the file unpacks to more than {DECOMPRESSION_RATIO_MAX} times its size")
 
-    def count_batch_rows(self, number: int, longest_values_bytes: int) -> int:
+    def choose_batch_rows(self, number: int, longest_values_bytes: int) -> int:
         """Rows of a group that are read at once. ``longest``: the sum of the longest values in its dictionaries."""
         group = self._about.row_group(number)
         row, spread = longest_values_bytes, 1
         for at in range(self._about.num_columns):
-            column, width = group.column(at), self._value_bytes(at)
+            column, width = group.column(at), self._get_value_width(at)
             row += CELL_OVERHEAD_BYTES + width
             if self._is_repeated(at):
                 spread += column.num_values * width
@@ -78,12 +78,12 @@ class ParquetBatchSizer:
     def _column_path(self, at: int) -> str:
         return str(self._about.schema.column(at).path)
 
-    def _value_bytes(self, at: int) -> int:
+    def _get_value_width(self, at: int) -> int:
         column = self._about.schema.column(at)
         return _PHYSICAL_TYPE_BYTES.get(column.physical_type) or max(1, column.length)
 
 
-def sum_longest_values(batch: Any) -> int:
+def sum_longest_value_bytes(batch: Any) -> int:
     """The sum of the longest values in the dictionaries of a batch: all that its group has, however few its rows."""
     from pyarrow import compute  # noqa: PLC0415
 
@@ -179,7 +179,7 @@ class ParquetReader(BlockReader):
         self._parquet.close()
         self._file.close()
 
-    def _checkpoint(self) -> Checkpoint:
+    def _get_checkpoint(self) -> Checkpoint:
         return {"unpacked": self._unpacked}
 
     def _check_file(self) -> None:
@@ -216,7 +216,7 @@ class ParquetReader(BlockReader):
         elif _JSON_ESCAPED_NUL in record and _JSON_ESCAPED_NUL in record.replace(b"\\\\", b""):
             draft.add_defective(record, line, "a NUL character cannot be stored")
         else:
-            draft.add(record, line)
+            draft.add_record(record, line)
 
     def _iter_encoded_batches(self) -> Iterator[list[bytes | str]]:
         skip = self._row
@@ -234,7 +234,7 @@ class ParquetReader(BlockReader):
 
     def _iter_group_batches(self, group: int) -> Iterator[Any]:
         try:
-            rows = self._bounds.count_batch_rows(group, self._sum_longest_values(group))
+            rows = self._bounds.choose_batch_rows(group, self._sum_longest_values(group))
             yield from self._parquet.iter_batches(rows, row_groups=[group], use_threads=False)
         except self._errors as error:
             raise InvalidInput(f"the Parquet file is damaged: {error}") from error
@@ -243,7 +243,7 @@ class ParquetReader(BlockReader):
         if not self._bounds.worded:
             return 0
         first = self._words.iter_batches(1, row_groups=[group], columns=self._bounds.worded, use_threads=False)
-        return sum(map(sum_longest_values, islice(first, 1)))
+        return sum(map(sum_longest_value_bytes, islice(first, 1)))
 
     def _encode_batch(self, batch: Any) -> list[bytes | str]:
         """Each row encoded, or why it cannot be. One that is too long is not even made."""

@@ -12,7 +12,7 @@ import msgspec
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint, InputDefect
 from tidemill.files.formats.block_reader import EncodedRecord, RecordReader
-from tidemill.files.formats.csv_reader import clean_header
+from tidemill.files.formats.csv_reader import validate_header_names
 from tidemill.files.formats.xlsx_workbook import (
     SharedStrings,
     SheetInfo,
@@ -102,16 +102,16 @@ class _SheetHandler(XmlPartHandler):
 
     def _add_value(self, value: CellValue) -> None:
         row = self._row
-        row.size += self._book.strings.get_byte_size(value) if type(value) is SharedStringIndex else self._size
+        row.size += self._book.strings.get_string_byte_size(value) if type(value) is SharedStringIndex else self._size
         row.is_long = row.is_long or row.size > self._book.max_text
         if not row.is_long or not row.cells:
             row.cells[self._column] = value
 
     def _start_row(self, row_number: str | None) -> None:
         self._digits = row_number or str(self._row.number + 1)
-        self._row, self._column = SheetRow(self._check_row_number(self._digits)), -1
+        self._row, self._column = SheetRow(self._parse_row_number(self._digits)), -1
 
-    def _check_row_number(self, row_number: str) -> int:
+    def _parse_row_number(self, row_number: str) -> int:
         number = int(row_number) if row_number.isascii() and row_number.isdecimal() and len(row_number) < 8 else 0  # noqa: PLR2004
         if not self._row.number < number <= SHEET_ROWS_MAX:
             raise InvalidInput(
@@ -221,7 +221,7 @@ class XlsxReader(RecordReader):
             raise InvalidInput(f"row {first.number} is longer than {self._limit} bytes: it is no header")
         width = max(first.cells) + 1
         if is_header:
-            self.columns = clean_header([str(first.cells.get(at, "")) for at in range(width)])
+            self.columns = validate_header_names([str(first.cells.get(at, "")) for at in range(width)])
         else:
             self.columns = [f"column_{n}" for n in range(1, width + 1)]
         return first

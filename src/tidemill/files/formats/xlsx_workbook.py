@@ -251,7 +251,7 @@ class SharedStrings(XmlPartHandler):
             self._file.close()
             raise
 
-    def get_byte_size(self, number: int) -> int:
+    def get_string_byte_size(self, number: int) -> int:
         """Of one of them, in bytes."""
         if not 0 <= number < len(self._ends) - 1:
             raise InvalidInput(f"the workbook is damaged: it has no shared string {number}")

@@ -119,7 +119,7 @@ class SyncCheckedBackend(httpcore2.NetworkBackend):
         if known is not None:
             return [known]
         answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
-        threading.Thread(target=self._resolve_in_thread, args=(host, port, answers), daemon=True).start()
+        threading.Thread(target=self._resolve_into_queue, args=(host, port, answers), daemon=True).start()
         give_up = time.monotonic() + self._limits.connect_s
         while time.monotonic() < give_up:  # the system's resolver knows no deadline and cannot be interrupted
             self._watch.check()
@@ -127,7 +127,7 @@ class SyncCheckedBackend(httpcore2.NetworkBackend):
                 return _parse_resolved_addresses(host, answers.get(timeout=DEADLINE_POLL_S))
         raise httpcore2.ConnectTimeout("its name was not resolved in time")
 
-    def _resolve_in_thread(self, host: str, port: int, answers: "queue.SimpleQueue[list[str] | Exception]") -> None:
+    def _resolve_into_queue(self, host: str, port: int, answers: "queue.SimpleQueue[list[str] | Exception]") -> None:
         try:
             answers.put(list(self._resolve(host, port)))
         except Exception as error:  # noqa: BLE001  raised where it was asked

@@ -66,7 +66,7 @@ class PartialDownload:
     def is_complete(self) -> bool:
         return self.about is not None and self.about.total == self.size
 
-    def start(self, info: RemoteFileInfo) -> None:
+    def restart_with_info(self, info: RemoteFileInfo) -> None:
         """From the first byte, of this."""
         self.reset()
         self._write_info(info)
@@ -182,11 +182,11 @@ class PartRequest:
             check_content_encoding(headers)
             length = parse_content_length(headers)
             self._check_max_bytes(length)
-            self._part.start(self._make_info(headers, length))
+            self._part.restart_with_info(self._make_info(headers, length))
         elif response.status == HTTP_PARTIAL_CONTENT and self._is_rest:
-            length = self._check_partial_response(headers)
+            length = self._accept_partial_response(headers)
         elif response.status == HTTP_RANGE_NOT_SATISFIABLE and self._is_rest:
-            raise self._reset_for_retry("the server has less than what is here")
+            raise self._reset_and_make_error("the server has less than what is here")
         else:
             raise InvalidInput(describe_status(response.status))
         self._copy_body(response, deadline)
@@ -204,21 +204,21 @@ class PartRequest:
             headers.get("etag"),
         )
 
-    def _check_partial_response(self, headers: httpx2.Headers) -> int | None:
+    def _accept_partial_response(self, headers: httpx2.Headers) -> int | None:
         """The rest is of the same file, and begins where the part ends; its length, if it is announced."""
         piece, about, part = parse_content_range(headers), self._part.about, self._part
         if piece is None or about is None or piece.first != part.size or not piece.first <= piece.last < piece.total:
-            raise self._reset_for_retry("the server sent another part than it was asked for")
+            raise self._reset_and_make_error("the server sent another part than it was asked for")
         if about.total not in (None, piece.total) or headers.get("etag", about.etag) != about.etag:
-            raise self._reset_for_retry("the file has changed")
+            raise self._reset_and_make_error("the file has changed")
         self._check_max_bytes(piece.total)
         length = parse_content_length(headers)
         if length not in (None, piece.last - piece.first + 1):
-            raise self._reset_for_retry("the server contradicts itself")
+            raise self._reset_and_make_error("the server contradicts itself")
         part.set_total(piece.total)
         return length
 
-    def _reset_for_retry(self, reason: str) -> RetryableDownloadError:
+    def _reset_and_make_error(self, reason: str) -> RetryableDownloadError:
         self._part.reset()
         return RetryableDownloadError(reason)
 

@@ -22,7 +22,7 @@ class ByteOutput(Protocol):
     def flush(self) -> None: ...
 
 
-def defuse_cells(cells: Sequence[GridCell]) -> list[GridCell]:
+def escape_formula_cells(cells: Sequence[GridCell]) -> list[GridCell]:
     """Cells of which no text can be read as a formula by a spreadsheet."""
     return [escape_formula(cell) if isinstance(cell, str) else cell for cell in cells]
 

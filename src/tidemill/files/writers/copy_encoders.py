@@ -33,7 +33,7 @@ class CsvRecordSplitter:
         self._is_open = False  # a quote, at the end of the pieces
         self._has_header = False
 
-    def feed(self, chunk: bytes) -> bytes:
+    def extract_complete_records(self, chunk: bytes) -> bytes:
         """All records that are whole now, or nothing."""
         end = self._find_record_end(chunk)
         if end == 0:
@@ -44,7 +44,7 @@ class CsvRecordSplitter:
         self._buffer_chunk(chunk[end:])
         return self._strip_header(whole)
 
-    def finish(self) -> bytes:
+    def extract_last_record(self) -> bytes:
         """The last record, if nothing ended it. InvalidInput when it is not whole."""
         rest, self._pieces = b"".join(self._pieces), []
         if self._is_open:
@@ -143,7 +143,7 @@ class ColumnCellFormatter:
         self._make = _choose_formatter(column)
         self._as_text = as_text
 
-    def format_values(self, values: Iterable[str]) -> Iterable[str]:
+    def format_cells_xml(self, values: Iterable[str]) -> Iterable[str]:
         make, as_text = self._make, self._as_text
         if make is None:
             return [as_text(value) if value else EMPTY_CELL_XML for value in values]
@@ -153,29 +153,29 @@ class ColumnCellFormatter:
 def _choose_formatter(column: OutputColumn) -> FormatValue | None:
     match column.type:
         case "integer":
-            return _format_integer
+            return _make_integer_cell_xml
         case "number":
-            return _format_float if column.sql_type in _FLOAT_SQL_TYPES else _format_numeric
+            return _make_float_cell_xml if column.sql_type in _FLOAT_SQL_TYPES else _make_numeric_cell_xml
         case "boolean":
             return _BOOLEAN_CELLS.get
         case "date":
-            return _format_date
+            return _make_date_cell_xml
         case "timestamp":
-            return _format_timestamp
+            return _make_timestamp_cell_xml
         case _:
             return None
 
 
-def _format_integer(text: str) -> str | None:
+def _make_integer_cell_xml(text: str) -> str | None:
     is_exact = _match_integer(text) and -LARGEST_EXACT_INTEGER <= int(text) <= LARGEST_EXACT_INTEGER
     return format_number_cell(text) if is_exact else None
 
 
-def _format_numeric(text: str) -> str | None:
+def _make_numeric_cell_xml(text: str) -> str | None:
     """A numeric has any number of digits, and may be none at all."""
     found = _match_decimal(text)
     if found is None:
-        return _format_integer(text) if len(text.lstrip("-")) <= SPREADSHEET_EXACT_DIGITS else None
+        return _make_integer_cell_xml(text) if len(text.lstrip("-")) <= SPREADSHEET_EXACT_DIGITS else None
     is_held = (
         len(found[2]) <= SPREADSHEET_DECIMAL_PLACES_MAX
         and len((found[1] + found[2]).lstrip("0")) <= SPREADSHEET_EXACT_DIGITS
@@ -183,13 +183,13 @@ def _format_numeric(text: str) -> str | None:
     return format_number_cell(text) if is_held else None
 
 
-def _format_float(text: str) -> str | None:
+def _make_float_cell_xml(text: str) -> str | None:
     value = float(text)
     is_held = math.isfinite(value) and (SPREADSHEET_NUMBER_MIN <= abs(value) <= SPREADSHEET_NUMBER_MAX or text == "0")
     return format_number_cell(text) if is_held else None
 
 
-def _format_date(text: str) -> str | None:
+def _make_date_cell_xml(text: str) -> str | None:
     try:
         day = date.fromisoformat(text).toordinal()
     except ValueError:
@@ -197,7 +197,7 @@ def _format_date(text: str) -> str | None:
     return format_date_cell(day - SPREADSHEET_EPOCH_ORDINAL, "date") if day >= SPREADSHEET_FIRST_DAY_ORDINAL else None
 
 
-def _format_timestamp(text: str) -> str | None:
+def _make_timestamp_cell_xml(text: str) -> str | None:
     """In UTC: a cell has no zone. Milliseconds are kept; what is finer is text, whole."""
     try:
         at = datetime.fromisoformat(text)
@@ -233,20 +233,20 @@ class XlsxEncoder:
         return self._sheets.cut_cells
 
     def write(self, chunk: bytes, /) -> None:
-        if records := self._records.feed(chunk):
-            self._sheets.write(self._format_rows(records))
+        if records := self._records.extract_complete_records(chunk):
+            self._sheets.write(self._convert_csv_records(records))
 
     def close(self) -> None:
-        if rest := self._records.finish():
-            self._sheets.write(self._format_rows(rest))
+        if rest := self._records.extract_last_record():
+            self._sheets.write(self._convert_csv_records(rest))
         self._sheets.close()
 
-    def _format_rows(self, records: bytes) -> Iterable[tuple[str, ...]]:
+    def _convert_csv_records(self, records: bytes) -> Iterable[tuple[str, ...]]:
         # Line feeds alone end a line here, as they do in COPY; other line ends stand in quotes.
         lines = io.StringIO(records.decode(), newline="\n")
         rows = [fields or [""] for fields in csv.reader(lines, strict=True)]  # an only column that is NULL: no fields
         if {*map(len, rows)} != {len(self._columns)}:
             raise InvalidInput(f"the rows have not {len(self._columns)} fields each, as there are columns")
         columns = zip(*rows, strict=True)
-        made = [cells.format_values(values) for cells, values in zip(self._columns, columns, strict=True)]
+        made = [cells.format_cells_xml(values) for cells, values in zip(self._columns, columns, strict=True)]
         return zip(*made, strict=True)

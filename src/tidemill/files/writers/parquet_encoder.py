@@ -64,7 +64,8 @@ class ParquetEncoder:
         self._columns = form.columns
         self._records = CsvRecordSplitter()
         self._read = {
-            name: choose_arrow_type(column, pa) for name, column in zip(self._column_keys, form.columns, strict=True)
+            name: choose_arrow_type(column, pa)
+            for name, column in zip(self._numbered_column_names, form.columns, strict=True)
         }
         self._binary = [at for at, column in enumerate(form.columns) if column.type == "bytes"]
         names = [column.name for column in form.columns]
@@ -79,14 +80,14 @@ class ParquetEncoder:
         self._group: list[Any] = []
 
     def write(self, chunk: bytes, /) -> None:
-        if records := self._records.feed(chunk):
+        if records := self._records.extract_complete_records(chunk):
             self._block.append(records)
             self._block_bytes += len(records)
             if self._block_bytes >= PARQUET_CSV_BLOCK_BYTES:
                 self._convert_block()
 
     def close(self) -> None:
-        if rest := self._records.finish():
+        if rest := self._records.extract_last_record():
             self._block.append(rest)
         self._convert_block()
         self._write_row_group()
@@ -97,7 +98,7 @@ class ParquetEncoder:
         self._sink.is_deaf = True  # the library would write the end of a file that nobody wanted
 
     @property
-    def _column_keys(self) -> list[str]:
+    def _numbered_column_names(self) -> list[str]:
         """Names to read by: those of the columns need not be unique."""
         return [str(number) for number in range(len(self._columns))]
 
@@ -135,16 +136,18 @@ class ParquetEncoder:
             self._pa.default_memory_pool().release_unused()
 
     def _parse_csv_block(self, data: bytes) -> Any:
-        reading = self._csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self._column_keys)
+        reading = self._csv.ReadOptions(
+            use_threads=False, block_size=len(data) + 1, column_names=self._numbered_column_names
+        )
         try:
             table = self._csv.read_csv(self._pa.py_buffer(data), reading, **self._options)
         except self._pa.ArrowInvalid as error:
-            raise self._explain_arrow_error(str(error)) from error
+            raise self._translate_arrow_error(str(error)) from error
         for at in self._binary:
             table = table.set_column(at, str(at), _decode_hex_column(table.column(at), self._pa))
         return table.rename_columns(self._schema.names)
 
-    def _explain_arrow_error(self, arrow_error: str) -> InvalidInput:
+    def _translate_arrow_error(self, arrow_error: str) -> InvalidInput:
         found = _ARROW_ERROR_COLUMN.search(arrow_error)
         if found is None:
             return InvalidInput(f"the rows cannot be written as Parquet: {arrow_error}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tidemill.core.result_grid import GridCell, GridColumns, GridRow, build_row_cells, build_row_object
-from tidemill.files.writers.byte_output import ByteOutput, defuse_cells
+from tidemill.files.writers.byte_output import ByteOutput, escape_formula_cells
 from tidemill.files.writers.xlsx_sheets import EMPTY_CELL_XML, WorkbookWriter, format_boolean_cell, format_number_cell
 
 _CSV_BOOLEANS: dict[GridCell, str] = {True: "true", False: "false"}
@@ -36,7 +36,7 @@ class CsvWriter:
 
     def _write_line(self, line: Sequence[GridCell]) -> None:
         if self._safe:
-            line = defuse_cells(line)
+            line = escape_formula_cells(line)
         if "" in line:  # the csv module cannot tell it from no value
             self._text.write(",".join(map(_format_field, line)) + "\r\n")
         else:
@@ -98,7 +98,7 @@ class XlsxWriter:
     def __init__(self, output: ByteOutput, columns: GridColumns, *, spreadsheet_safe: bool = False) -> None:
         self._columns = columns
         self._safe = spreadsheet_safe
-        header = defuse_cells(columns.header) if spreadsheet_safe else columns.header
+        header = escape_formula_cells(columns.header) if spreadsheet_safe else columns.header
         self._sheets = WorkbookWriter(output, map(str, header), RESULT_SHEET_NAME)
 
     @property
@@ -113,7 +113,7 @@ class XlsxWriter:
 
     def _format_row(self, row: GridRow) -> tuple[str, ...]:
         line = build_row_cells(self._columns, row)
-        return tuple(map(self._format_cell, defuse_cells(line) if self._safe else line))
+        return tuple(map(self._format_cell, escape_formula_cells(line) if self._safe else line))
 
     def _format_cell(self, cell: GridCell) -> str:
         if isinstance(cell, str):

@@ -114,7 +114,7 @@ def format_boolean_cell(flag: bool) -> str:
     return _BOOLEAN_CELL_XML[flag]
 
 
-def format_header_cell(cell: str) -> str:
+def apply_header_style(cell: str) -> str:
     return ' s="1"' + cell
 
 
@@ -193,7 +193,7 @@ class WorkbookWriter:
     def __init__(self, output: ByteOutput, header: Iterable[str], name: str) -> None:
         self.cut_cells = 0
         self._name = name
-        self._header = tuple(format_header_cell(self.format_text_cell(each)) for each in header)
+        self._header = tuple(apply_header_style(self.format_text_cell(each)) for each in header)
         self._template = make_row_template(len(self._header))
         self._zip = _AbandonableZip(output, "w", zipfile.ZIP_DEFLATED, compresslevel=XLSX_DEFLATE_LEVEL)  # type: ignore[call-overload]
         self._sheet: IO[bytes] | None = None

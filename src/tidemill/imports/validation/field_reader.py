@@ -18,7 +18,7 @@ from tidemill.tables.values.column_texts import (
     truncate_for_error,
 )
 from tidemill.tables.values.json_values import encode_json
-from tidemill.tables.values.type_readers import TYPE_READERS, read_array
+from tidemill.tables.values.type_readers import TYPE_READERS, parse_array_column
 
 Normalizer = Callable[[str], str]
 _BUILTIN_NORMALIZER_FUNCTIONS: dict[str, Normalizer] = {
@@ -63,10 +63,10 @@ class FieldReader:
                 f"field {field.name!r} wants a normalizer {missing[0]!r}, which nobody has declared here"
             )
         self._normalize = [known[name] for name in field.normalize]
-        self._read = read_array if field.type == "array" else TYPE_READERS[field.type]
+        self._read = parse_array_column if field.type == "array" else TYPE_READERS[field.type]
         self._rules = build_rule_checks(field)
 
-    def read(self, values: list[Any]) -> tuple[ColumnTexts, RowErrors]:
+    def validate_values(self, values: list[Any]) -> tuple[ColumnTexts, RowErrors]:
         """The text form of every value; None where it is missing or wrong."""
         flaws = RowErrors()
         texts, wrong = self._read(self._field, self._prepare_texts(values, flaws))
@@ -79,7 +79,7 @@ class FieldReader:
                 self._add_errors(flaws, code, reason, rows, values)
         return texts, flaws
 
-    def read_keys(self, values: list[Any]) -> ColumnTexts:
+    def convert_key_values(self, values: list[Any]) -> ColumnTexts:
         """The text form alone, as far as it takes to tell equal values from others: no rule is looked at."""
         texts = self._prepare_texts(values, RowErrors())
         if self._field.type in ("text", "uuid"):

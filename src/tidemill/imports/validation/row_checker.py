@@ -34,11 +34,11 @@ class CheckedRows:
         """These fields of these rows, or of all."""
         columns: list[Sequence[str | None]] = [self.columns[name] for name in fields]
         if rows is not None:
-            columns = [pick_rows(column, rows) for column in columns]
+            columns = [pick_row_values(column, rows) for column in columns]
         return list(zip(*columns, strict=True))
 
 
-def pick_rows(column: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
+def pick_row_values(column: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
     """The values of some rows."""
     if len(rows) < 2:  # noqa: PLR2004  an itemgetter of one gives no sequence
         return [column[index] for index in rows]
@@ -79,13 +79,13 @@ class RowChecker:
         given = set(plan.mapped_fields)
         self._conditions = [one for one in resource.conditions if one.field in given]
 
-    def check(self, rows: Sequence[Any]) -> CheckedRows:
+    def check_rows(self, rows: Sequence[Any]) -> CheckedRows:
         """``rows`` are decoded inputs: objects, or what is none."""
         checked = CheckedRows({}, len(rows))
-        objects = self._require_objects(rows, checked)
+        objects = self._check_row_shapes(rows, checked)
         for column, name in self._sources:
             values = _get_column_values(objects, column)
-            checked.columns[name], flaws = self._readers[name].read(values)
+            checked.columns[name], flaws = self._readers[name].validate_values(values)
             absent = _find_rows_without(objects, column) if self._tracks_absent_fields and None in values else set()
             if absent:
                 checked.rows_without_field[name] = absent
@@ -95,7 +95,7 @@ class RowChecker:
             self._check_condition(checked, condition)
         return checked
 
-    def _require_objects(self, rows: Sequence[Any], checked: CheckedRows) -> list[JsonObject]:
+    def _check_row_shapes(self, rows: Sequence[Any], checked: CheckedRows) -> list[JsonObject]:
         if set(map(type, rows)) <= {dict} and self._recognized_columns.issuperset(set().union(*rows)):
             return list(rows)
         objects = []

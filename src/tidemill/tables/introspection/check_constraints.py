@@ -178,11 +178,11 @@ def _build_bound_rule(column: CatalogColumn, operator: str, bound: str) -> dict[
         name = {">": "above", ">=": "minimum", "<": "below", "<=": "maximum"}[operator]
         return {name: _format_decimal(_parse_decimal(bound))}
     if type_ == "integer":
-        return _name_bounds(*_compute_integer_bounds(operator, _parse_decimal(bound)), str)
+        return _make_min_max_rule(*_compute_integer_bounds(operator, _parse_decimal(bound)), str)
     if type_ == "date":
         step = timedelta(days=1) if operator in ("<", ">") else timedelta()
         day = _parse_date(bound)
-        return _name_bounds(
+        return _make_min_max_rule(
             day + step if operator in (">", ">=") else None, day - step if "<" in operator else None, str
         )
     raise UnsupportedExpression  # texts are in the order of a collation; times have many spellings
@@ -200,7 +200,7 @@ def _compute_integer_bounds(operator: str, bound: Decimal) -> tuple[int | None, 
     }.get(operator, (None, None))
 
 
-def _name_bounds(low: Any, high: Any, text: Callable[[Any], str]) -> dict[str, Any]:
+def _make_min_max_rule(low: Any, high: Any, text: Callable[[Any], str]) -> dict[str, Any]:
     return {name: text(value) for name, value in (("minimum", low), ("maximum", high)) if value is not None}
 
 

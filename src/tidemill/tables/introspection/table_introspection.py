@@ -8,7 +8,7 @@ from typing import Literal
 
 from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Connection
-from tidemill.store.statements import RowDict, SqlParams, fetch_rows, load_sql
+from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_loader
 from tidemill.tables.introspection.catalog_columns import CatalogColumn
 from tidemill.tables.introspection.catalog_resource import CatalogTable, CheckConstraint, UniqueIndex, build_resource
 from tidemill.tables.resource import PROTECTED_SCHEMAS, Reference, Resource, TableName
@@ -17,7 +17,7 @@ _NAME_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _TABLE_NAME_PARTS_MAX = 2
 
 
-def parse_table_name(text: str, max_parts: int = _TABLE_NAME_PARTS_MAX) -> list[list[str]]:
+def parse_table_name_variants(text: str, max_parts: int = _TABLE_NAME_PARTS_MAX) -> list[list[str]]:
     """Schema, if there is one, and name; each as PostgreSQL would fold it and, unless that is the same, as written.
 
     Unquoted names are folded, so ``Users`` is the table ``users`` first. Where there is none, it can only mean "Users".
@@ -67,7 +67,7 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-sql = load_sql("tidemill.tables")
+sql = make_sql_loader("tidemill.tables")
 
 TableAccess = Literal["insert", "upsert", "read"]
 _NON_TABLE_RELATIONS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
@@ -80,7 +80,7 @@ async def find_table(conn: Connection, text: str, *, for_reading: bool = False) 
 
     Who only ``reads`` may mean a view or a foreign table as well.
     """
-    *schema, name = parse_table_name(text)
+    *schema, name = parse_table_name_variants(text)
     for named in schema:
         _reject_forbidden_schema(TableName(named[0], name[0]), reads=for_reading)
     found = await _fetch_catalog_rows(conn, "find", {"schemas": schema[0] if schema else None, "names": name})
@@ -116,7 +116,7 @@ async def introspect_table(conn: Connection, table: TableName, *, for_reading: b
     return build_resource(table, facts, for_reading=for_reading)
 
 
-async def list_missing_privileges(
+async def find_access_problems(
     conn: Connection, table: TableName, columns: Iterable[str], mode: TableAccess
 ) -> list[str]:
     """What stands between the current role and doing this to columns of a table, in sentences; nothing if it may.

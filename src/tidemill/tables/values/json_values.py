@@ -22,17 +22,17 @@ def encode_json(value: Any) -> str:
     return _MARKED_DECIMAL.sub(r"\1", text) if _DECIMAL_MARK in text else text
 
 
-def _encode_decimal(value: Any) -> str:
+def _mark_decimal(value: Any) -> str:
     """The encoder has no word for a number of many digits: it is written as text, and its quotes are taken away."""
     if not isinstance(value, Decimal):
         raise TypeError(f"{type(value).__name__} is not JSON")
     return f"{_DECIMAL_MARK}{value}"
 
 
-_dumps = json.JSONEncoder(ensure_ascii=False, default=_encode_decimal).encode
+_dumps = json.JSONEncoder(ensure_ascii=False, default=_mark_decimal).encode
 
 
-def read_json(field: Field, texts: ColumnTexts) -> ParsedColumn:
+def parse_json_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     wrong = {}
     for index, text in enumerate(texts):
         if text is not None:

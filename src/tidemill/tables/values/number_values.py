@@ -18,9 +18,9 @@ _SPECIAL_NUMBERS = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinit
 _PRECISION_LIMIT_CONTEXT = Context(prec=5_000)
 
 
-def read_integer(field: Field, texts: ColumnTexts) -> ParsedColumn:
+def parse_integer_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     wrong = dict.fromkeys(find_mismatches(_INTEGER_PATTERN, texts), "not a whole number")
-    texts, wrong = normalize_mismatches(texts, wrong, _convert_to_integer)
+    texts, wrong = normalize_mismatches(texts, wrong, _normalize_integer_text)
     limit = 1 << ((field.bits or 64) - 1)
     digits = len(str(limit))
     if any(text is not None and len(text) >= digits for text in texts):
@@ -30,7 +30,7 @@ def read_integer(field: Field, texts: ColumnTexts) -> ParsedColumn:
     return texts, wrong
 
 
-def _convert_to_integer(text: str) -> str | None:
+def _normalize_integer_text(text: str) -> str | None:
     """A whole number in another spelling: 5.0, 1e3, or more digits than usual."""
     value = Decimal(text) if len(text) < _LONG_NUMBER_CHARS and _match_number(text) else None
     if value is None or value.copy_abs() >= 10**20 or value != value.to_integral_value():
@@ -38,7 +38,7 @@ def _convert_to_integer(text: str) -> str | None:
     return str(int(value))
 
 
-def read_number(field: Field, texts: ColumnTexts) -> ParsedColumn:
+def parse_number_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     wrong = dict.fromkeys(find_mismatches(_NUMBER_PATTERN, texts), "not a number")
     texts, wrong = (
         normalize_mismatches(texts, wrong, lambda text: _convert_special_number(field, text))

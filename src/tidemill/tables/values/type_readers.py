@@ -20,8 +20,8 @@ from tidemill.tables.values.column_texts import (
     is_storable_text,
     normalize_mismatches,
 )
-from tidemill.tables.values.json_values import encode_json, read_json
-from tidemill.tables.values.number_values import read_integer, read_number
+from tidemill.tables.values.json_values import encode_json, parse_json_column
+from tidemill.tables.values.number_values import parse_integer_column, parse_number_column
 
 _UUID_PATTERN = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -43,11 +43,11 @@ _MAX_YEAR_BY_TYPE = {"date": 5_874_897, "timestamp": 294_275}  # the last whole 
 _MAX_YEAR_BC = 4_713
 
 
-def read_text(_: Field, texts: ColumnTexts) -> ParsedColumn:
+def parse_text_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
     return texts, {}
 
 
-def read_boolean(_: Field, texts: ColumnTexts) -> ParsedColumn:
+def parse_boolean_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
     found: ColumnTexts = list(map(_BOOLEAN_TEXTS.get, texts))  # type: ignore[arg-type]
     wrong = {}
     if None in found:
@@ -59,7 +59,7 @@ def read_boolean(_: Field, texts: ColumnTexts) -> ParsedColumn:
     return found, wrong
 
 
-def read_uuid(_: Field, texts: ColumnTexts) -> ParsedColumn:
+def parse_uuid_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
     wrong = dict.fromkeys(find_mismatches(_UUID_PATTERN, texts), "not a UUID")
     return normalize_mismatches(texts, wrong, _canonicalize_uuid)
 
@@ -69,21 +69,27 @@ def _canonicalize_uuid(text: str) -> str | None:
     return None if found is None else str(UUID(found[1]))
 
 
-def read_date(field: Field, texts: ColumnTexts) -> ParsedColumn:
-    return _read_dates(field, texts, _DATE_PATTERN, date.fromisoformat, _normalize_date, "not a date like 2026-11-15")
+def parse_date_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
+    return _parse_temporal_column(
+        field, texts, _DATE_PATTERN, date.fromisoformat, _normalize_date, "not a date like 2026-11-15"
+    )
 
 
-def read_time(field: Field, texts: ColumnTexts) -> ParsedColumn:
-    return _read_dates(field, texts, _TIME_PATTERN, time.fromisoformat, _normalize_time, "not a time like 13:45:00")
+def parse_time_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
+    return _parse_temporal_column(
+        field, texts, _TIME_PATTERN, time.fromisoformat, _normalize_time, "not a time like 13:45:00"
+    )
 
 
-def read_timestamp(field: Field, texts: ColumnTexts) -> ParsedColumn:
+def parse_timestamp_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     shape = _TIMESTAMP_PATTERN + (_ZONE_PATTERN if field.with_zone else "")
     mend = _normalize_timestamp if field.with_zone else _normalize_local_timestamp
-    return _read_dates(field, texts, shape, datetime.fromisoformat, mend, "not a time like 2026-11-15T13:45:00Z")
+    return _parse_temporal_column(
+        field, texts, shape, datetime.fromisoformat, mend, "not a time like 2026-11-15T13:45:00Z"
+    )
 
 
-def _read_dates(
+def _parse_temporal_column(
     field: Field,
     texts: ColumnTexts,
     shape: str,
@@ -195,7 +201,7 @@ def _normalize_local_timestamp(text: str, formats: Sequence[str]) -> str | None:
     return None if found is None else found.replace(tzinfo=None).isoformat()
 
 
-def read_bytes(_: Field, texts: ColumnTexts) -> ParsedColumn:
+def parse_bytes_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
     def as_bytes(text: str) -> str | None:
         try:
             data = bytes.fromhex(text[2:]) if text.startswith("\\x") else base64.b64decode(text, validate=True)
@@ -208,24 +214,24 @@ def read_bytes(_: Field, texts: ColumnTexts) -> ParsedColumn:
 
 
 TYPE_READERS: dict[str, Callable[[Field, ColumnTexts], ParsedColumn]] = {
-    "text": read_text,
-    "integer": read_integer,
-    "number": read_number,
-    "boolean": read_boolean,
-    "date": read_date,
-    "time": read_time,
-    "timestamp": read_timestamp,
-    "uuid": read_uuid,
-    "json": read_json,
-    "bytes": read_bytes,
-    "other": read_text,
+    "text": parse_text_column,
+    "integer": parse_integer_column,
+    "number": parse_number_column,
+    "boolean": parse_boolean_column,
+    "date": parse_date_column,
+    "time": parse_time_column,
+    "timestamp": parse_timestamp_column,
+    "uuid": parse_uuid_column,
+    "json": parse_json_column,
+    "bytes": parse_bytes_column,
+    "other": parse_text_column,
 }
 
 
 _match_array_literal = re.compile(r"(?:(?:\[[+-]?\d+:[+-]?\d+\])+=)?\{.*\}", re.DOTALL).fullmatch
 
 
-def read_array(field: Field, texts: ColumnTexts) -> ParsedColumn:
+def parse_array_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     """Of lists that are written alike, as tags often are, each is read once."""
     element = replace(field, type=field.element or "text", element=None)
     literals: dict[str | None, str | None] = {None: None}

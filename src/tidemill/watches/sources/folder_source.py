@@ -67,7 +67,7 @@ class FolderWatchSource(FolderTreeSource):
 
     def find_entry(self, path: str) -> ListedFile | None:
         try:
-            return self._make_entry(path)
+            return self._stat_file(path)
         except UnknownFile:  # a link to itself
             return None
         except OSError as error:
@@ -75,7 +75,7 @@ class FolderWatchSource(FolderTreeSource):
                 return None
             raise _translate_os_error(error, path) from error
 
-    def _make_entry(self, path: str) -> ListedFile:
+    def _stat_file(self, path: str) -> ListedFile:
         about = os.lstat(self._root / path)
         if stat.S_ISLNK(about.st_mode):
             try:

@@ -81,7 +81,7 @@ class FtpWatchSource(FolderTreeSource):
 
     def list_children(self, folder: str) -> Iterator[FolderChild]:
         with self._translate_errors(folder):
-            listed = self._list_facts(folder)
+            listed = self._list_folder_entries(folder)
         for name, facts in listed:
             kind, path = facts.get("type", "file"), join_path(folder, name)
             if kind in ("cdir", "pdir"):
@@ -107,7 +107,7 @@ class FtpWatchSource(FolderTreeSource):
             self._ftp.voidcmd("TYPE I")
             is_whole = False
             try:
-                with self._ftp.transfercmd(f"RETR {_encode_path(self._full_path(path))}") as data:
+                with self._ftp.transfercmd(f"RETR {_to_latin1_wire_path(self._full_path(path))}") as data:
                     while piece := data.recv(FTP_READ_BYTES):
                         yield piece
                 is_whole = True
@@ -119,8 +119,8 @@ class FtpWatchSource(FolderTreeSource):
 
     def rename(self, path: str, to: str) -> None:
         with self._translate_errors(path):
-            self._make_folders(to)
-            self._ftp.rename(_encode_path(self._full_path(path)), _encode_path(self._full_path(to)))
+            self._make_parent_folders(to)
+            self._ftp.rename(_to_latin1_wire_path(self._full_path(path)), _to_latin1_wire_path(self._full_path(to)))
 
     def _connect(self, password: str | None) -> ftplib.FTP:
         # Bytes as they are: names that are no UTF-8 must not end the listing of the others.
@@ -139,17 +139,19 @@ class FtpWatchSource(FolderTreeSource):
             ftp.sendcmd("OPTS UTF8 ON")
         return ftp
 
-    def _list_facts(self, folder: str) -> list[tuple[str, dict[str, str]]]:
-        path = _encode_path(self._full_path(folder))
+    def _list_folder_entries(self, folder: str) -> list[tuple[str, dict[str, str]]]:
+        path = _to_latin1_wire_path(self._full_path(folder))
         try:
             return [_parse_listing_line(line) for line in self._retrieve_lines("MLSD", path)]
         except ftplib.error_perm as error:
             if not str(error).startswith(_UNKNOWN_COMMAND_CODES):
                 raise
         # An old server: names alone, and a question for each. What has no size is no file.
-        names = [_decode_name(line.rpartition("/")[2]) for line in self._retrieve_lines("NLST", path)]
+        names = [_from_latin1_wire_name(line.rpartition("/")[2]) for line in self._retrieve_lines("NLST", path)]
         self._ftp.voidcmd("TYPE I")
-        return [(name, facts) for name in names if (facts := self._read_facts(join_path(folder, name))) is not None]
+        return [
+            (name, facts) for name in names if (facts := self._query_size_and_time(join_path(folder, name))) is not None
+        ]
 
     def _retrieve_lines(self, command: str, path: str) -> list[str]:
         """A server may take its time with each of them."""
@@ -162,7 +164,7 @@ class FtpWatchSource(FolderTreeSource):
         self._ftp.retrlines(f"{command} {path}" if path else command, append_line)
         return lines
 
-    def _read_facts(self, path: str) -> dict[str, str] | None:
+    def _query_size_and_time(self, path: str) -> dict[str, str] | None:
         self.check_interrupted()
         try:
             return {"size": self._query_fact("SIZE", path), "modify": self._query_fact("MDTM", path)}
@@ -170,13 +172,13 @@ class FtpWatchSource(FolderTreeSource):
             return None
 
     def _query_fact(self, command: str, path: str) -> str:
-        return self._ftp.sendcmd(f"{command} {_encode_path(self._full_path(path))}")[4:].strip()
+        return self._ftp.sendcmd(f"{command} {_to_latin1_wire_path(self._full_path(path))}")[4:].strip()
 
-    def _make_folders(self, to: str) -> None:
+    def _make_parent_folders(self, to: str) -> None:
         parts = to.split("/")[:-1]
         for end in range(1, len(parts) + 1):
             with suppress(ftplib.error_perm):  # it is there; if it is not, the rename says so
-                self._ftp.mkd(_encode_path(self._full_path("/".join(parts[:end]))))
+                self._ftp.mkd(_to_latin1_wire_path(self._full_path("/".join(parts[:end]))))
 
     def _full_path(self, path: str) -> str:
         return join_path(self._address.path, path) if path else self._address.path
@@ -217,7 +219,7 @@ def _parse_listing_line(line: str) -> tuple[str, dict[str, str]]:
     """``type=file;size=1;modify=20261115120000; a name``, as RFC 3659 has it."""
     facts, _, name = line.rstrip("\r\n").partition(" ")
     pairs = (fact.partition("=") for fact in facts.removesuffix(";").split(";"))
-    return _decode_name(name), {key.lower(): value for key, _, value in pairs}
+    return _from_latin1_wire_name(name), {key.lower(): value for key, _, value in pairs}
 
 
 def _make_entry(path: str, size: str | None, modified: str | None) -> ListedFile:
@@ -234,10 +236,10 @@ def _parse_modified(text: str) -> float | None:
         return None
 
 
-def _encode_path(path: str) -> str:
+def _to_latin1_wire_path(path: str) -> str:
     """UTF-8, in the disguise in which bytes go through the client as they are."""
     return path.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
-def _decode_name(wire: str) -> str:
+def _from_latin1_wire_name(wire: str) -> str:
     return wire.encode("latin-1").decode("utf-8", "surrogateescape")

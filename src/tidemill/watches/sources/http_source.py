@@ -17,7 +17,7 @@ from tidemill.files.remote.downloader import Downloader, ProbeResponse
 from tidemill.files.remote.remote_urls import get_url_origin
 from tidemill.files.remote.response_headers import TRANSIENT_STATUSES, describe_status
 from tidemill.watches.file_state import ListedFile
-from tidemill.watches.source_address import WebAddress, redact_url
+from tidemill.watches.source_address import WebAddress, strip_query_and_fragment
 from tidemill.watches.sources.watch_source import ByteChunks, FetchLimits, WatchSource, parse_size
 
 INDEX_MAX_BYTES = 4 << 20
@@ -50,7 +50,7 @@ class HttpWatchSource(WatchSource):
     def list_files(self, *, recursive: bool, skip_folders: frozenset[str]) -> Iterator[ListedFile]:  # noqa: ARG002  there are no folders
         self.listing_errors = []
         in_a_row = 0
-        for path in self._list_names():
+        for path in self._refresh_url_names():
             self.check_interrupted()
             try:
                 entry = self.find_entry(path)
@@ -84,7 +84,7 @@ class HttpWatchSource(WatchSource):
     def move(self, entry: ListedFile, to: str) -> bool:
         raise InvalidInput(f"{entry.path} cannot be moved to {to}: files of the web are only remembered")
 
-    def fetch(self, entry: ListedFile, blobs: BlobStore, name: str, limits: FetchLimits) -> Blob:
+    def fetch_to_blob_store(self, entry: ListedFile, blobs: BlobStore, name: str, limits: FetchLimits) -> Blob:
         if entry.size is not None and entry.size > limits.max_bytes:
             raise TooLarge(f"it has more than {limits.max_bytes >> 20} MB")
         url = self._find_url(entry.path)
@@ -96,7 +96,7 @@ class HttpWatchSource(WatchSource):
                 raise UnknownFile(str(error)) from None
             raise
 
-    def _list_names(self) -> Sequence[str]:
+    def _refresh_url_names(self) -> Sequence[str]:
         urls = self._address.urls
         if self._address.is_index:
             urls = tuple(self._read_index(urls[0]))
@@ -107,16 +107,16 @@ class HttpWatchSource(WatchSource):
 
     def _find_url(self, path: str) -> str:
         if path not in self._urls:
-            self._list_names()
+            self._refresh_url_names()
         if path not in self._urls:
             raise UnknownFile(f"there is no {path} any more")
         return self._urls[path]
 
     def _read_index(self, url: str) -> Iterator[str]:
         found = self._probe(url, "GET", max_body_bytes=INDEX_MAX_BYTES)
-        _check_status(redact_url(url), found.status)
+        _check_status(strip_query_and_fragment(url), found.status)
         if found.status in _MISSING_STATUSES:
-            raise UnknownFile(f"{redact_url(url)}: there is no such index ({found.status})")
+            raise UnknownFile(f"{strip_query_and_fragment(url)}: there is no such index ({found.status})")
         for name in parse_index(found.body):
             try:
                 yield urljoin(url, name).partition("#")[0]
@@ -155,7 +155,7 @@ def _parse_origin(url: str) -> tuple[str, str, int] | None:
 
 def make_display_url(url: str) -> str:
     """A URL as it is shown and kept: what follows the path may be a secret, and is only told apart."""
-    shown = redact_url(url)
+    shown = strip_query_and_fragment(url)
     return shown if shown == url else f"{shown}#{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 
 
@@ -195,7 +195,7 @@ class _LinkCollector(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         link = dict(attrs).get("href") if tag == "a" else None
-        if link and not link.startswith(("#", "?")) and not redact_url(link).endswith("/"):
+        if link and not link.startswith(("#", "?")) and not strip_query_and_fragment(link).endswith("/"):
             self.links.append(link)
 
 

@@ -93,7 +93,7 @@ class WatchSource(ABC):
             FileExistsError: Another file has that name.
         """
 
-    def fetch(self, entry: ListedFile, blobs: BlobStore, name: str, limits: FetchLimits) -> Blob:
+    def fetch_to_blob_store(self, entry: ListedFile, blobs: BlobStore, name: str, limits: FetchLimits) -> Blob:
         """Store it under this name, whole or not at all."""
         _check_max_bytes(entry.size or 0, limits)
         began = time.monotonic()

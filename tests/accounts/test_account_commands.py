@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemill.cli.serve import open_listen_socket
+from tidemill.cli.http_server import open_listen_socket
 from tidemill.config import Settings
 from tidemill.store.database import Database
 

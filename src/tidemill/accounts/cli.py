@@ -8,11 +8,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from tidemill.accounts import use_cases as accounts
 from tidemill.config import load_settings
 from tidemill.core.principal import Role
-from tidemill.jobs import identity
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import run_command
+from tidemill.terminal.command_host import run_with_runtime
 from tidemill.terminal.console import console, error_console, parse_age_seconds
 
 commands = typer.Typer()
@@ -28,9 +28,9 @@ def list_users() -> None:
     """List the users and how many good keys they have."""
 
     async def action(runtime: Runtime) -> Sequence[object]:
-        return await identity.list_users(runtime.db)
+        return await accounts.list_users(runtime.db)
 
-    _print_table(("id", "name", "role", "keys", "created_at"), run_command(action))
+    _print_table(("id", "name", "role", "keys", "created_at"), run_with_runtime(action))
 
 
 @users_commands.command("add")
@@ -41,10 +41,10 @@ def add_user(
     """Add a user, and make a first key, which is shown this once."""
 
     async def action(runtime: Runtime) -> str:
-        user = await identity.add_user(runtime.db, name, Role.ADMIN if admin else Role.USER)
-        return (await identity.add_key(runtime.db, user.name))[0]
+        user = await accounts.add_user(runtime.db, name, Role.ADMIN if admin else Role.USER)
+        return (await accounts.add_key(runtime.db, user.name))[0]
 
-    _print_new_key(run_command(action))
+    _print_new_key(run_with_runtime(action))
 
 
 @users_commands.command("role")
@@ -52,9 +52,9 @@ def change_role(user: UserArgument, role: Annotated[Role, typer.Argument(help="T
     """Make a user an admin, or a plain user again. Signed-in browsers have to sign in anew."""
 
     async def action(runtime: Runtime) -> None:
-        await identity.change_role(runtime.db, user, role)
+        await accounts.change_role(runtime.db, user, role)
 
-    run_command(action)
+    run_with_runtime(action)
     console.print(f"{escape(user)} is {role.value} now", highlight=False)
 
 
@@ -63,9 +63,9 @@ def remove_user(user: UserArgument) -> None:
     """Remove a user with keys and sessions; their jobs stay, for admins."""
 
     async def action(runtime: Runtime) -> None:
-        await identity.remove_user(runtime.db, user)
+        await accounts.remove_user(runtime.db, user)
 
-    run_command(action)
+    run_with_runtime(action)
     console.print(f"{escape(user)} removed", highlight=False)
 
 
@@ -81,9 +81,9 @@ def create_link_command(
     base = (address or f"http://{settings.http_host}:{settings.http_port}").rstrip("/")
 
     async def action(runtime: Runtime) -> str:
-        return base + await identity.create_sign_in_link(runtime.db, user)
+        return base + await accounts.create_sign_in_link(runtime.db, user)
 
-    console.print(run_command(action), highlight=False, soft_wrap=True)
+    console.print(run_with_runtime(action), highlight=False, soft_wrap=True)
 
 
 @keys_commands.command("list")
@@ -95,10 +95,10 @@ def list_keys(
     """List keys by their prefixes; the keys themselves are not kept."""
 
     async def action(runtime: Runtime) -> Sequence[object]:
-        return await identity.list_keys(runtime.db, user)
+        return await accounts.list_keys(runtime.db, user)
 
     columns = ("prefix", "user_name", "name", "created_at", "expires_at", "last_used_at", "revoked_at")
-    _print_table(columns, run_command(action))
+    _print_table(columns, run_with_runtime(action))
 
 
 @keys_commands.command("add")
@@ -111,9 +111,9 @@ def add_key(
     seconds = None if expires is None else parse_age_seconds(expires)
 
     async def action(runtime: Runtime) -> str:
-        return (await identity.add_key(runtime.db, user, name=name, expires_in_s=seconds))[0]
+        return (await accounts.add_key(runtime.db, user, name=name, expires_in_s=seconds))[0]
 
-    _print_new_key(run_command(action))
+    _print_new_key(run_with_runtime(action))
 
 
 @keys_commands.command("revoke")
@@ -121,9 +121,9 @@ def revoke_key(prefix: Annotated[str, typer.Argument(help="As in tm_1a2b3c4d")])
     """Make a key useless, at once and for ever."""
 
     async def action(runtime: Runtime) -> None:
-        await identity.revoke_key(runtime.db, prefix)
+        await accounts.revoke_key(runtime.db, prefix)
 
-    run_command(action)
+    run_with_runtime(action)
     console.print(f"{escape(prefix)} revoked", highlight=False)
 
 

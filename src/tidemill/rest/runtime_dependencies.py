@@ -64,7 +64,7 @@ async def _provide_database(request: Request) -> Database:
     return get_runtime(request).db
 
 
-def provide(make: Callable[[Runtime], T]) -> Any:
+def make_runtime_dependency(make: Callable[[Runtime], T]) -> Any:
     """A dependency on the object that ``make`` builds, one for the whole process."""
 
     async def provide_object(request: Request) -> T:

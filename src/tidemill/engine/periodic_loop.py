@@ -11,7 +11,7 @@ from tidemill.telemetry.events import emit
 LOOP_ERROR_PAUSE_S = 1.0
 
 
-class Loop(ABC):
+class PeriodicLoop(ABC):
     """Something that is done again and again. ``tick`` does it once and says how long to wait."""
 
     name: str
@@ -40,7 +40,7 @@ class Loop(ABC):
     async def run(self) -> None:
         """Until stopped. An error is told of and survived."""
         while not self.is_stopping:
-            await self.pause(await self.tick_safely())
+            await self.sleep_until_woken(await self.tick_safely())
 
     async def tick_safely(self) -> float:
         """One tick that does not fail; the seconds until the next."""
@@ -51,14 +51,14 @@ class Loop(ABC):
             emit("loop.failed", loop=self.name, error=_describe_first_cause(error))
             return LOOP_ERROR_PAUSE_S
 
-    async def pause(self, seconds: float) -> None:
+    async def sleep_until_woken(self, seconds: float) -> None:
         """Wait for so long, or until woken."""
         if seconds and not self.is_stopping:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake_event.wait(), seconds)
 
 
-class CallbackLoop(Loop):
+class CallbackLoop(PeriodicLoop):
     """A service of what another room does again and again."""
 
     def __init__(self, name: str, tick: Callable[[], Awaitable[float]]) -> None:

@@ -7,15 +7,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 
+from tidemill.accounts import use_cases as accounts
+from tidemill.accounts.use_cases import SIGN_IN_LINK_TTL_S, StartedSession
 from tidemill.core.errors import InvalidInput
 from tidemill.core.principal import Role
-from tidemill.jobs import identity
-from tidemill.jobs.identity import SIGN_IN_LINK_TTL_S, StartedSession
 from tidemill.rest import auth
-from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, declare_route
+from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.problems import HttpError
 from tidemill.rest.request_body import BodyLimit
-from tidemill.rest.runtime import DatabaseDep, RuntimeDep
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import RequestModel
 
 
@@ -106,111 +106,117 @@ router = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
 INVALID_LINK = "this link was used, or is too old: ask for another"
 
 
-@router.post("/session", status_code=201, **declare_route(Permission.PUBLIC, 401, body=BodyLimit.SIGN_IN))
+@router.post("/session", status_code=201, **build_route_options(Permission.PUBLIC, 401, body=BodyLimit.SIGN_IN))
 async def sign_in(body: SignIn, request: Request, runtime: RuntimeDep) -> MeOut:
     """Sign a browser in, with an API key or a one-time link: it gets a cookie, and a token for its writes."""
     if (body.key is None) == (body.link is None):
         raise InvalidInput("say either a key or a link")
     replaced_token = _get_session_token(request)
     if body.link is not None:
-        return _set_session(request, await identity.sign_in_with_link(runtime, body.link, replaced_token), INVALID_LINK)
-    started = await identity.sign_in_with_key(runtime, body.key or "", replaced_token)
-    return _set_session(request, started, "this key is not good")
+        return _complete_sign_in(
+            request, await accounts.sign_in_with_link(runtime, body.link, replaced_token), INVALID_LINK
+        )
+    started = await accounts.sign_in_with_key(runtime, body.key or "", replaced_token)
+    return _complete_sign_in(request, started, "this key is not good")
 
 
-@root.get("/sign-in/{link}", status_code=303, response_class=RedirectResponse, **declare_route(Permission.PUBLIC, 401))
+@root.get(
+    "/sign-in/{link}", status_code=303, response_class=RedirectResponse, **build_route_options(Permission.PUBLIC, 401)
+)
 async def follow_link(link: str, request: Request, runtime: RuntimeDep) -> RedirectResponse:
     """Where a one-time link leads: signed in, and on to the first page."""
     auth.enforce_rate_limit(request, auth.build_anonymous_rate_key(request))
-    started = await identity.sign_in_with_link(runtime, link[:200], _get_session_token(request))
+    started = await accounts.sign_in_with_link(runtime, link[:200], _get_session_token(request))
     if started is None and "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("../sign-in?problem=link", 303)  # a browser: the page explains what to do
-    _set_session(request, started, INVALID_LINK)
+    _complete_sign_in(request, started, INVALID_LINK)
     return RedirectResponse("../", 303)  # relative, because a proxy may serve the API under a prefix
 
 
-@router.delete("/session", status_code=204, **declare_route(Permission.USER, body=BodyLimit.SIGN_IN))
+@router.delete("/session", status_code=204, **build_route_options(Permission.USER, body=BodyLimit.SIGN_IN))
 async def sign_out(request: Request, db: DatabaseDep) -> None:
     """End this browser's session."""
     token = _get_session_token(request)
     if token:
-        await identity.sign_out(db, token)
+        await accounts.sign_out(db, token)
     auth.set_session_cookie(request, None)
 
 
-@router.get("/sessions", **declare_route(Permission.USER))
+@router.get("/sessions", **build_route_options(Permission.USER))
 async def list_sessions(me: CurrentUser, request: Request, runtime: RuntimeDep) -> list[SessionOut]:
     """Browsers that you are signed in with, the newest first."""
-    found = await identity.list_sessions(runtime, me.user_id, _get_session_token(request))
+    found = await accounts.list_sessions(runtime, me.user_id, _get_session_token(request))
     return [SessionOut.model_validate(session, from_attributes=True) for session in found]
 
 
-@router.delete("/sessions", status_code=204, **declare_route(Permission.USER))
+@router.delete("/sessions", status_code=204, **build_route_options(Permission.USER))
 async def end_other_sessions(me: CurrentUser, request: Request, db: DatabaseDep) -> None:
     """Sign out everywhere else: in every browser but the one that asks."""
-    await identity.end_other_sessions(db, me.user_id, _get_session_token(request))
+    await accounts.end_other_sessions(db, me.user_id, _get_session_token(request))
 
 
-@router.get("/users", **declare_route(Permission.ADMIN))
+@router.get("/users", **build_route_options(Permission.ADMIN))
 async def list_users(db: DatabaseDep) -> list[UserOut]:
     """Everybody who may use the service."""
-    return [UserOut.model_validate(user, from_attributes=True) for user in await identity.list_users(db)]
+    return [UserOut.model_validate(user, from_attributes=True) for user in await accounts.list_users(db)]
 
 
-@router.post("/users", status_code=201, **declare_route(Permission.ADMIN, 409))
+@router.post("/users", status_code=201, **build_route_options(Permission.ADMIN, 409))
 async def add_user(body: UserIn, db: DatabaseDep) -> UserOut:
     """Somebody new, still without a key."""
-    return UserOut.model_validate(await identity.add_user(db, body.name, body.role), from_attributes=True)
+    return UserOut.model_validate(await accounts.add_user(db, body.name, body.role), from_attributes=True)
 
 
-@router.get("/users/{name}", **declare_route(Permission.ADMIN, 404))
+@router.get("/users/{name}", **build_route_options(Permission.ADMIN, 404))
 async def get_user(name: str, db: DatabaseDep) -> UserOut:
     """A user, by name or id."""
-    return UserOut.model_validate(await identity.get_user(db, name), from_attributes=True)
+    return UserOut.model_validate(await accounts.get_user(db, name), from_attributes=True)
 
 
-@router.patch("/users/{name}", **declare_route(Permission.ADMIN, 404, 409))
+@router.patch("/users/{name}", **build_route_options(Permission.ADMIN, 404, 409))
 async def change_role(name: str, body: RoleIn, db: DatabaseDep) -> UserOut:
     """Another role. Whoever is signed in as this user signs in again."""
-    return UserOut.model_validate(await identity.change_role(db, name, body.role), from_attributes=True)
+    return UserOut.model_validate(await accounts.change_role(db, name, body.role), from_attributes=True)
 
 
-@router.delete("/users/{name}", status_code=204, **declare_route(Permission.ADMIN, 404, 409))
+@router.delete("/users/{name}", status_code=204, **build_route_options(Permission.ADMIN, 404, 409))
 async def remove_user(name: str, db: DatabaseDep) -> None:
     """Remove a user with keys and sessions; their jobs stay, for admins."""
-    await identity.remove_user(db, name)
+    await accounts.remove_user(db, name)
 
 
-@router.post("/users/{name}/link", status_code=201, **declare_route(Permission.ADMIN, 404))
+@router.post("/users/{name}/link", status_code=201, **build_route_options(Permission.ADMIN, 404))
 async def make_link(name: str, db: DatabaseDep) -> LinkOut:
     """A link that signs this user in, once, within a quarter of an hour."""
-    return LinkOut(path=await identity.create_sign_in_link(db, name), expires_in_s=SIGN_IN_LINK_TTL_S)
+    return LinkOut(path=await accounts.create_sign_in_link(db, name), expires_in_s=SIGN_IN_LINK_TTL_S)
 
 
-@router.get("/keys", **declare_route(Permission.USER))
+@router.get("/keys", **build_route_options(Permission.USER))
 async def list_keys(me: CurrentUser, db: DatabaseDep) -> list[KeyOut]:
     """Your keys; an admin sees everybody's. Secrets are never shown again."""
-    return [KeyOut.model_validate(key, from_attributes=True) for key in await identity.list_visible_keys(db, me)]
+    return [KeyOut.model_validate(key, from_attributes=True) for key in await accounts.list_visible_keys(db, me)]
 
 
-@router.post("/keys", status_code=201, **declare_route(Permission.USER, 404, 409))
+@router.post("/keys", status_code=201, **build_route_options(Permission.USER, 404, 409))
 async def add_key(body: KeyIn, me: CurrentUser, db: DatabaseDep) -> NewKeyOut:
     """A new key, shown this once. Only admins make keys for others. A user has a hundred at most."""
-    text, key, user_id = await identity.add_key_as(db, me, body.user, name=body.name, expires_in_s=body.expires_in_s)
+    text, key, user_id = await accounts.authorize_and_add_key(
+        db, me, body.user, name=body.name, expires_in_s=body.expires_in_s
+    )
     return NewKeyOut.model_validate(asdict(key) | {"key": text, "user_id": user_id})
 
 
-@router.delete("/keys/{prefix}", status_code=204, **declare_route(Permission.USER, 404))
+@router.delete("/keys/{prefix}", status_code=204, **build_route_options(Permission.USER, 404))
 async def revoke_key(prefix: str, me: CurrentUser, db: DatabaseDep) -> None:
     """Make a key useless, at once and for ever."""
-    await identity.revoke_key(db, prefix, me)
+    await accounts.revoke_key(db, prefix, me)
 
 
 def _get_session_token(request: Request) -> str | None:
     return request.cookies.get(auth.SESSION_COOKIE)
 
 
-def _set_session(request: Request, started: StartedSession | None, message: str) -> MeOut:
+def _complete_sign_in(request: Request, started: StartedSession | None, message: str) -> MeOut:
     """Set the cookie of a new session; 401 with ``message`` if there is none."""
     if started is None:
         raise HttpError(401, message, {"WWW-Authenticate": "Bearer"})

@@ -9,7 +9,7 @@ from tidemill.config import Settings
 from tidemill.core.kinds import Handler
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.context import EngineContext
-from tidemill.features import ObjectName, load_object
+from tidemill.features import ObjectName, import_object
 from tidemill.limits.limiter import Limiter, check_limiters_declared
 from tidemill.runtime import OnDemandPool, Runtime
 from tidemill.store.database import Database
@@ -34,11 +34,11 @@ def make_runtime(
     )
 
 
-def list_builtin_handlers(runtime: Runtime) -> dict[str, HandlerFactory]:
+def map_builtin_handler_factories(runtime: Runtime) -> dict[str, HandlerFactory]:
     """Kind -> what makes its handler, for the kinds of all features."""
 
     def make_handler(name: ObjectName) -> Handler:
-        handler: Handler = load_object(name)(runtime)
+        handler: Handler = import_object(name)(runtime)
         return handler
 
     return {
@@ -58,10 +58,10 @@ def load_limiters(runtime: Runtime, registry: HandlerRegistry) -> Mapping[str, L
         return registry.checked_limiters
     declared = parse_limiters({"limiters": registry.declarations.limiters})
     limiters = runtime.load_section(parse_limiters) | declared
-    users = [(f"kind {handler.kind!r}", handler.limiter) for handler in registry.all()]
+    users = [(f"kind {handler.kind!r}", handler.limiter) for handler in registry.make_all()]
     for feature in runtime.features:
         if feature.limiter_users is not None:
-            users += load_object(feature.limiter_users)(runtime)
+            users += import_object(feature.limiter_users)(runtime)
     check_limiters_declared(limiters, users)
     registry.checked_limiters = limiters
     return limiters
@@ -74,7 +74,7 @@ def make_engine_context(
     context = EngineContext(
         db,
         settings,
-        registry.with_builtins(list_builtin_handlers(runtime)),
+        registry.with_builtins(map_builtin_handler_factories(runtime)),
         runtime.source_opener,
         worker,
         shared_state,

@@ -36,15 +36,17 @@ async def sign_in_with_key(runtime: Runtime, key: str, replaced_token: str | Non
 
 async def sign_in_with_link(runtime: Runtime, link: str, replaced_token: str | None) -> StartedSession | None:
     """A session for the user of a sign-in link, which is used up; None if it is used or expired."""
-    user_id = await runtime.db.run(browser_sessions.redeem_sign_in_link, link)
+    user_id = await runtime.db.run(browser_sessions.redeem_sign_in_token, link)
     return None if user_id is None else await _start_session(runtime, user_id, None, replaced_token)
 
 
 async def _start_session(
     runtime: Runtime, user_id: int, key_prefix: str | None, replaced_token: str | None
 ) -> StartedSession | None:
-    token = await runtime.db.run(browser_sessions.begin_session, user_id, key=key_prefix, replaced_token=replaced_token)
-    opened = await runtime.db.run(browser_sessions.use_session, token, runtime.get(make_session_limits))
+    token = await runtime.db.run(
+        browser_sessions.create_session_token, user_id, key=key_prefix, replaced_token=replaced_token
+    )
+    opened = await runtime.db.run(browser_sessions.authenticate_session, token, runtime.get(make_session_limits))
     return None if opened is None else StartedSession(token, opened.principal)
 
 
@@ -90,7 +92,7 @@ async def remove_user(db: Database, name_or_id: str) -> None:
 async def create_sign_in_link(db: Database, name_or_id: str) -> str:
     """The path of a link that signs a user in once, within ``SIGN_IN_LINK_TTL_S`` seconds."""
     user = await get_user(db, name_or_id)
-    return f"/sign-in/{await db.run(browser_sessions.create_sign_in_link, user.id, SIGN_IN_LINK_TTL_S)}"
+    return f"/sign-in/{await db.run(browser_sessions.create_sign_in_token, user.id, SIGN_IN_LINK_TTL_S)}"
 
 
 async def list_keys(db: Database, user: str | None) -> list[ListedKey]:
@@ -111,7 +113,7 @@ async def add_key(
     return *await db.run(users.add_key, user_id, name=name, seconds=expires_in_s), user_id
 
 
-async def add_key_as(
+async def authorize_and_add_key(
     db: Database, me: Principal, user: str | None, *, name: str, expires_in_s: float | None
 ) -> tuple[str, NewKey, int]:
     """A new key, of the caller or, for administrators, of another user; see ``add_key``."""

@@ -6,12 +6,12 @@ import time
 import pytest
 
 from support import until
-from tidemill.engine import loop as service
-from tidemill.engine.loop import Loop
+from tidemill.engine import periodic_loop as service
+from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.telemetry.events import Event, subscribe
 
 
-class Ticking(Loop):
+class Ticking(PeriodicLoop):
     """Does what the list says: a number is the wait after that tick, an exception is raised."""
 
     name = "ticking"

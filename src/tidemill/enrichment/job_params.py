@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, ValidationError, ValidationInfo, field_validator
 
-from tidemill.config_sections import ConfigTable, Names, NonEmpty, Text, Unique, list_problems
+from tidemill.config_sections import ConfigTable, Names, NonEmpty, Text, Unique, format_validation_error
 from tidemill.core.errors import InvalidRequest
 from tidemill.core.json_input import JsonObject
 from tidemill.core.result_grid import COLUMN_NAME_MAX_CHARS
@@ -32,7 +32,7 @@ def _check_strategies(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _check_path(path: str) -> str:
+def _check_path_template(path: str) -> str:
     problem = enrich_request.find_template_problem(path)
     if problem:
         raise ValueError(problem)
@@ -96,7 +96,7 @@ class MatchParams(ConfigTable):
 
 class EnrichParams(ConfigTable):
     service: Text
-    path: Annotated[Text, Field(max_length=ENRICH_PATH_MAX_CHARS), AfterValidator(_check_path)]
+    path: Annotated[Text, Field(max_length=ENRICH_PATH_MAX_CHARS), AfterValidator(_check_path_template)]
     method: Literal["GET", "POST"] = "GET"
     body: Annotated[Any, AfterValidator(_check_body)] = None
     headers: Annotated[dict[str, str], Field(max_length=ENRICH_HEADERS_MAX), AfterValidator(_check_headers)] = Field({})
@@ -112,7 +112,7 @@ class EnrichParams(ConfigTable):
 
     @field_validator("required")
     @classmethod
-    def _check_required_fields(cls, required: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_required_names(cls, required: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         unknown = [name for name in required if name not in info.data.get("fields", required)]
         if unknown:
             raise ValueError(f"Unknown fields: {', '.join(map(repr, unknown))}")
@@ -122,6 +122,6 @@ class EnrichParams(ConfigTable):
 def validate_params(model: type[ConfigTable], params: Mapping[str, Any]) -> JsonObject:
     """The parameters that are set; InvalidRequest with every mistake."""
     try:
-        return model.model_validate(params).get_given()
+        return model.model_validate(params).get_explicit_values()
     except ValidationError as error:
-        raise InvalidRequest(list_problems(error, "params")) from None
+        raise InvalidRequest(format_validation_error(error, "params")) from None

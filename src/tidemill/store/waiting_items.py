@@ -47,7 +47,7 @@ async def cancel_waiting_items(
     job = await lock_job_for_cancel(conn, job_id)
     place = place or {"until": await _find_newest_ready_batch(conn, job_id)}
     if waiting.key is None and not waiting.ranges:
-        n, after = await _cancel_in_batches(conn, job, waiting, place.get("after", 0), place["until"])
+        n, after = await _cancel_in_next_batches(conn, job, waiting, place.get("after", 0), place["until"])
         following: CancelCursor | None = None if after is None else {**place, "after": after}
     else:
         n, following = await _cancel_in_next_window(conn, job, waiting, place)
@@ -71,14 +71,14 @@ async def _cancel_in_next_window(
     after: int | None = 0 if seqs else None
     n = 0
     while after is not None:
-        some, after = await _cancel_in_batches(
+        some, after = await _cancel_in_next_batches(
             conn, job, replace(waiting, seqs=seqs, key=None, ranges=()), after, place["until"]
         )
         n += some
     return n, {**place, "lo": lo + SELECTION_WINDOW_ITEMS} if lo + SELECTION_WINDOW_ITEMS < total else None
 
 
-async def _cancel_in_batches(
+async def _cancel_in_next_batches(
     conn: Connection, job: LockedJob, waiting: CancelSelection, after: int, until: int
 ) -> tuple[int, int | None]:
     """In some batches: how many items, and behind which batch to go on."""

@@ -148,7 +148,7 @@ async def test_second_sign_in_ends_previous_session_of_browser(api: Api, ada: ht
 
 
 async def test_sign_in_link_works_only_once(api: Api) -> None:
-    token = await api.db.run(browser_sessions.create_sign_in_link, LOCAL_USER_ID, 60)
+    token = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
     browser = api.client()
     answer = await browser.get(f"/sign-in/{token}")
     assert (answer.status_code, answer.headers["location"]) == (303, "../")
@@ -157,7 +157,7 @@ async def test_sign_in_link_works_only_once(api: Api) -> None:
 
 
 async def test_expired_sign_in_link_is_rejected(api: Api) -> None:
-    token = await api.db.run(browser_sessions.create_sign_in_link, LOCAL_USER_ID, -1)
+    token = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, -1)
     assert (await api.client().get(f"/sign-in/{token}")).status_code == 401
 
 
@@ -174,45 +174,45 @@ async def moved(api: Api, token: str, column: str, seconds: float) -> None:
 
 
 async def test_session_expires_after_idle_limit(api: Api) -> None:
-    token = await api.db.run(browser_sessions.begin_session, LOCAL_USER_ID)
+    token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
     await moved(api, token, "seen_at", 99)
-    assert await api.db.run(browser_sessions.use_session, token, LIMITS) is not None
+    assert await api.db.run(browser_sessions.authenticate_session, token, LIMITS) is not None
     await moved(api, token, "seen_at", 101)
-    assert await api.db.run(browser_sessions.use_session, token, LIMITS) is None
+    assert await api.db.run(browser_sessions.authenticate_session, token, LIMITS) is None
 
 
 async def test_session_expires_after_maximum_age_despite_activity(api: Api) -> None:
-    token = await api.db.run(browser_sessions.begin_session, LOCAL_USER_ID)
+    token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
     await moved(api, token, "created_at", 1_001)
-    assert await api.db.run(browser_sessions.use_session, token, LIMITS) is None
+    assert await api.db.run(browser_sessions.authenticate_session, token, LIMITS) is None
 
 
 async def test_session_secret_rotates_and_old_secret_expires_after_grace_period(api: Api) -> None:
-    token = await api.db.run(browser_sessions.begin_session, LOCAL_USER_ID)
+    token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
     await moved(api, token, "issued_at", 51)
-    opened = await api.db.run(browser_sessions.use_session, token, LIMITS)
+    opened = await api.db.run(browser_sessions.authenticate_session, token, LIMITS)
     assert opened is not None
     assert opened.secret is not None
     assert opened.secret != token
-    old = await api.db.run(browser_sessions.use_session, token, LIMITS)
+    old = await api.db.run(browser_sessions.authenticate_session, token, LIMITS)
     assert old is not None
     assert old.secret is None, "offered once, not by every request that comes with the old one"
-    new = await api.db.run(browser_sessions.use_session, opened.secret, LIMITS)
+    new = await api.db.run(browser_sessions.authenticate_session, opened.secret, LIMITS)
     assert new is not None
     assert new.principal.csrf == opened.principal.csrf, "the page that is open can go on writing"
     await moved(api, token, "replaced_at", 61)
-    assert await api.db.run(browser_sessions.use_session, token, LIMITS) is None
+    assert await api.db.run(browser_sessions.authenticate_session, token, LIMITS) is None
 
 
 async def test_rotated_session_secret_keeps_session_age(api: Api) -> None:
-    token = await api.db.run(browser_sessions.begin_session, LOCAL_USER_ID)
+    token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
     await moved(api, token, "created_at", 990)
     await moved(api, token, "issued_at", 51)
-    opened = await api.db.run(browser_sessions.use_session, token, LIMITS)
+    opened = await api.db.run(browser_sessions.authenticate_session, token, LIMITS)
     assert opened is not None
     assert opened.secret is not None
     await moved(api, opened.secret, "created_at", 11)
-    assert await api.db.run(browser_sessions.use_session, opened.secret, LIMITS) is None
+    assert await api.db.run(browser_sessions.authenticate_session, opened.secret, LIMITS) is None
 
 
 async def test_role_change_ends_sessions_of_user(api: Api, ada: httpx2.AsyncClient, root: httpx2.AsyncClient) -> None:
@@ -222,14 +222,14 @@ async def test_role_change_ends_sessions_of_user(api: Api, ada: httpx2.AsyncClie
 
 
 async def test_cleanup_deletes_expired_sessions_and_sign_in_links(api: Api) -> None:
-    good = await api.db.run(browser_sessions.begin_session, LOCAL_USER_ID)
-    old = await api.db.run(browser_sessions.begin_session, LOCAL_USER_ID)
+    good = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
+    old = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
     await moved(api, old, "created_at", 31 * 86_400)
-    await api.db.run(browser_sessions.create_sign_in_link, LOCAL_USER_ID, -1)
+    await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, -1)
     await api.db.run(browser_sessions.forget_expired_sessions)
     assert len(await rows(api.db, "SELECT * FROM tidemill.session")) == 1
     assert await rows(api.db, "SELECT * FROM tidemill.sign_in_link") == []
-    assert await api.db.run(browser_sessions.use_session, good, LIMITS) is not None
+    assert await api.db.run(browser_sessions.authenticate_session, good, LIMITS) is not None
 
 
 async def test_admin_created_sign_in_link_signs_user_in_once(api: Api, root: httpx2.AsyncClient) -> None:

@@ -1,0 +1,1 @@
+"""Users, API keys, browser sessions and sign-in."""
