@@ -1,10 +1,13 @@
 """What brokers do beyond the contract: each hint for one worker, nothing malformed, nothing that grows."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from redis.asyncio import Redis
+from taskiq import AckableMessage
 
 from dispatch.listeners import Ear, WorkersEar, envelope, send_raw
 from support import add_job, eventually, rows
@@ -12,6 +15,7 @@ from support.brokers import BrokerServer
 from telemetry.recorded_events import Told
 from tidemill.core.errors import BrokerUnavailable
 from tidemill.dispatch import broker_dispatcher, outbox
+from tidemill.dispatch.broker_dispatcher import BrokerDispatcher
 from tidemill.dispatch.envelope import decode_envelope, encode_envelope
 from tidemill.dispatch.rabbitmq_connection import RabbitMQConnection
 from tidemill.store.database import Database
@@ -244,3 +248,25 @@ async def test_dispatch_rejects_only_hints_that_are_too_large(broker: str, dispa
     dispatcher = dispatchers(broker)
     answers = await dispatcher.dispatch([envelope(), envelope("k" * 5_000), envelope()])
     assert [answer is None for answer in answers] == [True, False, True]
+
+
+async def test_dispatcher_reconnects_when_broker_never_answers_consume(
+    rabbitmq: str, ears: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RabbitMQ 3.10 does so after a kill: heartbeats arrive, but the quorum queue has no leader."""
+    monkeypatch.setattr(broker_dispatcher, "BROKER_CONNECT_TIMEOUT_S", 1.0)
+    opened: list[RabbitMQConnection] = []
+
+    class UnansweredOnce(RabbitMQConnection):
+        async def listen(self) -> AsyncGenerator[AckableMessage | None, None]:  # type: ignore[override]
+            if len(opened) == 1:
+                await asyncio.Event().wait()
+            async for message in super().listen():
+                yield message
+
+    def connect() -> RabbitMQConnection:
+        opened.append(UnansweredOnce(rabbitmq, uuid4().hex, ["test"]))
+        return opened[-1]
+
+    await ears(BrokerDispatcher(connect, ["test"])).has_begun()
+    assert len(opened) == 2

@@ -5,7 +5,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -97,8 +97,7 @@ class BrokerDispatcher:
         while True:
             began = time.monotonic()
             try:
-                async with _open_connection(self._make_connection()) as line, aclosing(line.listen()) as messages:
-                    await anext(messages)
+                async with _open_connection(self._make_connection()) as line, _open_messages(line) as messages:
                     self._record_action_result("receive", None)
                     await handler.wake_after_reconnect()
                     await self._receive_messages(messages, handler)
@@ -187,6 +186,24 @@ async def _open_connection(line: BrokerConnection) -> AsyncIterator[BrokerConnec
         yield line
     finally:
         await _close_quietly(line)
+
+
+@asynccontextmanager
+async def _open_messages(line: BrokerConnection) -> "AsyncIterator[AsyncIterator[AckableMessage | None]]":
+    """The messages of the queues that ``line`` consumes.
+
+    A broker that was killed may accept a connection and then never answer the request to consume, or to stop
+    consuming: both have a timeout.
+    """
+    messages = line.listen()
+    try:
+        async with asyncio.timeout(2 * BROKER_CONNECT_TIMEOUT_S):
+            await anext(messages)
+        yield messages
+    finally:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(BROKER_CLOSE_TIMEOUT_S):
+                await messages.aclose()
 
 
 async def _close_quietly(line: BrokerConnection) -> None:
