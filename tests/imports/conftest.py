@@ -1,4 +1,4 @@
-"""What tests of imports ask for."""
+"""Fixtures of the import tests."""
 
 import pytest
 

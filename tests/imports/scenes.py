@@ -1,4 +1,4 @@
-"""Shorthands of these tests."""
+"""Helpers of the import tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -30,12 +30,12 @@ from tidemill.tables.resource_registry import ResourceRegistry
 from tidemill.testing import drain
 
 Errors = list[tuple[int, str]]
-"""The row, counted from 1, and the code of what is wrong with it first."""
+"""Row numbers from 1, and the code of the first error of each row."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A database, a place for files, and imports between them."""
+    """A database, a folder for files, and imports."""
 
     db: Database
     settings: Settings
@@ -44,7 +44,7 @@ class Scene:
     async def submit(
         self, data: str | bytes, table: str, *, name: str = "rows.csv", resource: Resource | None = None, **options: Any
     ) -> UUID:
-        """An import of these bytes that nobody has begun."""
+        """Submit an import of these bytes, without running it."""
         runtime = make_runtime(self.db, self.settings)
         importing = ImportUseCases(runtime)
         submission = ImportSubmission(
@@ -57,7 +57,7 @@ class Scene:
         return (await importing.submit_file(submission, ImportFile(blob, name))).job_id
 
     async def run(self, data: str | bytes, table: str, **asked: Any) -> Job:
-        """An import, from the file to the end of its job."""
+        """Submit an import and run it until its job is closed."""
         job_id = await self.submit(data, table, **asked)
         return await self.finish(job_id)
 
@@ -77,7 +77,7 @@ class Scene:
         return int((await rows(self.db, f"SELECT count(*) FROM {table}"))[0][0])
 
     async def outcomes(self, job: Job | UUID) -> list[tuple[int, str, dict[str, Any]]]:
-        """Rows that are not simply done: their number from 1, their status, their error."""
+        """Return the stored outcomes: row number from 1, status and error."""
         job_id = job if isinstance(job, UUID) else job.id
         query = "SELECT seq, status, error, attempts FROM tidemill.outcome WHERE job_id = %s ORDER BY seq"
         return [
@@ -86,19 +86,19 @@ class Scene:
         ]
 
     async def errors(self, job: Job | UUID) -> Errors:
-        """Failed rows and why, as the first code of each."""
+        """Return the failed rows and the code of the first error of each."""
         found = await self.outcomes(job)
         return [(row, error["code"]) for row, status, error in found if status == "failed"]
 
     async def effects(self, job: Job | UUID) -> tuple[int, int, int]:
-        """How many rows were inserted, updated, unchanged."""
+        """Return the numbers of inserted, updated and unchanged rows."""
         job_id = job if isinstance(job, UUID) else job.id
         found: Mapping[str, int] = await self.db.read(import_records.sum_import_effects, job_id)
         return found["inserted"], found["updated"], found["unchanged"]
 
 
 def with_fields(resource: Resource, **changes: dict[str, Any]) -> Resource:
-    """The resource with other rules for some of its fields."""
+    """Return the resource with other rules for some fields."""
     fields = tuple(replace(field, **changes.get(field.name, {})) for field in resource.fields)
     return replace(resource, fields=fields)
 
@@ -109,7 +109,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 @asynccontextmanager
 async def meanwhile(monkeypatch: pytest.MonkeyPatch, scene: Scene, *statements: str) -> AsyncIterator[None]:
-    """Another session runs these between the first look at the table and the writing, once."""
+    """Run these statements in another session, once, between the check of the table and the write."""
     land, left = landing.write_good_rows, list(statements)
 
     async def late(*args: Any) -> Any:
@@ -119,7 +119,7 @@ async def meanwhile(monkeypatch: pytest.MonkeyPatch, scene: Scene, *statements: 
 
     monkeypatch.setattr(handler, "write_good_rows", late)
     yield
-    assert not left, "nobody came between"
+    assert not left, "the statements did not run"
 
 
 async def look_at(db: Database, table: str) -> Resource:

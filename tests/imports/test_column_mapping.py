@@ -1,4 +1,4 @@
-"""Which column of a file is which field."""
+"""The mapping of columns to fields."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A role that lacks a right, or loses it."""
+"""Imports by a database role that lacks or loses a privilege."""
 
 from collections.abc import AsyncIterator, Iterator
 

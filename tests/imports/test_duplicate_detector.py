@@ -1,4 +1,4 @@
-"""Rows of one file that share a key: which is imported is decided by row number, whatever batches and workers do."""
+"""Rows of one file with the same key: the row number decides which is imported, not batches or workers."""
 
 import errno
 import os
@@ -109,7 +109,7 @@ async def test_timestamp_key_in_other_zone_is_duplicate_in_rounding_column(
 
 
 def on_a_full_device(**_: int) -> BinaryIO:
-    """The real one that is always full."""
+    """Open a device that is always full."""
     return Path("/dev/full").open("r+b", buffering=0)
 
 
@@ -121,7 +121,7 @@ def nowhere(**_: int) -> BinaryIO:
 async def test_key_index_on_full_disk_fails_import_and_redrive_completes_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, make: Callable[..., BinaryIO]
 ) -> None:
-    """Afterwards the import is taken up where it was left."""
+    """The redriven import continues where it stopped."""
     await scene.table("CREATE TABLE t (k int PRIMARY KEY, row int)")
     text, wanted = file_of(400, 100)
     with monkeypatch.context() as patch:
@@ -130,7 +130,7 @@ async def test_key_index_on_full_disk_fails_import_and_redrive_completes_it(
         job = await scene.run(text, "t", duplicates="last")
     assert job.status == "failed"
     assert job.failure_reason is not None
-    assert job.failure_reason.startswith("keys cannot be kept in ")
+    assert job.failure_reason.startswith("Cannot write keys to ")
     assert job.failure_reason.endswith("No space left on device")
     await redrive_dead_letters(scene.db, owner_id=None, filters={"jobs": [str(job.id)]})
     again = await scene.finish(job.id)

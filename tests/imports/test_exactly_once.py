@@ -39,7 +39,7 @@ def tidemill_database(own_server: ThrowawayServer) -> Iterator[str]:
 
 
 def restart(server: ThrowawayServer) -> None:
-    """At once, as a crash is."""
+    """Stop at once, like a crash."""
     ours = server.server
     argv = [str(Path(ours.bin_path) / "pg_ctl"), "-D", str(ours.pgdata), "-m", "immediate", "-w", "stop"]
     user = ours.system_user
@@ -49,7 +49,7 @@ def restart(server: ThrowawayServer) -> None:
 
 
 def file_of(count: int) -> str:
-    """One row in a hundred is bad, one in fifty repeats a key, some are there already."""
+    """One row in a hundred is bad, one in fifty repeats a key, some exist already."""
     lines = ["id,email,n"]
     for row in range(count):
         key = row // 2 if row % 50 == 49 else row
@@ -103,7 +103,7 @@ async def test_import_interrupted_by_kills_equals_undisturbed_import(
 
 
 async def under_way(scene: Scene, job_id: UUID) -> None:
-    """Until more is done than before."""
+    """Wait until more rows are done than before."""
     before: Job = await job_of(scene.db, job_id)
 
     async def further() -> bool:

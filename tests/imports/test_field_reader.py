@@ -1,4 +1,4 @@
-"""Every text that the readers let through is one that PostgreSQL takes; what they refuse has a reason."""
+"""PostgreSQL accepts every text that a reader accepts; every rejected text has a reason."""
 
 import json
 import string

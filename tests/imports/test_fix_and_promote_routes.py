@@ -1,4 +1,4 @@
-"""From bad rows to good ones: the errors as files, mended and sent back; and trials that become real."""
+"""Failed rows as files, fixes, and promotion of dry runs, over HTTP."""
 
 import csv
 import io
@@ -205,7 +205,7 @@ async def test_ndjson_import_errors_are_fixed_by_ndjson_with_extra_fields(shop: 
     answer = await send_back(shop, done["job_id"], text, **{"content-type": "application/x-ndjson"})
     assert answer.status_code == 200, answer.text
     again = await shop.worked(done["job_id"])
-    assert again["error_records"] == 1, "what is not said stays as it was, the shoe among it"
+    assert again["error_records"] == 1, "omitted fields keep their values, the shoe too"
     assert ("list@x.org", "L", None) in await shop.people()
 
 
@@ -215,10 +215,10 @@ async def test_import_fix_with_unmatched_rows_changes_nothing_and_reports_all(sh
     text = b"email,name,_row\nbob@x.org,Bob,2\nx@x.org,X,1\ny@x.org,Y,77\nz@x.org,Z,2\nw@x.org,W,\nv@x.org,V,two\n"
     answer = await send_back(shop, job_id, text)
     assert answer.status_code == 422
-    told = [error["detail"] for error in answer.json()["errors"]]
-    assert len(told) == 5
-    assert {"row 1 is done: only failed rows can be mended", "line 5: row 2 is there twice"} <= set(told)
-    assert "nothing was changed" in answer.json()["detail"]
+    problems = [error["detail"] for error in answer.json()["errors"]]
+    assert len(problems) == 5
+    assert {"row 1 is done: only failed rows can be fixed", "line 5: row 2 appears more than once"} <= set(problems)
+    assert " changed: " in answer.json()["detail"]
     for content, because in [
         (b"email,name\nbob@x.org,Bob\n", "_row"),
         (b"email,shoe,_row\nbob@x.org,9,2\n", "shoe"),
@@ -231,7 +231,7 @@ async def test_import_fix_with_unmatched_rows_changes_nothing_and_reports_all(sh
         assert because in refused.text
     assert (await shop.worked(job_id))["error_records"] == 2
     assert await rows(shop.api.db, "SELECT * FROM tidemill.item_fix") == []
-    assert len(shop.stored()) == 1, "no file of mended rows is kept"
+    assert len(shop.stored()) == 1, "no file of fixed rows is stored"
 
 
 async def test_import_fix_accepts_subset_of_columns_and_other_layout(shop: Shop) -> None:
@@ -281,12 +281,12 @@ async def test_dry_run_writes_nothing_and_promotes_once_with_fixed_rows(shop: Sh
     again = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
     assert (again.status_code, again.json()["job_id"]) == (200, promoted.json()["job_id"])
     assert len(shop.stored()) == 2
-    await shop.ada.delete(f"/v1/jobs/{trial['job_id']}")  # whatever becomes of the trial
+    await shop.ada.delete(f"/v1/jobs/{trial['job_id']}")  # the promoted import does not need the dry run
     live = await shop.worked(promoted.json()["job_id"])
     assert (live["validate_only"], live["idempotency_key"], live["error_records"]) == (False, None, 1)
     assert live["promoted_from"] == trial["job_id"]
     assert await shop.people() == [("ada@x.org", "Ada", 36), ("bob@x.org", "Bob", 41), ("di@x.org", "Di", None)]
-    assert (await shop.ada.post(f"/v1/imports/{live['job_id']}/promote")).status_code == 409, "it is no trial"
+    assert (await shop.ada.post(f"/v1/imports/{live['job_id']}/promote")).status_code == 409, "it is not a dry run"
     await assert_sound(shop.api.db)
 
 

@@ -1,4 +1,4 @@
-"""Where the last row of a key is the one, none is written before the file is read: also none that goes round again."""
+"""With duplicates=last, no row is written before the whole file is read, not even a retried one."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -36,7 +36,7 @@ async def job_id(scene: Scene) -> UUID:
 
 
 def after_a_chunk(monkeypatch: pytest.MonkeyPatch, scene: Scene, act: Act) -> None:
-    """When one chunk is stored and before the next, this happens, once."""
+    """Call ``act`` once, between two stored chunks."""
     append, left = Ingester._append_chunk, [act]
 
     async def acting(self: Ingester, job_id: UUID, *args: Any) -> bool:
@@ -53,7 +53,7 @@ async def end(scene: Scene, job_id: UUID) -> None:
 
 
 async def send_three_round(scene: Scene, job_id: UUID) -> None:
-    """Rows that lose are cancelled, and wanted again; twice, the second time out of a list."""
+    """Cancel and reprocess three losing rows, twice; the second time they are in a list."""
     for _ in range(2):
         assert (await cancel_waiting_items(scene.db, job_id, CancelSelection(seqs=[3, 4, 5]))).items == 3
         chosen = ReprocessSelection(statuses=[ItemStatus.CANCELLED], seqs=[3, 4, 5])
@@ -108,7 +108,7 @@ async def test_row_requeued_by_worker_waits_for_end_of_file_even_when_due(
         after_a_chunk(patching, scene, end)
         await scene.finish(job_id)
     await reprocess_items(scene.db, job_id, ReprocessSelection(statuses=[ItemStatus.CANCELLED], seqs=[3]))
-    lease = await take(scene.db, job_id)  # while nobody read on
+    lease = await take(scene.db, job_id)  # no worker reads the file meanwhile
     await reprocess_items(scene.db, job_id, ReprocessSelection(statuses=[ItemStatus.CANCELLED]))
     await comes_back(scene, job_id, lease)
 

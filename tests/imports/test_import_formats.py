@@ -56,7 +56,7 @@ async def test_import_reads_same_rows_from_every_format(scene: Scene, name: str)
 
 async def test_json_rows_with_unknown_field_or_wrong_shape_fail_alone(scene: Scene) -> None:
     await scene.table(TABLE)
-    good = "".join(f'{{"id": {n}, "name": "a"}}\n' for n in range(1, 201))  # more than are looked at first
+    good = "".join(f'{{"id": {n}, "name": "a"}}\n' for n in range(1, 201))  # more than the inspected sample
     text = good + '{"id": 201, "name": "b", "nmae": 1}\n7\nnull\n{"id": 205, "_row": 3, "name": "e"}\n'
     job = await scene.run(text, "t", name="r.ndjson")
     assert await scene.errors(job) == [(201, "nmae.unknown_field"), (202, "shape"), (203, "shape")]
@@ -67,7 +67,7 @@ async def test_unknown_and_missing_columns_are_all_reported_at_submit(scene: Sce
     await scene.table(TABLE)
     with pytest.raises(InvalidColumns) as refused:
         await scene.submit("id,nmae,size\n1,a,2\n", "t")
-    assert all(name in str(refused.value) for name in ("nmae", "size", "'name'"))
+    assert all(name in str(refused.value) for name in ("nmae", "size", '"name"'))
     assert await scene.count("tidemill.job") == 0
 
 

@@ -1,4 +1,4 @@
-"""Insert, upsert, and only looking."""
+"""The modes insert and upsert, and dry runs."""
 
 import logging
 from typing import Any
@@ -100,7 +100,7 @@ async def test_upsert_keeps_missing_fields_and_clears_null_fields(scene: Scene) 
     )
     lines = ['{"id": 1, "a": "new"}', '{"id": 2, "b": null}', '{"id": 3, "c": "new", "b": 33}', '{"id": 4}']
     lines += ['{"id": 6, "b": 6}', '{"id": 7, "a": "seven"}', '{"id": 5, "a": null}']
-    lines += ['{"id": 8, "a": "eight"}'] * 100  # more than are looked at first: nobody has named d so far
+    lines += ['{"id": 8, "a": "eight"}'] * 100  # more than the inspected sample, which has no field d
     text = "\n".join([*lines, '{"id": 5, "d": 55}', '{"id": 4, "e": 1}'])
     found = {}
     for validate_only in (True, False):

@@ -1,4 +1,4 @@
-"""Which row had a key first, against a plain dict."""
+"""The key index, compared with a plain dict."""
 
 import os
 

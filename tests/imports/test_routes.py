@@ -1,4 +1,4 @@
-"""Imports over HTTP: what is taken, what is refused before a row is read, and what is told afterwards."""
+"""Imports over HTTP: accepted and rejected requests, and the reported results."""
 
 import asyncio
 import json
@@ -130,7 +130,7 @@ async def test_import_from_url_hides_secrets_and_rejects_private_addresses(shop:
     assert "nowhere.invalid" in done["failure_reason"]
     assert "s3cret" not in json.dumps(done) + (await shop.ada.get(f"/v1/jobs/{done['job_id']}")).text
     seen = await shop.ada.post("/v1/imports/preview", json=asked)
-    assert seen.status_code == 422, "of a preview it is told at once"
+    assert seen.status_code == 422, "a preview reports it at once"
     for url in (
         "http://127.0.0.1/x.csv",
         "http://[::1]/x.csv",
@@ -162,7 +162,7 @@ async def test_import_from_url_is_previewed_dry_run_and_promoted_without_refetch
     live = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
     assert live.status_code == 202, live.text
     done = await shop.worked(live.json()["job_id"])
-    assert done["status"] == "completed", "nobody is asked for the file again"
+    assert done["status"] == "completed", "the client does not send the file again"
     assert (done["file_name"], done["layout"]) == (trial["file_name"], trial["layout"])
     assert await shop.people() == PEOPLE
 
@@ -183,13 +183,13 @@ async def test_import_requires_write_grant_on_resource(shop: Shop) -> None:
 
 
 REFUSED: list[tuple[bytes, dict[str, Any], list[str]]] = [
-    (b"", {}, ["the file is empty"]),
-    (b"\n\n", {}, ["the file is empty"]),
-    (b"mail,nam\nx,y\n", {}, ["'mail' is no field", "'nam' is no field", "'email'", "'name'"]),
-    (b"email,email,name\na,b,c\n", {}, ["twice"]),
-    (b"Email,e-mail,name\na,b,c\n", {}, ["are all 'email'"]),
-    (GOOD, {"mapping": '{"email": "nowhere"}'}, ["'nowhere', which is no field"]),
-    (GOOD, {"mapping": "[]"}, ["mapping: it is not a JSON object"]),
+    (b"", {}, ["file is empty"]),
+    (b"\n\n", {}, ["file is empty"]),
+    (b"mail,nam\nx,y\n", {}, [r"Column \"mail\" is not a field", r"\"nam\" is not a field", r"\"email\"", r"\"name\""]),
+    (b"email,email,name\na,b,c\n", {}, ["Duplicate column"]),
+    (b"Email,e-mail,name\na,b,c\n", {}, [r"are all mapped to \"email\""]),
+    (GOOD, {"mapping": '{"email": "nowhere"}'}, [r"\"nowhere\", which is not a field"]),
+    (GOOD, {"mapping": "[]"}, ["mapping: must be a JSON object"]),
     (GOOD, {"mode": "merge"}, ["mode"]),
     (GOOD, {"duplicates": "some"}, ["duplicates"]),
     (GOOD, {"encoding": "klingon"}, ["klingon"]),
@@ -197,20 +197,20 @@ REFUSED: list[tuple[bytes, dict[str, Any], list[str]]] = [
     (GOOD, {"delimiter": "ab"}, ["delimiter"]),
     (GOOD, {"line_end": "x"}, ["line_end"]),
     (GOOD, {"mode": "upsert", "key": "name"}, ["unique index on (name)"]),
-    (GOOD, {"mode": "validate_only"}, ["say validate_only=true beside insert or upsert"]),
+    (GOOD, {"mode": "validate_only"}, ["set validate_only=true for a dry run"]),
     (GOOD, {"key": "nowhere"}, ["nowhere"]),
     (GOOD, {"policy": '{"mode": "tolerate"}'}, ["tolerate"]),
-    (GOOD, {"surprise": "1"}, ["there is no field 'surprise' beside a file", '"parameter":"surprise"']),
+    (GOOD, {"surprise": "1"}, ["surprise: unknown field", '"parameter":"surprise"']),
     (b"PK\x03\x04 not really", {}, ["zip"]),
     (b"\x00\x01\x02" * 100, {"headers": {"content-type": "application/octet-stream"}}, ["format"]),
 ]
 
 
 async def test_invalid_import_is_rejected_with_reasons_and_stores_no_file(shop: Shop) -> None:
-    for content, words, told in REFUSED:
-        answer = await shop.post(content, **dict(words))
+    for content, parameters, messages in REFUSED:
+        answer = await shop.post(content, **dict(parameters))
         assert answer.status_code == 422, answer.text
-        for text in told:
+        for text in messages:
             assert text in answer.text
     assert not shop.stored(), "nothing is left of it"
 
@@ -264,7 +264,7 @@ async def test_import_idempotency_key_with_other_parameters_or_file_is_rejected(
     assert (await shop.post(headers=key)).status_code == 202
     for answer in (await shop.post(headers=key, mode="upsert"), await shop.post(MIXED, headers=key)):
         assert answer.status_code == 422
-        assert "used for another request" in answer.text
+        assert "already used for a different request" in answer.text
     assert len(shop.stored()) == 1
 
 
@@ -349,7 +349,7 @@ async def test_import_preview_applies_value_options_of_import(shop: Shop) -> Non
     answer = await shop.ada.post("/v1/imports/preview", params=words, content=content, headers=CSV_TYPE)
     assert {error["field"] for error in answer.json()["rows"][0]["errors"]} == {"email"}
     answer = await shop.ada.post("/v1/imports/preview", params=words | {"key": "nmae"}, content=content)
-    assert answer.json()["problems"] == ["the key names nmae, which people does not have"]
+    assert answer.json()["problems"] == ['Unknown key fields for people: "nmae"']
 
 
 async def test_import_preview_validates_exact_decimals_and_returns_numbers(shop: Shop) -> None:
@@ -395,7 +395,7 @@ async def test_startup_reports_all_invalid_resource_declarations(make_api: Calla
     with pytest.raises(InvalidSettings) as stopped:
         await check_declared_resources(api.app.state.runtime)
     assert "shop.none" in str(stopped.value)
-    assert "resources.b.table: schema tidemill" in str(stopped.value)
+    assert "resources.b.table: Cannot import into schema tidemill" in str(stopped.value)
     declared.write_text("[resources.a\n")
-    with pytest.raises(InvalidSettings, match="not TOML"):
+    with pytest.raises(InvalidSettings, match="not valid TOML"):
         await make_api(config=declared)

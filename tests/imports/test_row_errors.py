@@ -1,4 +1,4 @@
-"""What is wrong with rows, by rule and by row."""
+"""Errors of rows, by rule and by row."""
 
 from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrorGroup, RowErrors
 

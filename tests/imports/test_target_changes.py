@@ -1,4 +1,4 @@
-"""The target changes under the import: the job fails and says why, and the rest comes back after the repair."""
+"""Changes of the target table during an import: the job fails with a reason, and can be completed after the repair."""
 
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ TABLE = "CREATE TABLE t (id int PRIMARY KEY, name text)"
 
 
 async def break_after_a_batch(scene: Scene, monkeypatch: pytest.MonkeyPatch, job_id: UUID, *statements: str) -> None:
-    """Run the import; when a batch is done these statements are run."""
+    """Run the import, and run these statements after a batch is done."""
     tick, left = Lane.tick, list(statements)
 
     async def breaking(self: Lane) -> float:
@@ -36,18 +36,18 @@ async def break_after_a_batch(scene: Scene, monkeypatch: pytest.MonkeyPatch, job
 
 
 CHANGES = [
-    ("ALTER TABLE t RENAME TO gone", "ALTER TABLE gone RENAME TO t", "the table is gone"),
-    ("ALTER TABLE t RENAME name TO title", "ALTER TABLE t RENAME title TO name", "a column is gone"),
+    ("ALTER TABLE t RENAME TO gone", "ALTER TABLE gone RENAME TO t", "the table does not exist"),
+    ("ALTER TABLE t RENAME name TO title", "ALTER TABLE t RENAME title TO name", "a column does not exist"),
     (
         "ALTER TABLE t ALTER name TYPE int USING 1",
         "ALTER TABLE t ALTER name TYPE text USING 'n' || id",
-        "a column has another type now",
+        "the type of a column has changed",
     ),
 ]
-OF_A_KEY = (  # an insert finds nothing wrong with it: a text takes every number
+OF_A_KEY = (  # an insert does not fail: a text column accepts every number
     "ALTER TABLE t ALTER id TYPE text",
     "ALTER TABLE t ALTER id TYPE int USING id::int",
-    "a column has another type now",
+    "the type of a column has changed",
 )
 
 
@@ -79,7 +79,7 @@ async def test_unknown_normalizer_fails_import_without_failing_rows(scene: Scene
     resource = with_fields(await look_at(scene.db, "t"), name={"normalize": ("title",)})
     job = await scene.run(FILE, "t", resource=resource)
     assert (job.status, job.counts.failed, job.counts.cancelled) == ("failed", 0, 100)
-    assert "a normalizer 'title', which nobody has declared here" in (job.failure_reason or "")
+    assert 'the normalizer "title", which this mill does not declare' in (job.failure_reason or "")
 
 
 async def test_temporary_full_disk_delays_import_without_failing_rows(scene: Scene) -> None:
@@ -109,7 +109,7 @@ async def test_permanent_full_disk_fails_import_and_reprocess_completes_it(
     job = await scene.run(FILE, "t")
     end()
     assert (job.status, await scene.count("t")) == ("failed", 0)
-    assert (job.failure_reason or "").startswith("the database has no room: ")
+    assert (job.failure_reason or "").startswith("The database server is out of disk space: ")
     tries = [fields for name, fields in told if name == "database.retry"]
     assert [fields["attempt"] for fields in tries] == [1, 2]
     await rows(scene.db, "DROP TRIGGER full_disk ON t")

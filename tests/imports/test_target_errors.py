@@ -1,4 +1,4 @@
-"""What only the table itself can judge: the bad rows fail with its reason, the others land."""
+"""Errors that only the table can report: bad rows fail with its reason, and the others are written."""
 
 import pytest
 
@@ -179,7 +179,7 @@ CONVERTS = ["CHECK (v::int > 1)", ", g int GENERATED ALWAYS AS ((v * 100)::int) 
 async def test_value_that_table_expression_cannot_convert_fails_only_its_row(
     scene: Scene, more: str, validate_only: bool
 ) -> None:
-    """The server says of it what it says of tables that take no rows."""
+    """The server reports the same code as for tables that accept no rows."""
     await scene.table(f"CREATE TABLE t (id int PRIMARY KEY, v numeric {more})")
     job = await scene.run("id,v\n1,5\n2,NaN\n3,7\n", "t", validate_only=validate_only)
     assert await scene.errors(job) == [(2, "refused")]

@@ -1,5 +1,5 @@
--- Three tables to import into, and one to make files of: people write articles, and comment on them. Every rule that a server should hold whoever
--- writes is here; those of one product's taste are in tidemill.toml.
+-- Tables of the demo: three to import into (users, articles and comments), and one to distribute files from (prices).
+-- Rules for every client of the database are here; rules for imports only are in tidemill.toml.
 CREATE SCHEMA IF NOT EXISTS demo;
 
 CREATE TABLE IF NOT EXISTS demo.users (
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS demo.comments (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
--- And one to distribute files of: what the members of an index were worth, as of when.
+-- Prices of the members of an index by date, for distributions.
 CREATE TABLE IF NOT EXISTS demo.prices (
     index_key      text NOT NULL,
     effective_date integer NOT NULL,

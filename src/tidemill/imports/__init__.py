@@ -1,1 +1,1 @@
-"""Bulk import of files into tables, with an error per bad row."""
+"""Bulk import of files into tables, with an error for every invalid row."""

@@ -1,4 +1,4 @@
-"""Commands of imports: import a file, fix failed rows, and promote a dry run."""
+"""The commands of imports: import a file, fix failed rows, and promote a dry run."""
 
 import asyncio
 import shlex
@@ -47,50 +47,62 @@ class ImportArguments:
 @commands.command("import")
 def import_command(
     file: Annotated[
-        str, typer.Argument(help="CSV, TSV, NDJSON, JSON, XLSX or Parquet, packed or not; its URL; - for stdin")
+        str,
+        typer.Argument(help="CSV, TSV, NDJSON, JSON, XLSX or Parquet file, compressed or not; a URL; or - for stdin"),
     ],
-    into: Annotated[str, typer.Option(help="A table, as in public.users, or a resource of tidemill.toml")],
+    into: Annotated[str, typer.Option(help="Target table, such as public.users, or a resource of tidemill.toml")],
     key: Annotated[
-        str, typer.Option(help="Fields that identify a row, between commas; the table's own key if not said")
+        str, typer.Option(help="Comma-separated fields that identify a row (default: the key of the target)")
     ] = "",
-    mode: Annotated[str, typer.Option(help="insert, or upsert: rows whose key is there are updated")] = "insert",
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check every row and write none")] = False,
-    duplicates: Annotated[str, typer.Option(help="Of rows with one key, import the first or last; or error")] = "error",
+    mode: Annotated[str, typer.Option(help="insert; or upsert, which updates rows whose key exists")] = "insert",
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Dry run: check all rows, write none")] = False,
+    duplicates: Annotated[
+        str,
+        typer.Option(help="Rows with the same key: import the first or last; or error, which fails all but the first"),
+    ] = "error",
     map_: Annotated[
-        list[str] | None, typer.Option("--map", help="COLUMN=FIELD, or COLUMN= to leave one out; may be repeated")
+        list[str] | None, typer.Option("--map", help="COLUMN=FIELD, or COLUMN= to ignore a column; can be repeated")
     ] = None,
-    format_: Annotated[str | None, typer.Option("--format", help="csv, tsv, ndjson, json, xlsx, parquet")] = None,
-    encoding: Annotated[str | None, typer.Option(help="utf-8, cp1252, …; found out if not said")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Of a CSV file; found out if not said")] = None,
-    quote: Annotated[str | None, typer.Option(help="Its quotation mark")] = None,
-    line_end: Annotated[str | None, typer.Option(help="lf, crlf or cr; found out if not said")] = None,
-    no_header: Annotated[bool, typer.Option("--no-header", help="It has none: columns are column_1, …")] = False,
-    compression: Annotated[str | None, typer.Option(help="gzip, zstd, zip or none; found out if not said")] = None,
-    sheet: Annotated[str | None, typer.Option(help="Of a workbook: its name or number")] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="csv, tsv, ndjson, json, xlsx or parquet")] = None,
+    encoding: Annotated[str | None, typer.Option(help="utf-8, cp1252, … (default: detected)")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV file (default: detected)")] = None,
+    quote: Annotated[str | None, typer.Option(help="Quote character of a CSV file")] = None,
+    line_end: Annotated[str | None, typer.Option(help="lf, crlf or cr (default: detected)")] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="The file has no header: columns are column_1, …")
+    ] = False,
+    compression: Annotated[str | None, typer.Option(help="gzip, zstd, zip or none (default: detected)")] = None,
+    sheet: Annotated[str | None, typer.Option(help="Sheet of a workbook, by name or number")] = None,
     spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="It was exported so: take the apostrophes off")
+        bool, typer.Option("--spreadsheet-safe", help="The file was exported with this option: remove its apostrophes")
     ] = False,
     keep_empty: Annotated[
-        bool, typer.Option("--keep-empty", help='Empty text ("" in a CSV) is a value, and not the same as nothing')
+        bool, typer.Option("--keep-empty", help='Import empty text ("" in a CSV) as text, not as a missing value')
     ] = False,
-    policy: Annotated[str, typer.Option(help="continue, fail_fast, or tolerate:10 or tolerate:5%")] = "continue",
+    policy: Annotated[
+        str, typer.Option(help="Failure policy: continue, fail_fast, tolerate:10 or tolerate:5%")
+    ] = "continue",
     preview: Annotated[
-        bool, typer.Option("--preview", help="Show the first rows and what they mean; import none")
+        bool, typer.Option("--preview", help="Show the layout, the column mapping and the first rows; import none")
     ] = False,
     preview_rows: Annotated[
         int | None,
-        typer.Option(min=1, max=PREVIEW_ROWS_MAX, help=f"Preview so many rows, {PREVIEW_ROWS_DEFAULT} if not said"),
+        typer.Option(min=1, max=PREVIEW_ROWS_MAX, help=f"Number of rows to preview (default: {PREVIEW_ROWS_DEFAULT})"),
     ] = None,
     errors_to: Annotated[
-        Path | None, typer.Option("--errors", help="Write the rows that failed to this CSV, to mend and send again")
+        Path | None, typer.Option("--errors", help="Write the failed rows to this CSV, to fix and send back")
     ] = None,
-    allow_errors: Annotated[bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows failed")] = False,
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")] = 2,
+    allow_errors: Annotated[
+        bool, typer.Option("--allow-errors", help="Exit with status 0 even if rows failed")
+    ] = False,
+    processes: Annotated[
+        int, typer.Option("--processes", "-p", min=1, max=64, help="Worker processes to start if none is running")
+    ] = 2,
     app: Annotated[
         str, typer.Option(help="MODULE:NAME of a mill that declares resources and normalizers")
     ] = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Load a file into a table of your database: every row is stored first, and each bad one is told."""
+    """Import a file into a table of your database, and report every invalid row."""
     layout: dict[str, Any] = {
         "format": format_,
         "encoding": encoding,
@@ -126,7 +138,7 @@ def import_command(
 
 
 def run_import(arguments: ImportArguments, *, errors_to: Path | None, processes: int) -> Job:
-    """Import a file, show the progress and report the result."""
+    """Import a file, show the progress and print the result. Return the closed job."""
     check_output_path(errors_to)
 
     async def action(runtime: Runtime) -> Job:
@@ -147,7 +159,7 @@ def follow_import_and_exit(job: Job, *, errors_to: Path | None, processes: int, 
 
 
 def _exit_with_job_status(job: Job, *, allow_errors: bool) -> None:
-    """The exit code is 0 only if every row succeeded, or if errors are allowed."""
+    """Exit with status 1 unless every row succeeded, or rows failed and errors are allowed."""
     if job.status is not JobStatus.COMPLETED:
         is_fine = allow_errors and job.status is JobStatus.COMPLETED_WITH_ERRORS
         raise typer.Exit(0 if is_fine else 1)
@@ -161,9 +173,7 @@ async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None,
             job = await show_progress_until_closed(runtime, job)
     except asyncio.CancelledError:
         reference = "" if app == BUILTIN_MILL_REFERENCE else f" {app}"
-        console.print(
-            f"{job.key} is kept and goes on with the next worker: tidemill worker{reference}", highlight=False
-        )
+        console.print(f"{job.key} is saved. To continue it, run: tidemill worker{reference}", highlight=False)
         raise
     await _print_report_and_write_errors(runtime, job, errors_to)
     return job
@@ -180,7 +190,7 @@ async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
 
 async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: int) -> None:
     if is_remote_url(arguments.file):
-        raise InvalidInput("a preview is of a file that is here")
+        raise InvalidInput("Cannot preview a URL. Download the file and preview the copy.")
     imports = runtime.get(make_import_use_cases)
     submission = await imports.prepare_import(arguments.options, role=None)
     show_preview(await imports.preview(submission, await _stage_source(runtime, arguments.file), rows=rows))
@@ -204,7 +214,7 @@ async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: 
                 file.write(chunk)
     if errors_to is not None and job.counts.failed:
         console.print(
-            f"  mend these rows in [bold]{escape(str(errors_to))}[/] and send them: "
+            f"  Fix these rows in [bold]{escape(str(errors_to))}[/], then run: "
             f"tidemill fix {job.key} {escape(shlex.quote(str(errors_to)))}",
             highlight=False,
             soft_wrap=True,
@@ -212,7 +222,7 @@ async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: 
 
 
 async def _stage_source(runtime: Runtime, text: str) -> ImportSource:
-    """The URL, or a staged copy of the file or of standard input."""
+    """Return a reference to the URL, or a staged copy of the file or of standard input."""
     if is_remote_url(text):
         return FileReference(url=text)
     staged = runtime.get(make_staged_files)
@@ -224,32 +234,34 @@ async def _stage_source(runtime: Runtime, text: str) -> ImportSource:
 
 
 def _resolve_input_path(text: str) -> Path:
-    """Every path that can be read, also a pipe."""
+    """Return the path of an existing file or pipe; InvalidInput if it is a folder or cannot be read."""
     path = Path(text)
     try:
         if path.is_dir():
-            raise InvalidInput(f"{text} is a folder")
+            raise InvalidInput(f'Cannot read "{text}": it is a folder')
         if path.exists():
             return path
     except OSError as error:
-        raise InvalidInput(f"{text} cannot be read: {error.strerror}") from error
-    raise InvalidInput(f"there is no file {text}")
+        raise InvalidInput(f'Cannot read "{text}": {error.strerror}') from error
+    raise InvalidInput(f'File "{text}" does not exist')
 
 
 def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
-        raise InvalidInput(f"{option} {value!r}: it is {', '.join(choices[:-1])} or {choices[-1]}")
+        raise InvalidInput(f'Invalid value "{value}" for {option}. Use {", ".join(choices[:-1])} or {choices[-1]}.')
     return value
 
 
 def _parse_mapping_entry(text: str) -> tuple[str, str]:
-    column, found, name = text.rpartition("=")
-    if not found:
-        raise InvalidInput(f"--map {text!r}: it is COLUMN=FIELD")
+    column, separator, name = text.rpartition("=")
+    if not separator:
+        raise InvalidInput(f'Invalid value "{text}" for --map. Use COLUMN=FIELD.')
     return column, name
 
 
-FallbackProcessesOption = Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="If no worker runs")]
+FallbackProcessesOption = Annotated[
+    int, typer.Option("--processes", "-p", min=1, max=64, help="Worker processes to start if none is running")
+]
 NormalizerMillOption = Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares normalizers")]
 RemainingErrorsOption = Annotated[
     Path | None, typer.Option("--errors", help="Write the rows that still fail to this CSV")
@@ -259,19 +271,21 @@ RemainingErrorsOption = Annotated[
 @commands.command("fix")
 def fix_command(
     job: JobArgument,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="What --errors wrote, mended")],
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="The file that --errors wrote, with fixed rows")
+    ],
     errors_to: RemainingErrorsOption = None,
     processes: FallbackProcessesOption = 2,
     app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Send mended rows of an import back: they are stored as corrections, and only they run again."""
+    """Send back fixed rows of an import, and retry only these rows."""
 
     async def action(runtime: Runtime) -> Job:
-        found = await queries.get_job_by_reference(runtime.db, job)
+        fixed_job = await queries.get_job_by_reference(runtime.db, job)
         staged = ImportFile(await runtime.get(make_staged_files).stage_file(file), file.name)
-        operation = await fix_rows_from_file(runtime, found, FixedRowsFile(staged, by=LOCAL_USER_ID))
-        console.print(f"{operation.items:,} rows run again", highlight=False)
-        return found
+        operation = await fix_rows_from_file(runtime, fixed_job, FixedRowsFile(staged, by=LOCAL_USER_ID))
+        console.print(f"Requeued {operation.items:,} rows", highlight=False)
+        return fixed_job
 
     follow_import_and_exit(run_with_runtime(action, app=app), errors_to=errors_to, processes=processes, app=app)
 
@@ -283,7 +297,7 @@ def promote_command(
     processes: FallbackProcessesOption = 2,
     app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Do what an import with --validate-only has only tried: the same file, with the corrections made since."""
+    """Promote a dry run to an import of the same file, with the fixes made since."""
 
     async def action(runtime: Runtime) -> Job:
         dry_run = await queries.get_job_by_reference(runtime.db, job)

@@ -28,7 +28,7 @@ def show_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None
     table.add_column("error", no_wrap=True)
     table.add_column("rows", justify="right")
     table.add_column("row", justify="right")
-    table.add_column("for example", no_wrap=True, max_width=20)
+    table.add_column("example", no_wrap=True, max_width=20)
     table.add_column("reason", overflow="fold")
     for count, error in samples:
         shown = [error.get(name, "") for name in ("row", "value", "reason")]
@@ -37,7 +37,7 @@ def show_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None
 
 
 def show_layout(layout: Mapping[str, Any]) -> None:
-    """Print the detected layout to standard error, so that a user can correct it with options."""
+    """Print the detected layout to standard error, so that a user can override it with options."""
     error_console.print(f"[dim]{escape(_format_layout(layout))}[/]", highlight=False, soft_wrap=True)
 
 
@@ -49,7 +49,7 @@ def show_preview(preview: ImportPreview) -> None:
     console.print(f"[bold]{escape(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
     for column in preview["columns"]:
         target = preview["mapping"].get(column)
-        shown = f"[green]{escape(target)}[/]" if target else "[yellow]left out[/]"
+        shown = f"[green]{escape(target)}[/]" if target else "[yellow]ignored[/]"
         console.print(f"  {escape(column)} → {shown}", highlight=False)
     for problem in preview["problems"]:
         console.print(f"  [red]{escape(problem)}[/]", highlight=False, soft_wrap=True)
@@ -74,9 +74,9 @@ def _build_preview_table(columns: Sequence[str], rows: Sequence[RowWithErrors]) 
 def _show_row_errors(rows: Sequence[RowWithErrors]) -> None:
     for row in rows:
         for error in row["errors"]:
-            console.print(f"  [red]row {row['row']}[/]  {escape(join_error_reasons([error]))}", highlight=False)
+            console.print(f"  [red]Row {row['row']}[/]  {escape(join_error_reasons([error]))}", highlight=False)
     if not any(row["errors"] for row in rows):
-        console.print("  these rows are fine by themselves", highlight=False)
+        console.print("  No errors in these rows", highlight=False)
 
 
 def _format_layout_value(value: Any) -> str:

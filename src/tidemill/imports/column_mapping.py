@@ -1,21 +1,19 @@
-"""Which column of a file is which field: said, or guessed by name."""
+"""Maps the columns of a file to fields, as the request says or by name."""
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemill.tables.resource import Resource
 
 ROW_NUMBER_COLUMN, ERRORS_COLUMN = "_row", "_errors"  # columns that a file of failed rows adds
-COLUMN_SUGGESTIONS_MAX = (
-    10  # columns that may have been meant for another: among a thousand fields, a guess takes 70 ms
-)
+COLUMN_SUGGESTIONS_MAX = 10  # unknown columns that get a suggestion: one takes 70 ms among a thousand fields
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMapping:
-    """What became of a file's columns: where each goes, and all that is wrong, at once."""
+    """The field of each column, the unknown and the missing columns, and a message for every problem."""
 
     mapping: dict[str, str]
     unknown: list[str]
@@ -28,13 +26,13 @@ class ColumnMapping:
 
 
 def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[str, str] | None = None) -> ColumnMapping:
-    """Columns that were said to be a field are; others go by their name, whatever its case and punctuation.
+    """Map columns to fields: as ``explicit`` says, else by name without case and punctuation.
 
-    A column that was mapped to nothing (an empty name) is left out, and so are ours and others that begin with ``_``,
-    unless a field is called just so.
+    Ignored are columns that ``explicit`` maps to an empty name, the columns ``_row`` and ``_errors``, and other columns
+    that begin with ``_`` and are not the exact name of a field.
     """
     explicit = dict(explicit or {})
-    problems = [f"there is no column {name!r} to map" for name in explicit if name not in columns]
+    problems = [f'Cannot map column "{name}": the file does not have it' for name in explicit if name not in columns]
     names = {normalize_column_name(name): name for name in reversed(resource.field_names)} | {
         name: name for name in resource.field_names
     }
@@ -45,26 +43,34 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
             target = explicit[column]
             if target and target not in resource.field_names:
                 suggestion = _format_field_suggestion(target, resource)
-                problems.append(f"column {column!r} is mapped to {target!r}, which is no field{suggestion}")
+                problems.append(f'Column "{column}" is mapped to "{target}", which is not a field{suggestion}')
         elif column in (ROW_NUMBER_COLUMN, ERRORS_COLUMN) or (
             column.startswith("_") and column not in resource.field_names
         ):
             continue
         else:
-            target = names.get(column) or names.get(
-                normalize_column_name(column) or column, ""
-            )  # only punctuation is like nothing else
+            # A name of only punctuation is normalized to "", which must not match any field.
+            target = names.get(column) or names.get(normalize_column_name(column) or column, "")
             if not target:
                 unknown.append(column)
         if target:
             mapping[column] = target
     for at, column in enumerate(unknown):
         similar = _format_field_suggestion(column, resource) if at < COLUMN_SUGGESTIONS_MAX else ""
-        problems.append(f"column {column!r} is no field of {resource.name}{similar}")
+        problems.append(f'Column "{column}" is not a field of {resource.name}{similar}')
     problems += _find_duplicate_target_problems(mapping)
     missing = _list_missing_fields(mapping, resource)
-    problems += [f"there is no column for {name!r}, which is required" for name in missing]
+    problems += [format_missing_column(name) for name in missing]
     return ColumnMapping(mapping, unknown, missing, problems)
+
+
+def format_missing_column(name: str) -> str:
+    return f'No column for the required field "{name}"'
+
+
+def format_names(names: Iterable[str]) -> str:
+    """Return names for a message: quoted and separated by commas."""
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def normalize_column_name(name: str) -> str:
@@ -81,7 +87,7 @@ def _find_duplicate_target_problems(mapping: Mapping[str, str]) -> list[str]:
     for column, name in mapping.items():
         by_field.setdefault(name, []).append(column)
     return [
-        f"columns {', '.join(map(repr, columns))} are all {name!r}"
+        f'Columns {format_names(columns)} are all mapped to "{name}"'
         for name, columns in by_field.items()
         if len(columns) > 1
     ]
@@ -89,4 +95,4 @@ def _find_duplicate_target_problems(mapping: Mapping[str, str]) -> list[str]:
 
 def _format_field_suggestion(name: str, resource: Resource) -> str:
     near = difflib.get_close_matches(name, resource.field_names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f' (did you mean "{near[0]}"?)' if near else ""

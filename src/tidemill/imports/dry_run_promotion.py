@@ -1,4 +1,4 @@
-"""Promotes a dry run: an import of the same file with the same plan and the fixes made since."""
+"""Promotes a dry run to an import of the same file, with the same plan and the fixes made since."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -28,14 +28,14 @@ PROMOTE_ACTION = "promote"
 
 
 def _get_promotable_plan(job: Job) -> ImportPlan:
-    """The plan of a closed dry run; Conflict if the job is none."""
+    """Return the plan of a closed dry run; Conflict if the job is not a dry run or not closed."""
     if "plan" not in job.params:
-        raise Conflict(f"import {job.key} is {job.status}: its file was never read")
+        raise Conflict(f"Cannot promote import {job.key}: it is {job.status} and its file was never read")
     plan = msgspec.convert(job.params["plan"], ImportPlan)
     if not plan.validate_only:
-        raise Conflict(f"import {job.key} is no trial: only one with validate_only can be promoted")
+        raise Conflict(f"Cannot promote import {job.key}: it is not a dry run (validate_only)")
     if not job.is_closed:
-        raise Conflict(f"import {job.key} is {job.status}: it can be promoted when it is closed")
+        raise Conflict(f"Cannot promote import {job.key} while it is {job.status}. Wait until it is closed.")
     return plan
 
 
@@ -47,7 +47,7 @@ async def promote_dry_run(
     ``role`` is the caller's; None is a local caller, who may import into every table.
 
     Raises:
-        Conflict: The job is no closed dry run, or its file is gone.
+        Conflict: The job is not a closed dry run, or its file no longer exists.
         Forbidden, UnknownResource: The role may not write the resource.
     """
     plan = replace(_get_promotable_plan(job), validate_only=False)
@@ -55,19 +55,19 @@ async def promote_dry_run(
     if role is not None:
         await runtime.get(make_resource_registry).load_writable_resource(db, role, plan.resource.name)
     key = f"{PROMOTE_ACTION} {job.id}"
-    found = await db.run(find_by_idempotency_key, job.owner_id, key)
-    if found is not None:
-        return SubmittedImport(UUID(str(found["id"])), is_new=False)
+    existing = await db.run(find_by_idempotency_key, job.owner_id, key)
+    if existing is not None:
+        return SubmittedImport(UUID(str(existing["id"])), is_new=False)
     if job.purged_at is not None:
-        raise Conflict(f"import {job.key} was purged: its file is gone")
+        raise Conflict(f"Cannot promote import {job.key}: it was purged, and its file is deleted")
     await check_table_privileges(db, plan)
     origin = (await db.read(import_records.find_import_origins, [job.id])).get(job.id)
     if origin is None:
-        raise UnknownJob(f"there is no job {job.id}")
+        raise UnknownJob(f"Job {job.id} does not exist")
     try:
         blob = await staged_files.copy_stored_file(str(job.file_id))
     except UnknownFile:
-        raise Conflict(f"the file of import {job.key} is gone") from None
+        raise Conflict(f"Cannot promote import {job.key}: its file no longer exists") from None
     spec = replace(
         submission,
         kind=IMPORT_KIND,
@@ -102,7 +102,7 @@ async def _submit_promoted_with_fixes(db: Database, spec: Submission, dry_run: J
     except Exception as error:
         if not is_transient(error):
             raise
-        raise Unavailable("the database is not available now; it is safe to ask again") from error
+        raise Unavailable("The database is not available. It is safe to retry the request.") from error
     report_submitted(job_id, spec, is_new=is_new)
     return job_id, is_new
 

@@ -1,4 +1,4 @@
-"""Looking for keys that repeat, while the file is read: that is the only place where rows come in order."""
+"""Detects repeated keys during ingest, the only step that sees the rows in order."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -17,7 +17,7 @@ from tidemill.imports.validation.row_checker import make_field_reader
 
 
 class DuplicateDetector:
-    """Decodes no more of each input than the fields of its keys."""
+    """Reports rows that repeat a key of an earlier row. It decodes only the key fields of each input."""
 
     def __init__(self, params: JsonObject, plan: ImportPlan, normalizers: Mapping[str, Normalizer]) -> None:
         self.params = params
@@ -45,6 +45,7 @@ class DuplicateDetector:
         ]
 
     def observe(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
+        """Return (seq, other, key_index) for each row that loses to another. ``lo`` is the seq of the first input."""
         if not self._unique_field_sets:
             return []
         rows = self._decode_rows(inputs)
@@ -52,16 +53,17 @@ class DuplicateDetector:
             name: canonicalize_texts(self._fields[name], reader.convert_key_values(list(map(self._get[name], rows))))
             for name, reader in self._readers.items()
         }
-        found = []
-        for place, fields in enumerate(self._unique_field_sets):
+        repeats = []
+        for key_index, fields in enumerate(self._unique_field_sets):
             values: Sequence[Any] = columns[fields[0]]
             if len(fields) > 1 or fields in self._resource.nulls_equal:
                 tuples = zip(*(columns[name] for name in fields), strict=True)
                 values = [
                     value if None not in value or self._enforces_uniqueness(fields, value) else None for value in tuples
                 ]
-            found += [(seq, other, place) for seq, other in self._keys[place].add_keys_and_find_repeats(lo, values)]
-        return found
+            pairs = self._keys[key_index].add_keys_and_find_repeats(lo, values)
+            repeats += [(seq, other, key_index) for seq, other in pairs]
+        return repeats
 
     def _enforces_uniqueness(self, fields: tuple[str, ...], values: tuple[Any, ...]) -> bool:
         return self._resource.enforces_uniqueness(
@@ -79,7 +81,7 @@ class DuplicateDetector:
             return [self._decode_row(text) for text in inputs]
 
     def _decode_row(self, text: bytes) -> Any:
-        """A record that is no object has no key."""
+        """Decode one record. A record that is not an object has no key."""
         try:
             return self._decode(text)
         except msgspec.MsgspecError:
@@ -89,12 +91,12 @@ class DuplicateDetector:
 def make_duplicate_detector(
     params: JsonObject, source: InputSource, normalizers: Mapping[str, Normalizer]
 ) -> DuplicateDetector:
-    """A plan that could not be made before the source was open is made here."""
+    """Return a detector for an import. If the job has no plan yet, make it from the columns of the open source."""
     known = ImportParams.from_json(params)
     plan = known.plan
     if plan is None:
         request, resource = known.request or ImportRequest(), known.resource
-        assert resource is not None  # noqa: S101  every import without a plan has one
+        assert resource is not None  # noqa: S101  every import without a plan has a resource
         columns = source.columns or resource.field_names
         plan = make_import_plan(request, resource, columns, named_by_rows=source.columns is None)
         params = params | {"plan": msgspec.to_builtins(plan), "layout": source.layout.to_json()}

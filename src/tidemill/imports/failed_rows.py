@@ -1,4 +1,4 @@
-"""The failed rows of an import: in pages, and as files that a user can fix and send back."""
+"""Lists the failed rows of an import in pages, and streams them as files that a user can fix and send back."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, NotRequired, TypedDict, cast
@@ -19,7 +19,7 @@ from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import FailedRow
 from tidemill.store.database import Database
 
-UNPARSED_COLUMN = "input"  # the column of records that could not be parsed, where no other is known
+UNPARSED_COLUMN = "input"  # the column of unparsed records if the file has no known columns
 
 
 class RowErrorView(TypedDict):
@@ -32,7 +32,7 @@ class RowErrorView(TypedDict):
     code: str | None
     reason: str | None
     retryable: bool
-    byte_offset: NotRequired[int]  # of bytes that are not in the file's encoding
+    byte_offset: NotRequired[int]  # set for bytes that are invalid in the file's encoding
 
 
 class RowWithErrors(TypedDict):
@@ -43,7 +43,7 @@ class RowWithErrors(TypedDict):
 
 
 def build_row_error_views(error: ErrorDetails | InputDefect, row: int, line: int) -> list[RowErrorView]:
-    """All errors of a row."""
+    """Return all errors of a row."""
     stored = cast("ErrorDetails", error)  # a defect has fewer fields
     retryable = stored.get("retryable", False)
     return [_build_error_view(one, row, line, retryable=retryable) for one in stored.get("errors") or [stored]]
@@ -65,19 +65,19 @@ def _build_error_view(error: ErrorDetails, row: int, line: int, *, retryable: bo
 
 
 def join_error_reasons(errors: Iterable[RowErrorView]) -> str:
-    """The errors of a row as the text of one cell."""
+    """Return the errors of a row as the text of one cell."""
     return "; ".join(
         str(error["reason"]) if error["field"] is None else f"{error['field']}: {error['reason']}" for error in errors
     )
 
 
 def to_record(columns: Sequence[str], value: Any) -> JsonObject:
-    """A row by its columns; a record that could not be parsed has its text in the first of them."""
+    """Return a row by column. The text of an unparsed record is in the first column."""
     return value if isinstance(value, dict) else {columns[0] if columns else UNPARSED_COLUMN: value}
 
 
 def to_failed_row_cells(columns: Sequence[str], value: Any, row: int, errors: Iterable[RowErrorView]) -> list[GridCell]:
-    """A row of the file of failures: the columns of the original, then its number and what is wrong."""
+    """Return a row of the file of failed rows: the original columns, the row number and the errors."""
     record = to_record(columns, value)
     return [*(format_cell(record.get(name)) for name in columns), row, join_error_reasons(errors)]
 
@@ -88,41 +88,44 @@ FAILED_ROWS_PAGE_SIZE = 500
 async def list_rows_with_errors(
     db: Database, job: Job, *, limit: int, after: object = None, codes: Sequence[str] | None = None
 ) -> Page[RowWithErrors]:
-    """Failed rows in their own order, each with all of its errors; with ``codes``, those that failed first of these."""
+    """Return a page of failed rows in file order, each with all of its errors.
+
+    ``codes``: only rows whose first error has one of these codes. Conflict if the job was purged.
+    """
     _check_not_purged(job)
     page = await db.read(import_records.list_failed_rows, job.id, limit=limit, after=after, codes=codes)
-    return Page([_build_failure_view(found) for found in page.items], page.after)
+    return Page([_build_failure_view(row) for row in page.items], page.after)
 
 
 async def stream_failed_rows_csv(db: Database, job: Job) -> AsyncIterator[bytes]:
-    """The failed rows in the columns of their file, and two more: a page at a time, whatever their number."""
+    """Yield the failed rows as CSV, page by page: the columns of the file, then ``_row`` and ``_errors``."""
     columns = await load_file_columns(db, job)
     yield format_csv_line([*columns, ROW_NUMBER_COLUMN, ERRORS_COLUMN])
-    async for found in _iterate_failure_pages(db, job):
+    async for page in _iterate_failure_pages(db, job):
         yield b"".join(
-            format_csv_line(to_failed_row_cells(columns, one.input, one.row, _build_row_errors(one))) for one in found
+            format_csv_line(to_failed_row_cells(columns, one.input, one.row, _build_row_errors(one))) for one in page
         )
 
 
 async def stream_failed_rows_ndjson(db: Database, job: Job) -> AsyncIterator[bytes]:
-    """The same, an object a line; errors are lists of objects there."""
+    """Yield the failed rows as NDJSON, page by page. ``_errors`` is a list of objects."""
     columns = get_planned_columns(job)
-    async for found in _iterate_failure_pages(db, job):
+    async for page in _iterate_failure_pages(db, job):
         lines = [
             to_record(columns, one.input) | {ROW_NUMBER_COLUMN: one.row, ERRORS_COLUMN: _build_row_errors(one)}
-            for one in found
+            for one in page
         ]
         yield b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
 def get_planned_columns(job: Job) -> list[str]:
-    """The columns of a job's file, as its first records show them, without Tidemill's own columns."""
+    """Return the columns that the first records of the file have, without ``_row`` and ``_errors``."""
     plan = ImportParams.from_json(job.params).plan
     return [name for name in (plan.columns if plan else ()) if name not in (ROW_NUMBER_COLUMN, ERRORS_COLUMN)]
 
 
 async def load_file_columns(db: Database, job: Job) -> list[str]:
-    """The same, with what later rows of a file without a header have called their fields."""
+    """Return the planned columns and the further fields of failed rows, which NDJSON and JSON files can have."""
     _check_not_purged(job)
     columns = get_planned_columns(job)
     others = [
@@ -134,7 +137,7 @@ async def load_file_columns(db: Database, job: Job) -> list[str]:
 
 
 async def _iterate_failure_pages(db: Database, job: Job) -> AsyncIterator[Sequence[FailedRow]]:
-    """Holds no connection between two pages, so that a slow reader does not block others."""
+    """Yield pages of failed rows. Between pages it holds no connection, so a slow client blocks no other."""
     _check_not_purged(job)
     after: object = None
     while True:
@@ -156,4 +159,4 @@ def _build_row_errors(found: FailedRow) -> list[RowErrorView]:
 
 def _check_not_purged(job: Job) -> None:
     if job.purged_at is not None:
-        raise Conflict(f"job {job.key} was purged: its rows are gone")
+        raise Conflict(f"Job {job.key} was purged, and its rows are deleted")

@@ -1,4 +1,4 @@
-"""Registers imports: files into tables, with an error for each row that does not fit."""
+"""Registers imports of files into tables."""
 
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.features import Feature
@@ -8,14 +8,13 @@ FEATURE = Feature(
     handlers={IMPORT_KIND: "tidemill.imports.handler:make_import_handler"},
     kinds={IMPORT_KIND: "tidemill.imports.use_cases:IMPORT_HOOKS"},
     routers=["tidemill.imports.routes:router"],
-    openapi_tag=("imports", "Files into tables, with an error for every row that does not fit"),
+    openapi_tag=("imports", "Import files into tables, with an error for every invalid row"),
     openapi_examples="tidemill.imports.schemas:OPENAPI_EXAMPLES",
     file_tasks={"import": "tidemill.imports.import_file_task:ImportFileTask"},
     commands_module="tidemill.imports.cli",
     commands={
-        "import": "Load a file into a table of your database: every row is stored first, and each bad one is told.",
-        "fix": "Send mended rows of an import back: they are stored as corrections, and only they run again.",
-        "promote": "Do what an import with --validate-only has only tried: the same file, with the corrections made "
-        "since.",
+        "import": "Import a file into a table of your database, and report every invalid row.",
+        "fix": "Send back fixed rows of an import, and retry only these rows.",
+        "promote": "Promote a dry run to an import of the same file, with the fixes made since.",
     },
 )

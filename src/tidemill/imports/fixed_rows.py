@@ -1,4 +1,4 @@
-"""Fixed rows of an import, sent back as a file: stored as fixes, and only those rows run again."""
+"""Reads a file of fixed rows of an import, stores them as fixes, and retries only these rows."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputBlock, InputSource, resolve_line_number
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
-from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN, normalize_column_name
+from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN, format_names, normalize_column_name
 from tidemill.imports.failed_rows import load_file_columns
 from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.import_submission import ImportFile
@@ -31,11 +31,11 @@ from tidemill.store.jsonb import decode_input_or_text, encode_json
 from tidemill.store.operation_records import BulkOperation, OperationStep
 
 FIX_PROBLEMS_MAX = 100  # messages; further problems are only counted
-LISTED_COLUMNS_MAX = 20  # columns that a refusal names
+LISTED_COLUMNS_MAX = 20  # columns that a message lists
 
 
 class FixProblems:
-    """The problems of a file of fixed rows: the first ones as messages, and their number."""
+    """Collects the problems of a file of fixed rows: messages for the first ones, and the number of all."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -48,34 +48,34 @@ class FixProblems:
 
 
 class FixedRowMatcher:
-    """Finds the row of each record by its number, and those that are there twice: a bit for each row of the import."""
+    """Matches records to rows of the import by row number, and detects repeated rows with one bit per row."""
 
     def __init__(self, total: int, problems: FixProblems, import_columns: Container[str] = ()) -> None:
-        """``known``: columns that are the import's, even if they begin with an underscore."""
+        """``import_columns``: the columns of the import, which count as data even if they begin with an underscore."""
         self._total = total
         self._import_columns = import_columns
         self._seen = bytearray(total // 8 + 1)
         self._problems = problems
 
     def match_record_to_row(self, record: Any, line: int) -> tuple[int, JsonObject] | None:
-        """The row's seq and its fixed fields, without Tidemill's own columns; None after a problem was added."""
+        """Return the row's seq and its fixed fields, without ``_row`` and ``_errors``; None after adding a problem."""
         row_number = record.get(ROW_NUMBER_COLUMN) if isinstance(record, dict) else None
         if row_number in (None, ""):
-            self._problems.add(f"line {line}: there is no {ROW_NUMBER_COLUMN}, so nobody knows which row it is")
+            self._problems.add(f'line {line}: "{ROW_NUMBER_COLUMN}" is missing, so the row is unknown')
             return None
         row = parse_row_number(row_number)
         if row is None or not 0 < row <= self._total:
-            self._problems.add(f"line {line}: the import has no row {str(row_number)[:40]!r}")
+            self._problems.add(f'line {line}: the import has no row "{str(row_number)[:40]}"')
             return None
         seq = row - 1
         if self._seen[seq >> 3] >> (seq & 7) & 1:
-            self._problems.add(f"line {line}: row {row} is there twice")
+            self._problems.add(f"line {line}: row {row} appears more than once")
             return None
         self._seen[seq >> 3] |= 1 << (seq & 7)
         return seq, {name: value for name, value in record.items() if self._is_data_column(name)}
 
     def _is_data_column(self, name: str) -> bool:
-        """Ours are ours, also where the import has columns of these names: those stay as they came."""
+        """``_row`` and ``_errors`` are never data, even if the import has columns of these names."""
         return name not in (ROW_NUMBER_COLUMN, ERRORS_COLUMN) and (
             name in self._import_columns or not name.startswith("_")
         )
@@ -91,74 +91,76 @@ class FixFileColumns:
         for column in self._columns:
             for name in (column, mapping.get(column, "")):
                 self._columns_by_folded_name.setdefault(normalize_column_name(name), set()).add(column)
-        self._columns_by_folded_name.pop("", None)  # nothing but punctuation is like nothing
+        self._columns_by_folded_name.pop("", None)  # a name of only punctuation matches no column
 
     def resolve_column(self, name: str) -> str | None:
-        """The import's column; a name that begins with an underscore stays; None if it is none, or could be two."""
+        """Return the column of the import; None if none or several match. Names with a leading "_" are kept."""
         if name in self._columns or name.startswith("_"):
             return name
-        meant = self._columns_by_folded_name.get(normalize_column_name(name), set())
-        return next(iter(meant)) if len(meant) == 1 else None
+        matches = self._columns_by_folded_name.get(normalize_column_name(name), set())
+        return next(iter(matches)) if len(matches) == 1 else None
 
     def rename_record(self, record: Any) -> Any:
-        """A record in the import's own names; a field that is there by its own name stays that."""
+        """Rename the fields of a record to columns of the import, unless the record has that column already."""
         if not isinstance(record, dict) or record.keys() <= self._columns.keys():
             return record
-        called = {name: self.resolve_column(name) or name for name in record}
-        return {name if called[name] in record else called[name]: value for name, value in record.items()}
+        renamed = {name: self.resolve_column(name) or name for name in record}
+        return {name if renamed[name] in record else renamed[name]: value for name, value in record.items()}
 
     def find_header_problems(self, columns: Sequence[str]) -> list[str]:
-        """The problems of the header of a file of fixed rows."""
+        """Return a message for every problem of the header of a file of fixed rows."""
         problems = (
             []
             if ROW_NUMBER_COLUMN in columns
-            else [f"there is no column {ROW_NUMBER_COLUMN!r}, which says which row of the import it is"]
+            else [f'Column "{ROW_NUMBER_COLUMN}" with the row numbers of the import is missing']
         )
-        strange = [name for name in columns if self.resolve_column(name) is None]
+        unknown = [name for name in columns if self.resolve_column(name) is None]
         problems += [
-            f"column {name!r} is none of the import's{self._format_import_columns() if at == 0 else ''}"
-            for at, name in enumerate(strange)
+            f'Column "{name}" is not a column of the import{self._format_import_columns() if at == 0 else ""}'
+            for at, name in enumerate(unknown)
         ]
         by_column: dict[str, list[str]] = {}
         for name in columns:
             by_column.setdefault(self.resolve_column(name) or name, []).append(name)
-        twice = {column: names for column, names in by_column.items() if len(names) > 1}
-        return problems + [f"columns {', '.join(map(repr, names))} are all {name!r}" for name, names in twice.items()]
+        return problems + [
+            f'Columns {format_names(names)} are all mapped to "{column}"'
+            for column, names in by_column.items()
+            if len(names) > 1
+        ]
 
     def _format_import_columns(self) -> str:
         more = len(self._columns) - LISTED_COLUMNS_MAX
-        return f", which are {', '.join(list(self._columns)[:LISTED_COLUMNS_MAX])}" + (
-            f" and {more:,} more" if more > 0 else ""
-        )
+        listed = ", ".join(list(self._columns)[:LISTED_COLUMNS_MAX])
+        return f" (its columns: {listed}" + (f" and {more:,} more)" if more > 0 else ")")
 
 
 class FixedCellMerger:
-    """Mended rows of a file that has texts alone. A cell that was not touched stays the value it was written from."""
+    """Merges fixed rows of a text file into the stored rows. An unchanged cell keeps the stored value and its type."""
 
     def __init__(self, plan: ImportPlan | None) -> None:
-        """``plan``: the plan of the import, if its file was read."""
+        """``plan``: the plan of the import; None if its file was never read."""
         fields = plan.resource.fields if plan is not None and plan.documents else ()
         documents = {field.name for field in fields if field.type == "json"}
         mapping = plan.mapping if plan is not None else {}
         self._json_columns = {column for column, name in mapping.items() if name in documents}
 
     def merge_row(self, held: Any, cells: Mapping[str, Any]) -> JsonObject:
-        """A field that the row did not name, and has nothing in its cell, is still not named."""
+        """Return the stored row with the changed cells. A field that the row lacks is not added for an empty cell."""
         if not isinstance(held, dict):
             return {name: self._convert_cell(name, value) for name, value in cells.items()}
-        touched = {
+        changed = {
             name
             for name, value in cells.items()
             if to_comparable_cell_text(held.get(name)) != to_comparable_cell_text(value)
         }
-        return held | {name: self._convert_cell(name, cells[name]) for name in cells if name in touched}
+        return held | {name: self._convert_cell(name, cells[name]) for name in cells if name in changed}
 
     def _convert_cell(self, name: str, value: Any) -> Any:
         return _parse_json_cell(value) if name in self._json_columns else value
 
 
 def to_comparable_cell_text(value: Any) -> str:
-    """A value as a cell of a file has it; no value and empty text look the same there."""
+    """Return a value as a cell of a file shows it. A missing value and empty text are the same there."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, Decimal):
@@ -167,7 +169,7 @@ def to_comparable_cell_text(value: Any) -> str:
 
 
 def _parse_json_cell(text: Any) -> Any:
-    """What a cell is that was written from a document: text by itself has no quotes there."""
+    """Parse a cell of a JSON field. A JSON string has no quotes in a cell, so other text stays text."""
     try:
         return json.loads(text, parse_float=Decimal)
     except (TypeError, ValueError, RecursionError):
@@ -175,7 +177,7 @@ def _parse_json_cell(text: Any) -> Any:
 
 
 def parse_row_number(value: Any) -> int | None:
-    """A number, as a file has it: spreadsheets write 7 as 7.0 at times."""
+    """Return the row number in a cell, or None. Some spreadsheets write 7 as 7.0."""
     if isinstance(value, str):
         digits = value.strip().removesuffix(".0")
         return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None  # noqa: PLR2004
@@ -194,19 +196,21 @@ class FixedRowsFile:
 
     file: ImportFile
     by: int
-    layout: FileLayout = field(default_factory=FileLayout)  # the options that the caller gave
+    layout: FileLayout = field(default_factory=FileLayout)  # the layout options of the caller
     request_id: str | None = None
 
 
 async def fix_rows_from_file(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOperation:
-    """Store the fixes of a file in one transaction, requeue these rows, and remove the file.
+    """Store the fixes of a file in one transaction, requeue these rows, and delete the file.
 
     Raises:
-        InvalidRows: Rows cannot be fixed. It lists all of them, and no row is changed.
+        InvalidInput, InvalidColumns: The file cannot be read, or its columns do not match the import.
+        InvalidRows: Rows cannot be fixed. It lists the problems, and no row is changed.
+        Unavailable: The database is not available. No row is changed.
     """
     try:
         if not fixes.file.blob.size:
-            raise InvalidInput("the file is empty")
+            raise InvalidInput("The file is empty")
         return await _fix_rows(runtime, job, fixes)
     finally:
         await runtime.get(make_staged_files).discard(fixes.file.blob.id)
@@ -233,7 +237,7 @@ async def _fix_rows(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOpe
     except Exception as error:
         if not is_transient(error):
             raise
-        raise Unavailable("the database is not available now; nothing was changed") from error
+        raise Unavailable("The database is not available. No row was changed.") from error
     await report_operation_step(db, step)
     return await db.run(operation_records.get_operation, step.operation_id)
 
@@ -280,7 +284,7 @@ class _RowFixer:
         if self._problems.count:
             raise InvalidRows(self._problems.messages, self._problems.count)
         if not items:
-            raise InvalidInput("there is no row in the file")
+            raise InvalidInput("The file has no rows")
         await reprocess_items.reopen_job(conn, job_id)
         predicate = {"statuses": ["failed"], "reset_attempts": True, "fixed_rows": items}
         who = {"user_id": fixes.by, "job_id": job_id, "request_id": fixes.request_id}
@@ -298,8 +302,8 @@ class _RowFixer:
                 self._problems.add(f"line {line}: {block.defects[index]['reason']}")
                 continue
             record = self._names.rename_record(decode_input_or_text(text.decode(), exact=True))
-            if (found := self._matcher.match_record_to_row(record, line)) is not None:
-                yield found
+            if (row := self._matcher.match_record_to_row(record, line)) is not None:
+                yield row
 
     async def _store_fixes(self, locked: LockedJob, fixes: dict[int, JsonObject]) -> int:
         if not fixes:
@@ -307,10 +311,10 @@ class _RowFixer:
         current = await item_fixes.read_current_inputs(self._conn, self._job.id, list(fixes))
         fixed = {seq: self._merge(current.get(seq), fields) for seq, fields in fixes.items()}
         inputs = {seq: data for seq, fields in fixed.items() if (data := self._encode_row(seq, fields)) is not None}
-        taken = await item_fixes.fix_failed_items(self._conn, locked, inputs, by=self._fixes.by)
-        for seq in sorted(inputs.keys() - set(taken)):
+        stored = await item_fixes.fix_failed_items(self._conn, locked, inputs, by=self._fixes.by)
+        for seq in sorted(inputs.keys() - set(stored)):
             await self._report_rejected_row(seq)
-        return len(taken)
+        return len(stored)
 
     def _encode_row(self, seq: int, fields: JsonObject) -> bytes | None:
         try:
@@ -319,14 +323,14 @@ class _RowFixer:
             self._problems.add(f"row {seq + 1} cannot be stored: {error}")
             return None
         if len(data) > self._max_row_bytes:
-            self._problems.add(f"row {seq + 1} has more than {self._max_row_bytes} bytes")
+            self._problems.add(f"row {seq + 1} is larger than {self._max_row_bytes} bytes")
             return None
         return data
 
     async def _report_rejected_row(self, seq: int) -> None:
         is_reported = len(self._problems.messages) < FIX_PROBLEMS_MAX
-        status = (await fetch_item(self._conn, self._job.id, seq))["status"] if is_reported else "in another state"
-        self._problems.add(f"row {seq + 1} is {status}: only failed rows can be mended")
+        status = (await fetch_item(self._conn, self._job.id, seq))["status"] if is_reported else "not failed"
+        self._problems.add(f"row {seq + 1} is {status}: only failed rows can be fixed")
 
 
 def _merge_fields(held: Any, fields: JsonObject) -> JsonObject:

@@ -1,4 +1,4 @@
-"""The handler of imports: checks rows on their own, then against the table, then writes the good ones."""
+"""The handler of imports, which checks rows, first alone and then against the table, and writes the good ones."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping, Sequence
@@ -28,13 +28,13 @@ from tidemill.store import job_records
 from tidemill.store.database import Connection
 
 FIRST_PASS_WAIT_S, REFERENCE_RETRY_S = 2.0, 0.5
-REFERENCE_ATTEMPTS_MAX = 3  # of a batch that got no row in, while others go round again
+REFERENCE_ATTEMPTS_MAX = 3  # attempts of a batch that writes no row, while other batches are retrying
 
 
 class ReferenceWaitPolicy:
-    """What may still bring the rows that others refer to.
+    """Decides whether rows wait for rows of the file that they refer to.
 
-    It is asked before the table is: what ends in between is seen there.
+    It is loaded before the table is checked, so that the check sees the rows of batches that end in between.
     """
 
     def __init__(self, *, has_untried_rows: bool = False, has_other_retries: bool = False) -> None:
@@ -47,9 +47,10 @@ class ReferenceWaitPolicy:
         return cls(has_untried_rows=first_pass, has_other_retries=others)
 
     def decide_outcome(self, item: Item, flaws: Sequence[RowErrorGroup], *, progress: bool) -> Outcome | None:
-        """Waiting, for a row with nothing but such references wrong; None when nobody is left who could help it.
+        """Return Wait or Retry for a row whose only errors are missing references; None if it must fail.
 
-        Every round in which a row gets in is free: there are no more of these than rows. Of others there are few.
+        While batches write rows, waiting does not count as an attempt: there are at most as many such rounds as rows.
+        Rounds without progress count as attempts.
         """
         reason, code = flaws[0].reason, flaws[0].qualified_code
         if self._has_untried_rows:
@@ -64,21 +65,21 @@ class ReferenceWaitPolicy:
 async def resolve_duplicates(
     conn: Connection, plan: ImportPlan, checker: RowChecker, checked: CheckedRows, items: Sequence[Item]
 ) -> dict[int, RowErrorDetail]:
-    """Rows to pass over because another row of their key is the one; with ``error`` they fail instead."""
-    found = await import_records.find_duplicate_candidates(conn, items[0].job_id, [item.seq for item in items])
-    if not found:
+    """Return the rows to skip because another row with their key is imported; with ``error`` such rows fail."""
+    candidates = await import_records.find_duplicate_candidates(conn, items[0].job_id, [item.seq for item in items])
+    if not candidates:
         return {}
-    places = {item.seq: index for index, item in enumerate(items)}
-    others = checker.check_rows([repeat.other_input for repeat in found])
+    indexes = {item.seq: index for index, item in enumerate(items)}
+    others = checker.check_rows([repeat.other_input for repeat in candidates])
     skipped: dict[int, RowErrorDetail] = {}
-    for at, repeat in enumerate(found):
-        index, fields = places[repeat.seq], plan.unique_field_sets[repeat.key_index]
+    for at, repeat in enumerate(candidates):
+        index, fields = indexes[repeat.seq], plan.unique_field_sets[repeat.key_index]
         mine, theirs = checked.get_tuples(fields, [index])[0], others.get_tuples(fields, [at])[0]
         if not _have_same_key(plan, fields, mine, theirs):
             continue
         if None in mine and (index in checked.errors.bad_rows or at in others.errors.bad_rows):
-            continue  # that may be a value which could not be read
-        reason = f"row {repeat.other + 1} has the same"
+            continue  # the NULL may be an invalid value
+        reason = f"row {repeat.other + 1} has the same {'key' if fields == plan.resource.key else 'value'}"
         problem = RowErrorDetail(", ".join(fields), "duplicate", reason, format_row_values(plan.resource, fields, mine))
         if fields == plan.resource.key and plan.duplicates != "error":
             skipped[index] = problem
@@ -98,13 +99,13 @@ def _have_same_key(
     return True
 
 
-IMPORT_BATCH_ROWS = 10_000  # rows a transaction: COPY, lookups and the fence cost little each
+IMPORT_BATCH_ROWS = 10_000  # rows per transaction, so that COPY, lookups and the fence cost little per row
 CACHED_PLANS_MAX = 100
 
 
 @dataclass(slots=True)
 class _CachedPlan:
-    """A job's plan. Whether values are there already is asked once COPY has met one: two looks less, for most files."""
+    """A job's plan. ``expects_existing`` is set when COPY meets an existing value; until then two lookups are saved."""
 
     plan: ImportPlan
     checker: RowChecker
@@ -112,36 +113,40 @@ class _CachedPlan:
 
 
 class ImportHandler:
-    """Remembers the plans of the jobs it works on: a job's plan never changes."""
+    """Imports batches of rows. It caches the plans of jobs, which never change."""
 
     def __init__(self, normalizers: Mapping[str, Normalizer]) -> None:
         self._normalizers = normalizers
         self._plans: OrderedDict[UUID, _CachedPlan] = OrderedDict()
 
     async def process_batch(self, items: Sequence[Item], conn: Connection) -> BatchExceptions:
-        """What became of rows that were not simply imported, by their place among the items."""
+        """Import a batch, and return the outcomes of the rows that were not imported, by index."""
         job_id = items[0].job_id
         known = await self._load_plan(conn, job_id)
         checked = known.checker.check_rows([item.input for item in items])
         skipped = await resolve_duplicates(conn, known.plan, known.checker, checked, items)
-        hope = await ReferenceWaitPolicy.load(conn, job_id) if known.plan.may_wait_for_rows else None
+        wait_policy = await ReferenceWaitPolicy.load(conn, job_id) if known.plan.may_wait_for_rows else None
         target = TargetTable(conn, known.plan.resource, known.plan.keeps_null)
-        judge = TableChecker(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
+        checks = TableChecker(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
         try:
-            await judge.check_rows()
-            effects = await write_good_rows(known.plan, judge)
+            await checks.check_rows()
+            effects = await write_good_rows(known.plan, checks)
         except TargetUnusable as gone:
             raise AbortJob(str(gone)) from gone
-        except TableRejection as refusal:  # of a question: the row that it cannot be asked about is found by halves
+        except TableRejection as refusal:  # of a check: the engine halves the batch to find the row
             if len(items) > 1:
                 raise
-            checked.add_error(0, judge.build_row_error(refusal))
+            checked.add_error(0, checks.build_row_error(refusal))
             effects = Counter()
-        known.expects_existing |= judge.has_found_existing
+        known.expects_existing |= checks.has_found_existing
         await import_records.add_import_effects(conn, job_id, effects)
-        waiting = {} if hope is None else _build_wait_outcomes(hope, judge, items, progress=effects.total() > 0)
-        said = {**waiting, **_build_skips(skipped)}
-        return BatchExceptions(said, _build_failures(checked, except_rows=said))
+        waiting = (
+            {}
+            if wait_policy is None
+            else _build_wait_outcomes(wait_policy, checks, items, progress=effects.total() > 0)
+        )
+        outcomes = {**waiting, **_build_skips(skipped)}
+        return BatchExceptions(outcomes, _build_failures(checked, except_rows=outcomes))
 
     async def _load_plan(self, conn: Connection, job_id: UUID) -> _CachedPlan:
         known = self._plans.get(job_id)
@@ -156,7 +161,7 @@ class ImportHandler:
     def _make_checker(self, plan: ImportPlan) -> RowChecker:
         try:
             return RowChecker(plan, self._normalizers)
-        except InvalidInput as error:  # this worker lacks a normalizer: no row is to blame
+        except InvalidInput as error:  # this worker lacks a normalizer; the rows are not at fault
             raise AbortJob(str(error)) from error
 
 
@@ -182,7 +187,7 @@ def make_import_handler(runtime: Runtime) -> Handler:
 def _make_detector_lazily(
     params: JsonObject, source: InputSource, normalizers: Mapping[str, Normalizer]
 ) -> InputObserver:
-    from tidemill.imports.duplicate_detector import make_duplicate_detector  # noqa: PLC0415  numpy, only for who reads a file
+    from tidemill.imports.duplicate_detector import make_duplicate_detector  # noqa: PLC0415  it imports numpy
 
     return make_duplicate_detector(params, source, normalizers)
 
@@ -199,10 +204,10 @@ def _build_failures(checked: CheckedRows, *, except_rows: Collection[int]) -> di
 def _build_wait_outcomes(
     hope: ReferenceWaitPolicy, judge: TableChecker, items: Sequence[Item], *, progress: bool
 ) -> dict[int, Outcome]:
-    """Rows with nothing wrong but that others of their file are not there yet."""
-    said = {
+    """Return outcomes for the rows whose only errors are references to missing rows of their own table."""
+    outcomes = {
         index: hope.decide_outcome(items[index], flaws, progress=progress)
         for index, flaws in judge.checked.errors.group_by_row(sorted(judge.unresolved_self_references)).items()
         if all(flaw.code == "unknown_reference" for flaw in flaws)
     }
-    return {index: outcome for index, outcome in said.items() if outcome is not None}
+    return {index: outcome for index, outcome in outcomes.items() if outcome is not None}

@@ -1,4 +1,4 @@
-"""The task ``import`` of a watch: each file is imported into a resource."""
+"""The task ``import`` of a watch, which imports each file into a resource."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an import is submitted with: by HTTP, by a command, by Python code or by a watch."""
+"""Options, files and results of import submissions, for the API, the commands, Python code and watches."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,17 +24,17 @@ REMOTE_URL_PREFIXES = ("http://", "https://")
 
 
 def is_remote_url(text: str) -> bool:
-    """Whether a worker downloads this file, instead of the submitting process reading it."""
+    """Whether the text is a URL that a worker downloads, and not a path."""
     return text.startswith(REMOTE_URL_PREFIXES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What a caller specifies for an import, except the file itself."""
+    """The options of an import, without the file."""
 
     resource: str
     request: ImportRequest = field(default_factory=ImportRequest)
-    layout: Mapping[str, object] = field(default_factory=dict)  # what detection must not decide
+    layout: Mapping[str, object] = field(default_factory=dict)  # options that override detection
     policy: Mapping[str, object] = field(default_factory=dict)
     priority: int = 0
     source: Mapping[str, object] = field(default_factory=dict)  # where the file comes from, without secrets
@@ -44,7 +44,7 @@ class ImportOptions:
         return {**self.layout, "keep_empty": True} if self.request.keep_empty else self.layout
 
     def to_stored_request(self, layout: FileLayout) -> JsonObject:
-        """The options as the job stores them. A repeated idempotency key is compared with them."""
+        """Return the options as the job stores them. They are compared when an idempotency key is repeated."""
         source = {"source": dict(self.source)} if self.source else {}
         return {
             "resource": self.resource,
@@ -59,7 +59,7 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSubmission:
-    """An import whose options are checked. It lacks only the file."""
+    """An import with checked options, without its file."""
 
     spec: Submission
     resource: Resource
@@ -70,7 +70,7 @@ class ImportSubmission:
     """The job that an earlier request with the same idempotency key and the same options created."""
 
     def with_source(self, source: Mapping[str, object], idempotency_key: str) -> "ImportSubmission":
-        """The submission of one file, when many files share the options. The key is looked up by ``submit``."""
+        """Return the submission of one of several files with the same options. ``submit`` looks up the key."""
         stored = {**self.stored_request, "source": dict(source)}
         spec = replace(self.spec, idem_key=idempotency_key, fingerprint_params=stored)
         return replace(self, spec=spec, stored_request=stored)
@@ -78,7 +78,7 @@ class ImportSubmission:
 
 @dataclass(frozen=True, slots=True)
 class ImportFile:
-    """A staged file: it is stored, and no job owns it yet."""
+    """A staged file, which is stored and not owned by a job yet."""
 
     blob: Blob
     name: str
@@ -91,9 +91,9 @@ class FileReference:
 
     url: str | None = None
     file_id: str | None = None
-    name: str | None = None  # of a folder in TIDEMILL_SOURCES
-    path: str | None = None  # in that folder
-    owner_id: int | None = None  # whose stored files may be named; None: those of all users
+    name: str | None = None  # name of a folder in TIDEMILL_SOURCES
+    path: str | None = None  # path in that folder
+    owner_id: int | None = None  # the owner of file_id; None allows the files of all users
 
 
 ImportSource = ImportFile | FileReference
@@ -104,18 +104,18 @@ class SubmittedImport(NamedTuple):
 
     job_id: UUID
     is_new: bool
-    layout: FileLayout | None = None  # of a file that was inspected
+    layout: FileLayout | None = None  # the layout, if this submission inspected the file
 
 
-PREVIEW_DOWNLOAD_TIMEOUT_S = 20  # the caller waits for it
+PREVIEW_DOWNLOAD_TIMEOUT_S = 20  # short, as the HTTP client waits
 
 
 async def stage_referenced_file(runtime: Runtime, reference: FileReference) -> ImportFile:
-    """A copy or another name of the file, which stays when the original is removed.
+    """Stage a copy of the file, or a link to it, which stays when the original is deleted.
 
     Raises:
         UnknownEntity: The stored file does not exist, or belongs to another user.
-        InvalidInput: There is no such folder or file.
+        InvalidInput: The folder or the file does not exist.
         TooLarge: The file exceeds the size limit.
     """
     if reference.file_id is not None:
@@ -127,7 +127,7 @@ async def stage_referenced_file(runtime: Runtime, reference: FileReference) -> I
 
 
 async def _link_stored_file(runtime: Runtime, file_id: str, owner_id: int | None) -> ImportFile:
-    unknown = UnknownEntity(f"there is no file {file_id!r}")
+    unknown = UnknownEntity(f'File "{file_id}" does not exist')
     if not await runtime.db.run(import_records.is_file_of_owner, file_id, owner_id):
         raise unknown
     try:
@@ -137,11 +137,11 @@ async def _link_stored_file(runtime: Runtime, file_id: str, owner_id: int | None
 
 
 async def download_preview_file(runtime: Runtime, url: str) -> ImportFile:
-    """The file at a URL, downloaded within the request."""
+    """Download and stage the file at a URL, while the HTTP client waits."""
     from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415  they import an HTTP client
     from tidemill.files.remote.downloader import Downloader  # noqa: PLC0415
 
     limits = DownloadLimits.from_settings(runtime.settings, seconds=PREVIEW_DOWNLOAD_TIMEOUT_S)
     async with runtime.get(make_staged_files).reserve_name() as name:
-        found = await asyncio.to_thread(Downloader(runtime.blobs, limits).download, url, name)
-    return ImportFile(found.blob, found.name or "", found.content_type or "")
+        downloaded = await asyncio.to_thread(Downloader(runtime.blobs, limits).download, url, name)
+    return ImportFile(downloaded.blob, downloaded.name or "", downloaded.content_type or "")

@@ -1,4 +1,4 @@
-"""Imports in the shapes of answers."""
+"""Builds the API responses of imports."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -32,8 +32,8 @@ async def load_import_views(db: Database, found: Sequence[Job]) -> list[ImportOu
 
 
 async def load_import_view(db: Database, job_id: UUID) -> ImportOut:
-    (found,) = await load_import_views(db, [await db.read(job_records.get_job, job_id)])
-    return found
+    (view,) = await load_import_views(db, [await db.read(job_records.get_job, job_id)])
+    return view
 
 
 async def load_import_detail(db: Database, job: Job) -> ImportDetail:
@@ -58,8 +58,8 @@ async def load_import_detail(db: Database, job: Job) -> ImportDetail:
 
 
 async def _find_promoted_job_id(db: Database, dry_run: Job) -> UUID | None:
-    found = await db.run(find_by_idempotency_key, dry_run.owner_id, f"{PROMOTE} {dry_run.id}")
-    return None if found is None else UUID(str(found["id"]))
+    promoted = await db.run(find_by_idempotency_key, dry_run.owner_id, f"{PROMOTE} {dry_run.id}")
+    return None if promoted is None else UUID(str(promoted["id"]))
 
 
 def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:
@@ -91,7 +91,7 @@ def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:
 
 
 def _strip_idempotency_prefix(key: str | None) -> str | None:
-    """The key as it was given: ours say first which route they are of."""
+    """Return the key that the client sent, without the prefix of the route; None for a promotion."""
     if key is None or key.startswith(f"{PROMOTE} "):
         return None
     return key.removeprefix(f"{IMPORT_KEY_PREFIX} ")

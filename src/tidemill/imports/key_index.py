@@ -1,9 +1,8 @@
-"""Which row had a key first, over a file of any length, at flat memory.
+"""An index of the keys of a file, from key to row number, in constant memory for files of any length.
 
-A key is a number here: 64 bits of Python's own keyed hash, which no file can be made to collide with. Whether two keys
-are really equal is seen when the rows are imported. Keys are kept sorted, their rows beside them: the newest as they
-came, older ones in runs in temporary files. A bitmap, six to twelve bits for a key and 16 MB at most, says of nearly
-all others that no run has them.
+A key is stored as 64 bits of Python's keyed hash, so no file can be crafted to collide. The import handler compares the
+keys themselves. The newest keys are in memory; older keys are in sorted runs in temporary files. A Bloom filter of six
+to twelve bits per key, 16 MB at most, avoids searching the runs for nearly all new keys.
 """
 
 import mmap
@@ -23,18 +22,18 @@ from tidemill.imports.sorted_runs import (
     sort_by_key,
 )
 
-RECENT_KEYS_MAX, RECENT_CHUNKS_MAX = 1 << 16, 16  # keys that are not sealed yet, and the chunks they came in
+RECENT_KEYS_MAX, RECENT_CHUNKS_MAX = 1 << 16, 16  # keys in memory, and the chunks that they are in
 BLOOM_BITS_INITIAL, BLOOM_BITS_MAX = 1 << 21, 1 << 27
 BLOOM_BITS_PER_KEY = 6
-BLOOM_HASH_SHIFTS = (0, 28, 36)  # where in a hash its bits begin
+BLOOM_HASH_SHIFTS = (0, 28, 36)  # which bits of the hash select a bit of the filter
 
 
 class BloomFilter:
-    """What may have been seen; what is not marked has not."""
+    """A Bloom filter of keys: a key that it does not contain was never added."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
-        # Not of the allocator's: once it is given back that much, it keeps as much of what comes after.
+        # mmap, not malloc: after a free of that size, glibc keeps as much of later memory instead of returning it.
         self._bytes = np.frombuffer(mmap.mmap(-1, max(1, bits // 8)), np.uint8)
 
     def add(self, keys: Int64Array) -> None:
@@ -49,12 +48,12 @@ class BloomFilter:
 
     def _iter_bit_positions(self, keys: Int64Array) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint8]]]:
         for shift in BLOOM_HASH_SHIFTS:
-            place = keys.view(np.uint64) >> np.uint64(shift) & np.uint64(self.bits - 1)
-            yield place >> np.uint64(3), np.uint8(1) << (place & np.uint64(7)).astype(np.uint8)
+            bit = keys.view(np.uint64) >> np.uint64(shift) & np.uint64(self.bits - 1)
+            yield bit >> np.uint64(3), np.uint8(1) << (bit & np.uint64(7)).astype(np.uint8)
 
 
 class KeyIndex:
-    """The keys of one file so far. ``latest``: the last row of a key is the one, else the first."""
+    """The keys of one file so far. ``keep_latest``: the last row of a key wins, else the first."""
 
     def __init__(self, *, keep_latest: bool) -> None:
         self._keep_latest = keep_latest
@@ -63,7 +62,7 @@ class KeyIndex:
         self._bitmap, self._count = BloomFilter(BLOOM_BITS_INITIAL), 0
 
     def add_keys_and_find_repeats(self, lo: int, keys: Sequence[Hashable]) -> list[tuple[int, int]]:
-        """Keys of the rows from ``lo`` on, None for a row that has none: (who loses, to whom)."""
+        """Add the keys of the rows from ``lo`` on, None for no key; return pairs of a losing and a winning row."""
         hashes, rows = _hash_and_sort(lo, keys)
         if not len(rows):
             return []
@@ -76,7 +75,7 @@ class KeyIndex:
         repeats = ~(is_first & is_new[group])
         if not repeats.any():
             return []
-        if self._keep_latest:  # loses the row before it
+        if self._keep_latest:  # the earlier row loses
             pairs = np.where(is_first, earlier[group], np.roll(rows, 1)), rows
         else:
             pairs = rows, np.where(is_new, rows[firsts], earlier)[group]
@@ -88,7 +87,7 @@ class KeyIndex:
         self._runs.close()
 
     def _find_rows(self, keys: Int64Array) -> Int64Array:
-        """The rows of keys that were seen before, which are in order."""
+        """Return the row of each key, NO_ROW for keys not seen before. ``keys`` are sorted."""
         found = np.full(len(keys), NO_ROW)
         wanted = np.flatnonzero(self._bitmap.may_contain(keys))
         for run in reversed(self._recent):
@@ -98,14 +97,14 @@ class KeyIndex:
         return found
 
     def _store_keys(self, keys: Int64Array, rows: Int64Array, is_new: NDArray[np.bool_]) -> None:
-        """What is new; and where the last row of a key is the one, that too."""
+        """Store new keys; with ``keep_latest`` also the new rows of known keys."""
         self._bitmap.add(keys[is_new])
         self._count += int(is_new.sum())
         if not self._keep_latest:
             keys, rows = keys[is_new], rows[is_new]
         if len(keys):
             self._recent.append((keys, rows))
-        if len(self._recent) > RECENT_CHUNKS_MAX:  # of small chunks, or of few keys
+        if len(self._recent) > RECENT_CHUNKS_MAX:  # chunks are small, or have few keys
             self._recent = [merge_runs(self._recent)]
         if sum(len(keys) for keys, _ in self._recent) >= RECENT_KEYS_MAX:
             self._spill_recent_keys()
@@ -120,7 +119,7 @@ class KeyIndex:
 
 
 def _hash_and_sort(lo: int, keys: Sequence[Hashable]) -> SortedRun:
-    """Keys in order, each as often as it is there, and their rows."""
+    """Return the sorted hashes of the keys, repeats included, and their rows."""
     rows = np.arange(lo, lo + len(keys))
     if None in keys:
         rows = rows[[key is not None for key in keys]]

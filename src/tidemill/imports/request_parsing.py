@@ -1,4 +1,4 @@
-"""Reads requests for imports: parameters from a JSON body, a form or a query, and the file or the reference to it."""
+"""Reads requests for imports: parameters from a JSON body, a form or a query, and the file or a reference to it."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -43,13 +43,11 @@ def parse_json_body(model: type[LayoutModel], body: bytes) -> LayoutModel:
 
 
 def parse_form_fields(model: type[LayoutModel], fields: dict[str, str], location: str) -> LayoutModel:
-    """The parameters beside a file. An object is JSON there; a list is comma-separated or JSON."""
+    """Parse the parameters of an upload. Objects are JSON; lists are comma-separated or JSON."""
     values: dict[str, Any] = {to_snake(name): text for name, text in fields.items() if name != "filename"}
     unknown = sorted(values.keys() - set(model.model_fields) | values.keys() & set(REFERENCE_ONLY_FIELDS))
     if unknown:
-        raise make_validation_error(
-            [((location, name), f"there is no field {name!r} beside a file") for name in unknown]
-        )
+        raise make_validation_error([((location, name), "unknown field") for name in unknown])
     for name in JSON_ENCODED_FIELDS:
         if name in values:
             values[name] = _parse_json_object((location, name), values[name])
@@ -64,12 +62,12 @@ def parse_form_fields(model: type[LayoutModel], fields: dict[str, str], location
 
 
 def get_layout_options(body: LayoutIn) -> dict[str, object]:
-    """The layout options that a request contains."""
+    """Return the layout options that a request sets."""
     return {name: value for name in LAYOUT_FIELDS if (value := getattr(body, name)) is not None}
 
 
 def build_layout(body: LayoutIn) -> FileLayout:
-    """The layout options of a request, validated."""
+    """Return the layout options of a request; InvalidInput if one is invalid."""
     return parse_layout_options(get_layout_options(body))
 
 
@@ -99,7 +97,7 @@ def _parse_json_object(location: tuple[str, str], text: str) -> Any:
     try:
         return pydantic.TypeAdapter(JsonObject).validate_json(text)
     except pydantic.ValidationError as error:
-        raise make_validation_error([(location, f"it is not a JSON object: {error.errors()[0]['msg']}")]) from error
+        raise make_validation_error([(location, f"must be a JSON object: {error.errors()[0]['msg']}")]) from error
 
 
 def _parse_list_field(location: tuple[str, str], text: str) -> list[Any]:
@@ -108,7 +106,7 @@ def _parse_list_field(location: tuple[str, str], text: str) -> list[Any]:
     try:
         return pydantic.TypeAdapter(list[Any]).validate_json(text)
     except pydantic.ValidationError as error:
-        raise make_validation_error([(location, f"it is not a list: {error.errors()[0]['msg']}")]) from error
+        raise make_validation_error([(location, f"must be a list: {error.errors()[0]['msg']}")]) from error
 
 
 ImportModel = TypeVar("ImportModel", bound=ImportIn)
@@ -116,7 +114,7 @@ ImportModel = TypeVar("ImportModel", bound=ImportIn)
 
 @dataclass(frozen=True, slots=True)
 class ReceivedImport(Generic[ImportModel]):
-    """A request for an import: its parameters, checked, and its file or the reference to it."""
+    """The checked parameters of a request for an import, and its file or the reference to it."""
 
     body: ImportModel
     submission: ImportSubmission
@@ -126,7 +124,7 @@ class ReceivedImport(Generic[ImportModel]):
 async def receive_import(
     request: Request, runtime: Runtime, me: Principal, model: type[ImportModel], spec: Submission
 ) -> ReceivedImport[ImportModel]:
-    """Read a request. Its parameters and the permission are checked before the first byte of a file is read."""
+    """Read a request. Check its parameters and the permission before reading the first byte of a file."""
     imports = runtime.get(make_import_use_cases)
     if carries_json_parameters(request.scope):
         body = parse_json_body(model, await request.body())
@@ -147,7 +145,7 @@ async def receive_import(
 
 
 class _UploadFields(Generic[ImportModel]):
-    """Prepares an import before its file is read, and again only if form fields follow the file."""
+    """Prepares an import before its file is read, and again if more form fields follow the file."""
 
     def __init__(
         self, imports: ImportUseCases, model: type[ImportModel], location: str, me: Principal, spec: Submission
@@ -173,7 +171,7 @@ class _UploadFields(Generic[ImportModel]):
 
 
 async def receive_fixes(request: Request, runtime: Runtime, me: Principal) -> FixedRowsFile:
-    """Read a request with fixed rows. Its layout options are checked before the file is read."""
+    """Read a request with fixed rows. Check its layout options before reading the file."""
     location = get_parameter_location(request)
 
     async def check_layout(fields: dict[str, str]) -> None:
@@ -190,13 +188,13 @@ async def receive_fixes(request: Request, runtime: Runtime, me: Principal) -> Fi
 
 
 def get_parameter_location(request: Request) -> str:
-    """Where the parameters beside a file are: in the form, or in the query."""
+    """Return where an upload has its parameters: "body" for a form, else "query"."""
     is_multipart = request.headers.get("content-type", "").lower().startswith("multipart/")
     return "body" if is_multipart else "query"
 
 
 async def _apply_stored_spreadsheet_safe(runtime: Runtime, body: ImportModel, reference: FileReference) -> ImportModel:
-    """A file that an export made spreadsheet-safe is read so, unless the request says otherwise."""
+    """Set ``spreadsheet_safe`` for a file that an export created with it, unless the request sets it."""
     if reference.file_id is None or "spreadsheet_safe" in body.model_fields_set:
         return body
     is_safe = await runtime.db.read(import_records.is_spreadsheet_safe_file, reference.file_id)
@@ -205,10 +203,10 @@ async def _apply_stored_spreadsheet_safe(runtime: Runtime, body: ImportModel, re
 
 def make_file_reference(source: ImportSourceIn | None, owner_id: int | None) -> FileReference:
     if source is None:
-        raise InvalidInput("there is no file: send one, or say its source")
+        raise InvalidInput('The request has no file. Upload a file or set "source".')
     folder = (source.name is not None, source.path is not None)
     if folder in ((True, False), (False, True)):
-        raise InvalidInput("a source in a folder has a name and a path")
+        raise InvalidInput('Invalid "source": a file in a folder needs both "name" and "path"')
     if (source.url is not None) + (source.file_id is not None) + folder[0] != 1:
-        raise InvalidInput("a source is a url, a file_id, or a name with a path")
+        raise InvalidInput('Invalid "source": set either "url", "file_id", or "name" and "path"')
     return FileReference(**source.model_dump(), owner_id=owner_id)

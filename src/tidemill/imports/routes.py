@@ -56,7 +56,7 @@ from tidemill.runtime import Runtime
 router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
 
 _REPEATED_IMPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "What this key made before", "model": ImportOut}
+    200: {"description": "The import that an earlier request with this key created", "model": ImportOut}
 }
 _SUBMIT_IMPORT_OPTIONS = build_route_options(
     Permission.USER,
@@ -76,22 +76,23 @@ _PREVIEW_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": PREVIEW_BODY, "param
 async def submit_import(
     request: Request, response: Response, me: CurrentUser, runtime: RuntimeDep, idempotency_key: IdempotencyKey = None
 ) -> ImportOut:
-    """Import a file into a table. It comes as the body, with the words in the query; as multipart; or by reference.
+    """Import a file into a table.
 
-    Columns that do not fit are refused at once, before a row is read; rows that do not fit become errors of the job.
+    Send the file as the body, with the options in the query; as multipart/form-data; or as JSON with a `source`.
+    Invalid columns reject the request before any row is read. Invalid rows become errors of the job.
     """
     spec = replace(make_submission(request, me), idem_key=_build_import_idempotency_key(idempotency_key))
     try:
         received = await receive_import(request, runtime, me, ImportIn, spec)
         submitted = await runtime.get(make_import_use_cases).submit(received.submission, received.source)
     except IdempotencyKeyReused:
-        raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
+        raise IdempotencyKeyReused("The Idempotency-Key was already used for a different request") from None
     return await set_headers_and_load_import(response, runtime, submitted)
 
 
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
 async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep) -> PreviewOut:
-    """What a file is, where its columns would go, and what is wrong with its first rows. Nothing is kept."""
+    """Return the layout and column mapping of a file, and the errors of its first rows. Nothing is stored."""
     received = await receive_import(request, runtime, me, PreviewIn, make_submission(request, me))
     preview = await runtime.get(make_import_use_cases).preview(
         received.submission, received.source, rows=received.body.rows
@@ -112,23 +113,23 @@ def _build_import_idempotency_key(header: str | None) -> str | None:
 
 
 _RUNNING_OPERATION_RESPONSE: dict[int | str, dict[str, Any]] = {
-    202: {"description": "It goes on without you", "model": OperationOut}
+    202: {"description": "The operation continues in the background", "model": OperationOut}
 }
 _PROMOTED_BEFORE_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "It was promoted before", "model": ImportOut}
+    200: {"description": "The import that an earlier promotion created", "model": ImportOut}
 }
 
 
 @router.get("/imports", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_imports(query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep) -> ImportPage:
-    """Your imports, the newest first."""
+    """List your imports, newest first."""
     page = await list_jobs_by_query(db, await resolve_owner_filter(db, me, query.user_id), query, IMPORT_KIND)
     return ImportPage(imports=await load_import_views(db, page.items), **schema_types.build_next_page_field(page.after))
 
 
 @router.get("/imports/{import_id}", **build_route_options(Permission.USER, 404))
 async def get_import(import_id: VisibleImport, db: DatabaseDep) -> ImportDetail:
-    """Its counts, which always add up; what it did to the table, what failed and why, how its file was read."""
+    """Return an import: its counts, effects on the table, error counts, file layout and column mapping."""
     return await load_import_detail(db, import_id)
 
 
@@ -140,7 +141,7 @@ async def get_import(import_id: VisibleImport, db: DatabaseDep) -> ImportDetail:
 async def promote_import(
     import_id: VisibleImport, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> ImportOut:
-    """Make a closed trial real: the same file and plan, with the corrections made to it. Asked again, the same job."""
+    """Promote a closed dry run to an import of the same file, with its fixes. Repeated requests return that import."""
     submission = make_submission(request, me)
     promoted = await promote_dry_run(runtime, import_id, by=me.user_id, role=me.role, submission=submission)
     return await set_headers_and_load_import(response, runtime, promoted)
@@ -148,21 +149,21 @@ async def promote_import(
 
 @router.post("/imports/{import_id}/pause", **build_route_options(Permission.USER, 404, 409))
 async def pause_import(import_id: VisibleImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
-    """Batches in hand finish; nothing new is begun."""
+    """Pause an import. Batches in progress finish, and no further batch starts."""
     await job_control.pause_job(db, import_id.id, by=me.user_id)
     return await load_import_view(db, import_id.id)
 
 
 @router.post("/imports/{import_id}/resume", **build_route_options(Permission.USER, 404, 409))
 async def resume_import(import_id: RunnableImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
-    """A paused import goes on."""
+    """Resume a paused import."""
     await job_control.resume_job(db, import_id.id, by=me.user_id)
     return await load_import_view(db, import_id.id)
 
 
 @router.post("/imports/{import_id}/cancel", **build_route_options(Permission.USER, 404, 409))
 async def cancel_import(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> ImportOut:
-    """Batches in hand finish, and what they wrote stays; the rest is cancelled."""
+    """Cancel an import. Batches in progress finish, and their rows stay in the table."""
     await job_control.cancel_job(runtime.db, import_id.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
     return await load_import_view(runtime.db, import_id.id)
 
@@ -179,17 +180,17 @@ async def reprocess_import(
     response: Response,
     runtime: RuntimeDep,
 ) -> OperationOut:
-    """Send settled rows round again: after the table has changed, or what they refer to is there."""
+    """Run settled rows again, for example after the table or the rows they refer to have changed."""
     return await bulk_operation_routes.reprocess_job(import_id, body, me, request, response, runtime)
 
 
-ERRORS_CSV_EXAMPLE = "email,name,_row,_errors\r\nada,Ada,7,email: not an e-mail address\r\n"
+ERRORS_CSV_EXAMPLE = "email,name,_row,_errors\r\nada,Ada,7,email: must be an e-mail address\r\n"
 ERRORS_NDJSON_EXAMPLE = '{"email": "ada", "name": "Ada", "_row": 7, "_errors": []}\n'
 
 
 def _document_failed_rows_response(media_type: str, example: str) -> dict[int | str, dict[str, Any]]:
     content = {media_type: {"schema": {"type": "string"}, "example": example}}
-    return {200: {"description": "The failed rows, in order", "content": content}}
+    return {200: {"description": "The failed rows, in file order", "content": content}}
 
 
 _FIX_IMPORT_OPTIONS = build_route_options(Permission.USER, 400, 404, 409, 413, 415, body=BodyLimit.UPLOAD)
@@ -202,7 +203,7 @@ _FIX_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": FIXES_BODY, "parameters"
 async def list_import_errors(
     import_id: VisibleImport, query: Annotated[RowErrorQuery, Query()], db: DatabaseDep
 ) -> RowPage:
-    """Failed rows in their own order, each with all that is wrong with it; all, or those of some `error_codes`."""
+    """List the failed rows in file order, each with all of its errors. Filter by first error with `error_codes`."""
     after = schema_types.decode_cursor(query.after)
     page = await failed_rows.list_rows_with_errors(
         db, import_id, limit=query.page_size, after=after, codes=query.error_codes
@@ -220,7 +221,7 @@ async def list_import_errors(
     ),
 )
 async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
-    """Failed rows in the columns of their file, with `_row` and `_errors`: mend them, and send them to `fixes`."""
+    """Download the failed rows as CSV, with `_row` and `_errors`. Fix them and send them to `fixes`."""
     return await _stream_failed_rows(
         failed_rows.stream_failed_rows_csv(db, import_id), import_id, "text/csv; charset=utf-8", "csv"
     )
@@ -237,7 +238,7 @@ async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> S
     ),
 )
 async def download_import_errors_as_ndjson(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
-    """The same, an object a line; `_errors` is a list of objects there."""
+    """Download the failed rows as NDJSON. `_errors` is a list of objects."""
     return await _stream_failed_rows(
         failed_rows.stream_failed_rows_ndjson(db, import_id), import_id, "application/x-ndjson", "ndjson"
     )
@@ -245,9 +246,9 @@ async def download_import_errors_as_ndjson(import_id: VisibleImport, db: Databas
 
 @router.post("/imports/{import_id}/fixes", **_FIX_IMPORT_OPTIONS)
 async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Request, runtime: RuntimeDep) -> OperationOut:
-    """Mended rows, as a file with `_row`: they are corrected, and only they go round again. All of them, or none.
+    """Send fixed rows as a file with `_row`, and retry only these rows. If a row cannot be fixed, none is changed.
 
-    Columns that the file does not have stay as they are; `_errors` and others that begin with `_` are not looked at.
+    Columns that the file does not have keep their values. `_errors` and other columns that begin with `_` are ignored.
     """
     fixes = await receive_fixes(request, runtime, me)
     return build_operation_out(await fix_rows_from_file(runtime, import_id, fixes))
@@ -256,13 +257,13 @@ async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Reques
 async def _stream_failed_rows(
     chunks: AsyncIterator[bytes], job: Job, media_type: str, extension: str
 ) -> StreamingResponse:
-    """What goes wrong before the first piece is an answer of its own; later, the connection breaks."""
+    """Stream a file. An error before the first chunk becomes an error response; a later error closes the connection."""
     first = await anext(chunks, b"")
 
     async def all_chunks() -> AsyncIterator[bytes]:
         yield first
-        async for piece in chunks:
-            yield piece
+        async for chunk in chunks:
+            yield chunk
 
     headers = {"Content-Disposition": f'attachment; filename="{job.key}-errors.{extension}"'}
     return StreamingResponse(all_chunks(), media_type=media_type, headers=headers)

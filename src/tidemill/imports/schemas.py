@@ -1,4 +1,4 @@
-"""Request and response models of imports. Bodies that are read as a stream are described for the OpenAPI document."""
+"""Request and response models of imports, and OpenAPI descriptions of bodies that are read as a stream."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -36,44 +36,44 @@ ImportCompression = TypeAliasType("ImportCompression", Literal["none", "gzip", "
 
 
 class LayoutIn(RequestModel):
-    """How a file is laid out. What is not said is found out."""
+    """The layout of a file. Tidemill detects options that are not set."""
 
     format: ImportFileFormat | None = None
     encoding: str | None = Field(None, max_length=40, examples=["cp1252"])
     delimiter: str | None = Field(
         None, max_length=10, description="One character, or `tab`, `comma`, `semicolon`, `pipe`"
     )
-    quote: str | None = Field(None, max_length=1, description="Empty for none")
+    quote: str | None = Field(None, max_length=1, description="Quote character; empty if the file has none")
     line_end: str | None = Field(None, max_length=10, description="`lf`, `crlf` or `cr`")
-    header: bool | None = Field(None, description="Whether the first record names the columns")
+    header: bool | None = Field(None, description="Whether the first record contains the column names")
     compression: ImportCompression | None = None
-    sheet: int | str | None = Field(None, description="Of a workbook: its name, or its number from 1")
+    sheet: int | str | None = Field(None, description="Sheet of a workbook: its name, or its number from 1")
 
 
 class ImportSourceIn(RequestModel):
-    """Where the file is: at a URL, in the blob store, or in a folder of TIDEMILL_SOURCES. One of the three."""
+    """Location of the file: a URL, a stored file, or a file in a folder of TIDEMILL_SOURCES. Set exactly one."""
 
-    url: str | None = Field(None, min_length=1, max_length=4_000, description="Fetched by a worker")
-    file_id: str | None = Field(None, pattern=r"^[0-9a-f]{32}$", description="The file of a job or an export of yours")
-    name: str | None = Field(None, max_length=100, description="A folder's name; with path")
-    path: str | None = Field(None, max_length=1_000)
+    url: str | None = Field(None, min_length=1, max_length=4_000, description="A worker downloads this file")
+    file_id: str | None = Field(None, pattern=r"^[0-9a-f]{32}$", description="The file of one of your jobs or exports")
+    name: str | None = Field(None, max_length=100, description="Name of a folder; requires `path`")
+    path: str | None = Field(None, max_length=1_000, description="Path of the file in the folder")
 
 
 class ImportIn(LayoutIn):
-    """Which rows go where, and how."""
+    """The target, the source and the options of an import."""
 
-    resource: str = Field(min_length=1, max_length=200, description="A declared one; for admins also a table")
-    source: ImportSourceIn | None = Field(None, description="Where there is no file in the request")
+    resource: str = Field(min_length=1, max_length=200, description="A declared resource; admins can also name a table")
+    source: ImportSourceIn | None = Field(None, description="Required if the request contains no file")
     mode: ImportMode = "insert"
-    validate_only: bool = Field(False, description="Everything is checked and nothing written; can be promoted")
-    duplicates: DuplicatePolicy = Field("error", description="Which of several rows with one key is imported")
-    mapping: dict[str, str] = Field({}, description="Column of the file -> field; an empty name leaves a column out")
-    key: list[str] = Field([], max_length=32, description="Fields that identify a row, instead of the resource's")
+    validate_only: bool = Field(False, description="Dry run: check all rows and write none; can be promoted")
+    duplicates: DuplicatePolicy = Field("error", description="Which of several rows with the same key is imported")
+    mapping: dict[str, str] = Field({}, description="Column of the file -> field; an empty name ignores the column")
+    key: list[str] = Field([], max_length=32, description="Fields that identify a row; overrides the resource's key")
     spreadsheet_safe: bool = Field(
-        False, description="The file was exported so: apostrophes that keep text from being run are taken off"
+        False, description="The file was exported with this option: remove the apostrophes before formulas"
     )
     keep_empty: bool = Field(
-        False, description='Empty text is kept: nothing is `null`, or in CSV a field without quotes; `""` is a text'
+        False, description="Keep empty text; a missing value is `null`, or in CSV an empty field without quotes"
     )
     policy: PolicyIn = PolicyIn()
     priority: int = Field(0, ge=-100, le=100)
@@ -82,62 +82,62 @@ class ImportIn(LayoutIn):
     @classmethod
     def _reject_validate_only_mode(cls, mode: Any) -> Any:
         if mode == "validate_only":
-            raise ValueError("a trial may be of either mode: say validate_only=true beside insert or upsert")
+            raise ValueError('must be "insert" or "upsert"; set validate_only=true for a dry run of either mode')
         return mode
 
 
 class PreviewIn(ImportIn):
-    """The same, to look at its first rows."""
+    """The options of an import, and the number of rows to preview."""
 
     rows: int = Field(20, ge=1, le=PREVIEW_ROWS_MAX)
 
 
 class RowError(BaseModel):
-    """One thing that is wrong with a row."""
+    """One error of a row."""
 
-    row: int = Field(description="The record's number, from 1")
-    line: int = Field(description="In its file")
-    byte_offset: int | None = Field(None, description="In its file, of bytes that are not in its encoding")
+    row: int = Field(description="Number of the record, from 1")
+    line: int = Field(description="Line in the file")
+    byte_offset: int | None = Field(None, description="Offset in the file of bytes that are invalid in its encoding")
     field: str | None = None
-    value: Any = Field(None, description="What was there, cut short")
+    value: Any = Field(None, description="The invalid value, truncated")
     code: str | None = None
     reason: str | None = None
     retryable: bool = False
 
 
 class RowOut(BaseModel):
-    """A row and all that is wrong with it."""
+    """A row and all of its errors."""
 
     row: int
     line: int
     errors: list[RowError]
-    input: Any = Field(description="As it is now, with corrections; text where it could not be parsed")
+    input: Any = Field(description="The current row, with fixes; text if the row could not be parsed")
 
 
 class TargetFieldOut(BaseModel):
-    """A field that a column may go to."""
+    """A field that a column can be mapped to."""
 
     name: str
     type: ValueType
-    required: bool = Field(description="A row cannot be without it, for neither a default nor the table fills it")
+    required: bool = Field(description="Whether every new row must have a value: there is no default")
 
 
 class PreviewOut(BaseModel):
-    """What a file turned out to be, and what an import of it would meet. Nothing of it is kept."""
+    """The layout of a file, its column mapping, and the errors of its first rows. The file is not stored."""
 
     resource_type: str
     layout: dict[str, Any]
     columns: list[str]
-    mapping: dict[str, str] = Field(description="Column -> field, as said or guessed")
-    unknown: list[str] = Field(description="Columns that are no field")
+    mapping: dict[str, str] = Field(description="Column -> field, from the request or by name")
+    unknown: list[str] = Field(description="Columns that match no field")
     missing: list[str] = Field(description="Required fields without a column")
-    problems: list[str] = Field(description="Why an import would be refused; none if it would not")
-    fields: list[TargetFieldOut] = Field([], description="Of the resource, in their order")
-    rows: list[RowOut] = Field(description="Checked one by one; what only the table knows is not looked up")
+    problems: list[str] = Field(description="Why the import would be rejected; empty if it would be accepted")
+    fields: list[TargetFieldOut] = Field([], description="Fields of the resource, in order")
+    rows: list[RowOut] = Field(description="The first rows, checked without a query of the table")
 
 
 class EffectsOut(BaseModel):
-    """Rows of the table: new ones, changed ones, and ones that were so already. Of a trial, what they would be."""
+    """Numbers of rows that the import inserted, updated and left unchanged. A dry run counts what it would do."""
 
     inserted: NonNegativeInt
     updated: NonNegativeInt
@@ -145,13 +145,13 @@ class EffectsOut(BaseModel):
 
 
 class ImportOut(BaseModel):
-    """An import and how far it is."""
+    """An import and its progress."""
 
     job_id: UUID
-    key: str = Field(description="Its short name; wherever an id is asked for, it does as well")
+    key: str = Field(description="Short name of the job; accepted wherever a job id is")
     idempotency_key: str | None = None
     resource_type: str
-    file_name: str | None = Field(None, description="What the file was called, if it had a name")
+    file_name: str | None = Field(None, description="Name of the uploaded file, if it had one")
     mode: ImportMode
     validate_only: bool
     status: JobStatus
@@ -163,30 +163,30 @@ class ImportOut(BaseModel):
     counts: ItemCountsOut
     user_id: int
     created_at: datetime | None = None
-    started_at: datetime | None = Field(None, description="When its first row was read")
+    started_at: datetime | None = Field(None, description="When the first row was read")
     completed_at: datetime | None = None
-    links: dict[str, str] = Field(description="What can be asked about it, or done to it")
+    links: dict[str, str] = Field(description="URLs of the import and of its operations")
 
 
 class ImportDetail(ImportOut):
-    """An import, whole."""
+    """An import with all details."""
 
     rates: RatesOut
     effects: EffectsOut
-    errors: dict[str, int] = Field(description="Failed rows by their first error: field and rule")
+    errors: dict[str, int] = Field(description="Number of failed rows by their first error code, `field.rule`")
     layout: dict[str, Any]
-    columns: list[str] = Field(description="Of the file")
+    columns: list[str] = Field(description="Columns of the file")
     mapping: dict[str, str] = Field(description="Column of the file -> field")
     duplicates: DuplicatePolicy
     resource_key: list[str] = Field(description="Fields that identify a row")
     policy: dict[str, Any]
     file_id: str | None = None
-    promoted_from: UUID | None = Field(None, description="The trial that it was")
-    promoted_to: UUID | None = Field(None, description="The live import that this trial became")
+    promoted_from: UUID | None = Field(None, description="The dry run that was promoted to this import")
+    promoted_to: UUID | None = Field(None, description="The import that this dry run was promoted to")
 
 
 class ImportPage(BaseModel):
-    """The newest first."""
+    """A page of imports, newest first."""
 
     imports: list[ImportOut]
     next_page: NextPageToken = None
@@ -199,7 +199,7 @@ class RowErrorQuery(QueryModel):
 
 
 class RowPage(BaseModel):
-    """Failed rows in their own order. A page may be short, and still have a next one."""
+    """A page of failed rows in file order. A page can have fewer rows than requested and still not be the last."""
 
     rows: list[RowOut]
     next_page: NextPageToken = None
@@ -214,30 +214,30 @@ _LAYOUT_PROPERTIES: dict[str, dict[str, Any]] = {
     "line_end": {"type": "string", "maxLength": 10, "description": "`lf`, `crlf` or `cr`"},
     "header": {"type": "boolean"},
     "compression": {"$ref": "#/components/schemas/ImportCompression"},
-    "sheet": {"type": "string", "description": "Of a workbook: its name, or its number from 1"},
-    "filename": {"type": "string", "description": "Says the format if nothing else does"},
+    "sheet": {"type": "string", "description": "Sheet of a workbook: its name, or its number from 1"},
+    "filename": {"type": "string", "description": "Used to detect the format"},
 }
 _IMPORT_PROPERTIES: dict[str, dict[str, Any]] = {
     "resource": {"type": "string", "minLength": 1, "maxLength": 200},
     "mode": {"$ref": "#/components/schemas/ImportMode"},
     "validate_only": {"type": "boolean"},
     "duplicates": {"$ref": "#/components/schemas/DuplicatePolicy"},
-    "mapping": {"type": "string", "description": "A JSON object: column of the file -> field"},
-    "key": {"type": "string", "description": "Fields between commas, or a JSON list"},
-    "spreadsheet_safe": {"type": "boolean", "description": "The file was exported so"},
-    "keep_empty": {"type": "boolean", "description": "Empty text is kept, and is not the same as nothing"},
-    "policy": {"type": "string", "description": "A JSON object, as PolicyIn"},
+    "mapping": {"type": "string", "description": "JSON object: column of the file -> field"},
+    "key": {"type": "string", "description": "Comma-separated fields, or a JSON list"},
+    "spreadsheet_safe": {"type": "boolean", "description": "The file was exported with this option"},
+    "keep_empty": {"type": "boolean", "description": "Import empty text as text, not as a missing value"},
+    "policy": {"type": "string", "description": "JSON object, see PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     **_LAYOUT_PROPERTIES,
 }
 _PREVIEW_PROPERTIES: dict[str, dict[str, Any]] = {"rows": {"type": "integer", "minimum": 1, "maximum": 1000}}
 _IMPORT_SOURCE_EXAMPLES = {
     "url": {
-        "summary": "A file of another machine",
+        "summary": "A file at a URL",
         "value": {"resource": "users", "source": {"url": "https://files.example.com/users.csv.gz"}, "mode": "upsert"},
     },
     "file": {
-        "summary": "The file of a job or an export of yours",
+        "summary": "The file of one of your jobs or exports",
         "value": {"resource": "users", "source": {"file_id": "3f1c6a0e9b2d4c583f1c6a0e9b2d4c58"}},
     },
     "folder": {
@@ -267,8 +267,8 @@ def _document_request_body(
 
 
 def _document_query_parameters(words: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """With JSON, and with a form, these words are in the body."""
-    text = "Of a body that is a file"
+    """Document the query parameters of a body that is a file. JSON and form bodies contain them instead."""
+    text = "For a body that is a file"
     return [
         {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
         for name, schema in words.items()
@@ -322,7 +322,7 @@ _IMPORT_DETAIL: dict[str, Any] = {
     "file_id": "3f1c6a0e9b2d4c583f1c6a0e9b2d4c58",
 }
 _ROW_ERROR = {"row": 7, "line": 8, "field": "email", "value": "ada", "code": "email.pattern"}
-_ROW_ERROR |= {"reason": "not an e-mail address", "retryable": False}
+_ROW_ERROR |= {"reason": "must be an e-mail address", "retryable": False}
 _FAILED_ROW = {"row": 7, "line": 8, "errors": [_ROW_ERROR], "input": {"E-Mail": "ada", "name": "Ada"}}
 _IMPORT_SOURCE = {"url": "https://files.example.com/users.csv.gz"}
 OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {

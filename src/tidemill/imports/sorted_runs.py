@@ -1,7 +1,7 @@
 """Sorted runs of keys in temporary files.
 
-Sixteen runs of one length are merged into one: 100 million keys have at most 40 runs. Without merging, ten million keys
-had 76.
+Sixteen runs of one length are merged into one, so 100 million keys have at most 40 runs. Without merging, ten million
+keys had 76.
 """
 
 import mmap
@@ -16,46 +16,46 @@ from numpy.typing import NDArray
 
 from tidemill.core.errors import DiskFull
 
-RUNS_PER_LEVEL_MAX = 16  # of one length
-MERGE_CHUNK_KEYS = 1 << 16  # keys that are in memory at a time
-LOOKUP_CHUNK_KEYS = 64  # keys that are looked for at a time
+RUNS_PER_LEVEL_MAX = 16
+MERGE_CHUNK_KEYS = 1 << 16  # keys in memory at a time during a merge
+LOOKUP_CHUNK_KEYS = 64  # keys of one lookup
 NO_ROW = -1
-NUMBER_BYTES = 8  # bytes of a number
+NUMBER_BYTES = 8
 _MADV_DONTNEED: int | None = getattr(mmap, "MADV_DONTNEED", None)
 
 Int64Array: TypeAlias = NDArray[np.int64]
 SortedRun: TypeAlias = tuple[Int64Array, Int64Array]
-"""Keys, each once and in order, and the row of each."""
+"""Sorted keys without repeats, and the row of each key."""
 
 
 @contextmanager
 def _convert_disk_errors() -> Iterator[None]:
-    """What a disk has against it is no fault of what was given."""
+    """Convert OSError to DiskFull: the input is not at fault."""
     try:
         yield
     except OSError as error:
-        folder = tempfile.tempdir or "a temporary folder"
-        raise DiskFull(f"keys cannot be kept in {folder}: {error.strerror or error}") from error
+        folder = tempfile.tempdir or "the temporary folder"
+        raise DiskFull(f"Cannot write keys to {folder}: {error.strerror or error}") from error
 
 
 class RunLevel:
-    """Runs of about one length in a file, read where they lie.
+    """Runs of similar length in one memory-mapped file.
 
-    One map of the file, however many runs: a process has few descriptors, and each map takes one.
+    All runs share one map, because each map takes a file descriptor.
     """
 
     def __init__(self) -> None:
         with _convert_disk_errors():
-            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  it lives as long as we do
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  closed by close()
         self._map: mmap.mmap | None = None
-        self._run_offsets: list[tuple[int, int, int]] = []  # where its keys begin, where its rows begin, how many
+        self._run_offsets: list[tuple[int, int, int]] = []  # offset of the keys, offset of the rows, number of keys
         self._end = 0
 
     def __len__(self) -> int:
         return len(self._run_offsets)
 
     def append_run(self, parts: Iterable[SortedRun], room: int) -> None:
-        """A run that comes in parts and has no more than ``room`` keys."""
+        """Append a run that comes in parts and has at most ``room`` keys."""
         keys_at, rows_at, length = self._end, self._end + room * NUMBER_BYTES, 0
         for run in parts:
             for begin, numbers in zip((keys_at, rows_at), run, strict=True):
@@ -66,28 +66,28 @@ class RunLevel:
         self._end = rows_at + length * NUMBER_BYTES
 
     def _write(self, begin: int, numbers: Int64Array) -> None:
-        left = numbers.data.cast("B")
+        remaining = numbers.data.cast("B")
         with _convert_disk_errors():
-            while left:
-                written = os.pwrite(self._file.fileno(), left, begin)
-                begin, left = begin + written, left[written:]
+            while remaining:
+                written = os.pwrite(self._file.fileno(), remaining, begin)
+                begin, remaining = begin + written, remaining[written:]
 
     def map_runs(self) -> list[SortedRun]:
-        """Oldest first."""
+        """Return all runs, oldest first, as views of the mapped file."""
         if not self._run_offsets:
             return []
         with _convert_disk_errors():
-            self._map = seen = self._map or mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._map = mapped = self._map or mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         return [
-            (np.frombuffer(seen, np.int64, length, keys_at), np.frombuffer(seen, np.int64, length, rows_at))
+            (np.frombuffer(mapped, np.int64, length, keys_at), np.frombuffer(mapped, np.int64, length, rows_at))
             for keys_at, rows_at, length in self._run_offsets
         ]
 
     def iter_merged(self) -> Iterator[SortedRun]:
-        """All of its runs as one, in parts: the whole may be more than memory holds."""
+        """Merge all runs into one and yield it in parts, as it may exceed the memory."""
         runs = self.map_runs()
         count = -(-sum(len(keys) for keys, _ in runs) // MERGE_CHUNK_KEYS)
-        sample = runs[0][0]  # keys are spread alike in all runs
+        sample = runs[0][0]  # keys are hashes: they have the same distribution in all runs
         cuts = sample[np.arange(1, count) * len(sample) // count]
         edges = []
         for keys, _ in runs:
@@ -99,7 +99,7 @@ class RunLevel:
             )
 
     def iter_keys(self) -> Iterator[Int64Array]:
-        """All of them, in parts."""
+        """Yield the keys of all runs, in parts."""
         for keys_at, _, length in self._run_offsets:
             for begin in range(0, length, MERGE_CHUNK_KEYS):
                 yield self._read_numbers(keys_at, begin, min(begin + MERGE_CHUNK_KEYS, length))
@@ -109,13 +109,13 @@ class RunLevel:
         return self._read_numbers(keys_at, begin, end), self._read_numbers(rows_at, begin, end)
 
     def _read_numbers(self, offset: int, begin: int, end: int) -> Int64Array:
-        """Read, not mapped: with a page that is touched come up to some hundreds of its neighbours."""
+        """Read numbers without the map: a page fault would load up to some hundreds of neighbouring pages."""
         return np.frombuffer(
             os.pread(self._file.fileno(), (end - begin) * NUMBER_BYTES, offset + begin * NUMBER_BYTES), np.int64
         )
 
     def release_pages(self) -> None:
-        """What was looked at is no memory of ours any more: the system has it cached."""
+        """Release the mapped pages from the memory of the process. They stay in the page cache."""
         if self._map is not None and _MADV_DONTNEED is not None:
             self._map.madvise(_MADV_DONTNEED)
 
@@ -129,7 +129,7 @@ class RunLevel:
 
 
 class SortedRuns:
-    """Levels of runs: what fills one goes as a single run to the next, which is older and longer."""
+    """Levels of runs. The runs of a full level are merged into one run of the next level, which is older."""
 
     def __init__(self) -> None:
         self._levels = [RunLevel()]
@@ -149,19 +149,19 @@ class SortedRuns:
             parts, room = level.iter_merged(), sum(len(keys) for keys, _ in level.map_runs())
 
     def find_rows(self, keys: Int64Array) -> Int64Array:
-        """The rows of these keys, which are in order: as the newest run that has a key knows it."""
-        found, left = np.full(len(keys), NO_ROW), np.arange(len(keys))
+        """Return the row of each key from the newest run that has it, NO_ROW if none has. ``keys`` are sorted."""
+        found, remaining = np.full(len(keys), NO_ROW), np.arange(len(keys))
         for level in self._levels:
             for run in reversed(level.map_runs()):
-                for begin in range(0, len(left), LOOKUP_CHUNK_KEYS):
-                    asked = left[begin : begin + LOOKUP_CHUNK_KEYS]
-                    found[asked] = find_rows_in_run(run, keys[asked])
+                for begin in range(0, len(remaining), LOOKUP_CHUNK_KEYS):
+                    chunk = remaining[begin : begin + LOOKUP_CHUNK_KEYS]
+                    found[chunk] = find_rows_in_run(run, keys[chunk])
                     level.release_pages()
-                left = left[found[left] == NO_ROW]
+                remaining = remaining[found[remaining] == NO_ROW]
         return found
 
     def iter_keys(self) -> Iterator[Int64Array]:
-        """In parts."""
+        """Yield all keys, in parts."""
         for level in self._levels:
             yield from level.iter_keys()
 
@@ -171,27 +171,27 @@ class SortedRuns:
 
 
 def sort_by_key(keys: Int64Array, rows: Int64Array) -> SortedRun:
-    """By key; the rows of one key stay as they were."""
+    """Sort by key. Rows with the same key keep their order."""
     order = np.argsort(keys, kind="stable")
     return keys[order], rows[order]
 
 
 def mark_group_starts(keys: Int64Array) -> NDArray[np.bool_]:
-    """Where another key begins."""
+    """Mark the positions where the key differs from the one before."""
     found = np.ones(len(keys), np.bool_)
     found[1:] = keys[1:] != keys[:-1]
     return found
 
 
 def find_rows_in_run(run: SortedRun, keys: Int64Array) -> Int64Array:
-    """The rows of these keys in a run."""
+    """Return the row of each key in a run, NO_ROW if the run does not have it."""
     known, rows = run
     at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
     return np.where(known[at] == keys, rows[at], NO_ROW)
 
 
 def merge_runs(runs: Sequence[SortedRun]) -> SortedRun:
-    """One run of several, oldest first: of a key that is in more than one, the newest counts."""
+    """Merge runs, given oldest first. If several runs have a key, the newest wins."""
     keys, rows = sort_by_key(*(np.concatenate(part) for part in zip(*reversed(runs), strict=True)))
     is_newest = mark_group_starts(keys)
     return keys[is_newest], rows[is_newest]

@@ -1,4 +1,4 @@
-"""Writes rows into a user's table in the flush transaction: set-based, with values as parameters or COPY data."""
+"""Reads and writes a user's table in the flush transaction, with values as parameters or COPY data."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
@@ -16,16 +16,16 @@ from tidemill.tables.resource import Field, Reference, Resource, TableName
 from tidemill.tables.values.column_texts import ColumnTexts
 
 _TARGET_UNUSABLE_MESSAGES = {
-    "42P01": "the table is gone",
-    "3F000": "the schema is gone",
-    "42703": "a column is gone",
-    "42804": "a column has another type now",
+    "42P01": "the table does not exist",
+    "3F000": "the schema does not exist",
+    "42703": "a column does not exist",
+    "42804": "the type of a column has changed",
     "42501": "permission denied",
-    "42883": "a column has another type now",
+    "42883": "the type of a column has changed",
     "25006": "the database is read-only",
-    "0A000": "the table does not take rows",
+    "0A000": "the table does not accept rows",
 }
-_BAD_DATA_STATE_CLASS = "22"  # the class of values that a type does not take
+_BAD_DATA_STATE_CLASS = "22"  # "data exception": a type does not accept a value
 _REJECTION_CODES = {
     "23505": "exists",
     "23503": "unknown_reference",
@@ -36,34 +36,34 @@ _REJECTION_CODES = {
 
 
 class TargetUnusable(Exception):
-    """The target is no target any more: no row will ever get in."""
+    """The table can accept no row at all: it is missing, has changed, or may not be written."""
 
 
 class ConcurrentRowChange(Exception):
-    """Others have deleted or changed rows since we looked: these, by the number that the asker gave them."""
+    """Other sessions deleted or changed rows since the check; ``rows`` are their indexes in the batch."""
 
     def __init__(self, rows: Collection[int] = ()) -> None:
-        super().__init__("others change these rows faster than they can be updated")
+        super().__init__("Other sessions change these rows faster than the import can update them")
         self.rows = rows
 
 
 class TableRejection(Exception):
-    """The table refused rows. ``place`` is that of the bad one, where the server says so."""
+    """The table rejected rows. ``row_index`` is the bad row in the COPY data, if the server reports it."""
 
     def __init__(self, error: psycopg.Error, table: str) -> None:
         super().__init__((error.diag.message_primary or str(error)).splitlines()[0])
         self.reason = str(self)
         self.code = _REJECTION_CODES.get(error.sqlstate or "", "refused")
         self.column = error.diag.column_name
-        self.is_key_conflict = self.code in ("exists", "unknown_reference")  # by another look at the keys
+        self.is_key_conflict = self.code in ("exists", "unknown_reference")  # repeating the key checks can find it
         self.quotes_value = is_bad_data(error)
-        # In any language, it is the first number after the name of the table.
+        # In every language, the line is the first number after the name of the table.
         line = re.search(rf"^COPY {re.escape(table)}\D*?(\d+)", error.diag.context or "", re.MULTILINE)
         self.row_index = None if line is None else int(line[1]) - 1
 
 
 class AmbiguousRejection(TableRejection):
-    """Rows were dropped without a word, and others have other keys now: nobody can tell which, of more than one."""
+    """The table discarded rows without an error and changed the keys of others, so the discarded rows are unknown."""
 
     def __init__(self, reason: str) -> None:
         Exception.__init__(self, reason)
@@ -82,9 +82,9 @@ def raise_if_target_unusable(error: psycopg.Error, table: TableName) -> None:
 
 
 def _is_row_error(error: psycopg.Error) -> bool:
-    """Whether it comes from within a trigger, a function or a line of COPY: no word about the table itself.
+    """Whether the error comes from a trigger, a function or a line of COPY, and not from the table itself.
 
-    Of an UPDATE no line is told; that NaN is no integer has the code of tables that take no rows.
+    An UPDATE reports no line. The conversion of NaN to an integer has the code 0A000, as a table that accepts no rows.
     """
     is_within = re.search(r"\bPL/\w+ |\bSQL function\b|^COPY ", error.diag.context or "", re.MULTILINE)
     return bool(is_within) or error.diag.source_file == "numeric.c"
@@ -96,17 +96,17 @@ _VALUE_SEPARATOR, _NULL_MARKER = "\x1e", "\x1f"
 
 
 def join_column_texts(column: Sequence[str | None]) -> str | None:
-    """A column as one text: psycopg writes an array element by element, at 2.4 µs each. None if it cannot be."""
+    """Join a column into one text, as psycopg needs 2.4 µs per array element; None if a value has a separator."""
     if _NULL_MARKER in column:
         return None
     if None in column:
         column = [_NULL_MARKER if text is None else text for text in column]
-    packed = _VALUE_SEPARATOR.join(column)  # type: ignore[arg-type]
-    return packed if packed and packed.count(_VALUE_SEPARATOR) == len(column) - 1 else None
+    joined = _VALUE_SEPARATOR.join(column)  # type: ignore[arg-type]
+    return joined if joined and joined.count(_VALUE_SEPARATOR) == len(column) - 1 else None
 
 
 def encode_copy_rows(columns: Iterable[Sequence[str | None]]) -> bytes:
-    """Columns of text as rows of COPY."""
+    """Encode columns of text as COPY data."""
     escaped = [_escape_column(column) for column in columns]
     return ("\n".join(map("\t".join, zip(*escaped, strict=True))) + "\n").encode()
 
@@ -134,7 +134,7 @@ TextRows = Sequence[tuple[str | None, ...]]
 
 
 class _UnnestedRows(NamedTuple):
-    """Rows as a statement unnests them: one array for each column, its name, and its value."""
+    """The arrays that a statement unnests into rows, the column names, and the parameters."""
 
     arrays: Composable
     names: Composable
@@ -142,26 +142,26 @@ class _UnnestedRows(NamedTuple):
 
 
 class TargetTable:
-    """One table, and statements about its rows: fields by their name, values as text."""
+    """Statements on one table, with fields by name and values as text. Results are indexes of the given rows."""
 
     def __init__(
         self, conn: Connection, resource: Resource, keeps_null: Callable[[Field], bool] = lambda _: False
     ) -> None:
-        """``keeps_nothing``: of a field that the table fills by itself, whether NULL is a value all the same."""
+        """``keeps_null``: whether NULL is a value of a field that the table would fill."""
         self._conn = conn
         self._filled = {field.name for field in resource.fields if field.filled and not keeps_null(field)}
         self._resource = resource
         self._table_name = resource.table
         self._table = _quote_table(resource.table)
         self._fields = {field.name: field for field in resource.fields}
-        self._aliases = {name: f"f{place}" for place, name in enumerate(self._fields)}
-        self._copied = ""  # the table of the last COPY, as the server calls it
+        self._aliases = {name: f"f{at}" for at, name in enumerate(self._fields)}
+        self._copied = ""  # name of the table of the last COPY in server messages
 
     @asynccontextmanager
     async def open_write_savepoint(self, *, rollback: bool = False) -> AsyncIterator[None]:
-        """All that is written within, or nothing of it: a Refusal leaves the transaction as it was.
+        """Run the block in a savepoint; TableRejection if the table rejects a row, after a rollback to it.
 
-        With ``undo`` it is left so in any case: aborted, a subtransaction is no burden to others.
+        With ``rollback``, always roll back: an aborted subtransaction does not slow other sessions.
         """
         try:
             async with self._conn.transaction(force_rollback=rollback):
@@ -174,7 +174,7 @@ class TargetTable:
 
     @asynccontextmanager
     async def open_read_savepoint(self) -> AsyncIterator[None]:
-        """Statements that ask. What they cannot read is no value of the type that a column had, or a Refusal."""
+        """Run queries in a savepoint. TargetUnusable if a column has changed, TableRejection for other errors."""
         try:
             async with self._conn.transaction():
                 yield
@@ -187,33 +187,33 @@ class TargetTable:
             raise TableRejection(error, "") from error
 
     async def check_columns_unchanged(self, fields: Iterable[str]) -> None:
-        """Gone if the table has other columns now than when the import was planned."""
+        """Raise TargetUnusable if a column was removed or its type has changed since the import was planned."""
         try:
-            found = {
+            types = {
                 field.column: field.sql_type for field in (await introspect_table(self._conn, self._table_name)).fields
             }
         except InvalidInput as error:
             raise TargetUnusable(str(error)) from error
         for field in (self._fields[name] for name in fields):
-            if field.column not in found:
-                raise TargetUnusable(f"{self._table_name}: a column is gone ({field.column})")
-            if found[field.column] != field.sql_type:
-                now = f"{field.column} was {field.sql_type} and is {found[field.column]}"
-                raise TargetUnusable(f"{self._table_name}: a column has another type now ({now})")
+            if field.column not in types:
+                raise TargetUnusable(f"{self._table_name}: a column does not exist ({field.column})")
+            if types[field.column] != field.sql_type:
+                change = f"{field.column} was {field.sql_type} and is {types[field.column]}"
+                raise TargetUnusable(f"{self._table_name}: the type of a column has changed ({change})")
 
     async def set_constraints_immediate(self) -> None:
-        """Constraints that wait for the end of the transaction would fail all of it."""
+        """Check deferred constraints at once, so that a violation fails one row and not the transaction."""
         await self._conn.execute(sql("target/check_at_once"))
 
     async def find_existing(self, fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()) -> set[int]:
-        """Places of rows whose values in these fields the table has already; in ``empty`` they have none."""
+        """Find rows whose values in these fields exist in the table. Fields in ``empty`` must be NULL there."""
         match = self._build_match(fields, empty=empty)
         return await self._execute_for_row_indexes("target/existing", self._build_unnest(fields, rows), match=match)
 
     async def find_taken_by_others(
         self, key: Sequence[str], fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()
     ) -> set[int]:
-        """Places of rows whose values in these fields another row of the table has; the rows begin with their key."""
+        """Find rows whose values exist in a row of the table with another key. Each row starts with its key."""
         given = [*key, *(name for name in fields if name not in key)]
         match, own = self._build_match(fields, empty=empty), self._build_match(key)
         return await self._execute_for_row_indexes(
@@ -221,7 +221,7 @@ class TargetTable:
         )
 
     async def find_missing_references(self, reference: Reference, rows: TextRows) -> set[int]:
-        """Places of rows whose reference leads nowhere."""
+        """Find rows whose reference matches no row."""
         table = _quote_table(reference.table)
         columns = dict(zip(reference.fields, reference.columns, strict=True))
         match = self._build_match(reference.fields, columns)
@@ -229,7 +229,7 @@ class TargetTable:
         return await self._execute_for_row_indexes("target/missing", unnest, table, match=match)
 
     async def find_invalid_values(self, field: str, texts: ColumnTexts) -> dict[int, str]:
-        """Texts that the type of a field does not take, and why. Old servers say so only when it is too late."""
+        """Return why texts are invalid for the type of a field. Servers before PostgreSQL 16 cannot check this."""
         if self._conn.info.server_version < INPUT_CHECKS_MIN_VERSION:
             return {}
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
@@ -242,7 +242,7 @@ class TargetTable:
         return {index: reasons[text] for index, text in enumerate(texts) if text in reasons} if reasons else {}
 
     async def update_rows(self, fields: Sequence[str], rows: TextRows, *, dry_run: bool) -> set[int]:
-        """Bring existing rows up to these values, or copies of them; places of those that were different."""
+        """Update existing rows, or copies of them in a dry run; return those that changed."""
         others = self._list_updatable_fields(fields)
         if not others:
             return set()
@@ -258,15 +258,15 @@ class TargetTable:
         )
 
     async def find_unchanged_rows(self, fields: Sequence[str], rows: TextRows) -> set[int]:
-        """Places of rows that the table has just so."""
+        """Find rows that exist in the table with exactly these values."""
         return await self._execute_keyed_statement("target/same", fields, rows, self._table)
 
     async def copy_rows(self, fields: Sequence[str], data: bytes, *, dry_run: bool) -> int:
-        """Rows in COPY's text form, into the table or into one that only looks like it; how many it took."""
+        """Copy rows into the table, or into a temporary one in a dry run; return the number of inserted rows."""
         columns = SQL(", ").join(Identifier(self._fields[name].column) for name in fields)
         self._copied = "tidemill_trial" if dry_run else self._table_name.name
         table = DRY_RUN_TABLE if dry_run else Identifier(self._table_name.schema, self._table_name.name)
-        if not fields:  # COPY cannot say so
+        if not fields:  # COPY needs at least one column
             return await self._insert_default_rows(table, data.count(b"\n"))
         statement = _load_template("target/copy").format(table=table, columns=columns)
         async with self._conn.cursor() as cursor:
@@ -286,17 +286,17 @@ class TargetTable:
             await self._conn.execute(_load_template("target/create_trial_there").format(table=table))
 
     async def _create_dry_run_sequences(self) -> None:
-        """A trial has sequences of its own: it takes no number from those of the table."""
+        """Give the dry run its own sequences, so that it uses no number of the table's sequences."""
         params = {"schema": self._table_name.schema, "table": self._table_name.name}
-        found = await (await self._conn.execute(sql("target/trial_sequences"), params)).fetchall()
-        for column, name, start, default in found:
+        sequences = await (await self._conn.execute(sql("target/trial_sequences"), params)).fetchall()
+        for column, name, start, default in sequences:
             names = {"sequence": Identifier("pg_temp", name), "column": Identifier(column)}
-            made = _load_template("target/create_trial_sequence").format(start=Literal(start), **names)
-            await self._conn.execute(made)
+            statement = _load_template("target/create_trial_sequence").format(start=Literal(start), **names)
+            await self._conn.execute(statement)
             await self._conn.execute(_load_template("target/set_trial_default").format(default=SQL(default), **names))
 
     def _list_updatable_fields(self, fields: Sequence[str]) -> list[Field]:
-        """What an update may change."""
+        """Return the fields that an update sets: all but the key."""
         return [self._fields[field] for field in fields if field not in self._resource.key]
 
     async def _execute_keyed_statement(
@@ -344,11 +344,11 @@ class TargetTable:
         return Identifier(self._aliases[field.name])
 
     def _build_typed_value(self, field: Field) -> Composable:
-        # The type is what the catalog said of the column, not what anybody sent.
+        # The type name comes from the catalog, never from a request, so it is safe to insert it as SQL.
         return SQL("n.{}::{}").format(self._quote_alias(field), SQL(field.sql_type.replace("%", "%%")))
 
     def _build_assignment(self, field: Field) -> Composable:
-        """An empty value leaves what the table fills by itself as it is."""
+        """Build the assignment of a field. An empty value keeps the current value of a field that the table fills."""
         column = _quote_column(field.column)
         if field.name in self._filled:
             return SQL("{} = coalesce({}, t.{})").format(column, self._build_typed_value(field), column)
@@ -356,7 +356,7 @@ class TargetTable:
 
     def _build_difference(self, field: Field) -> Composable:
         ours, theirs = SQL("t.{}").format(_quote_column(field.column)), self._build_typed_value(field)
-        if _may_lack_equality(field):  # such values are equal if they are written alike
+        if _may_lack_equality(field):  # compare the text of values whose type has no equality
             ours, theirs = SQL("{}::text").format(ours), SQL("{}::text").format(theirs)
         unequal = SQL("{} IS DISTINCT FROM {}").format(ours, theirs)
         if field.name in self._filled:
@@ -365,11 +365,11 @@ class TargetTable:
 
 
 def _build_text_array(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
-    """A column of texts for a statement, and the parameter of that name which it is made of."""
-    packed = join_column_texts(column)
-    if packed is None:
+    """Return the SQL of a text array, and the value of its parameter ``name``."""
+    joined = join_column_texts(column)
+    if joined is None:
         return SQL("{}::text[]").format(Placeholder(name)), list(column)
-    return SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder(name)), packed
+    return SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder(name)), joined
 
 
 def _load_template(name: str) -> SQL:
@@ -382,7 +382,7 @@ def _may_lack_equality(field: Field) -> bool:
 
 
 def _quote_column(name: str) -> Identifier:
-    """A name in a statement that has parameters, where a percent sign is written twice."""
+    """Quote a name for a statement with parameters, where a percent sign is doubled."""
     return Identifier(name.replace("%", "%%"))
 
 

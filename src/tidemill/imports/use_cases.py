@@ -1,4 +1,4 @@
-"""Submitting an import, and previewing what it would do."""
+"""Submits imports and previews them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -50,7 +50,7 @@ LOCAL_IMPORT = Submission(IMPORT_KIND)  # by the local user, without an idempote
 
 
 class ImportUseCases:
-    """Submits and previews imports. Callers ``prepare`` an import before they read its file."""
+    """Submits and previews imports. Callers call ``prepare_import`` before they read the file."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -63,14 +63,14 @@ class ImportUseCases:
         """Check the options and the permission, and look up the idempotency key.
 
         Args:
-            options: What the caller specifies.
-            role: The caller's role. None is a local caller, who may import into every table.
+            options: The target, the layout and the rules of the import.
+            role: The caller's role. None means a local caller, who may import into every table.
             spec: The owner, the idempotency key and the origin of the request.
 
         Raises:
-            InvalidInput: An option is not valid.
+            InvalidInput: An option is invalid.
             Forbidden, UnknownResource: The role may not write the resource.
-            IdempotencyKeyReused: The key belongs to a submission with other options.
+            IdempotencyKeyReused: The key was used for a submission with other options.
         """
         check_record_format(options.layout)
         layout = parse_layout_options(options.layout_options)
@@ -103,23 +103,23 @@ class ImportUseCases:
             return await self.submit_file(submission, source)
         if source.url is not None:
             return await self.submit_url(submission, source.url)
-        if submission.existing_job_id is not None:  # the options contain the reference: the file is not needed
+        if submission.existing_job_id is not None:  # the options contain the reference, so the file is not needed
             return SubmittedImport(submission.existing_job_id, is_new=False)
         return await self.submit_file(submission, await stage_referenced_file(self._runtime, source))
 
     async def submit_file(self, submission: ImportSubmission, file: ImportFile) -> SubmittedImport:
-        """The job owns the file then. If no job is created, the file is removed.
+        """Create the job of an import, which then owns the file. If no job is created, delete the file.
 
         Raises:
-            InvalidInput, InvalidColumns: The file cannot be read, or its columns do not fit the resource.
-            IdempotencyKeyReused: The key belongs to a submission with another file.
-            Unavailable: The database cannot confirm the job. An unowned file is removed later.
+            InvalidInput, InvalidColumns: The file cannot be read, or its columns do not match the resource.
+            IdempotencyKeyReused: The key was used for a submission with another file.
+            Unavailable: The database cannot confirm the job. A file without a job is deleted later.
         """
         blob_id = file.blob.id
         async with self._discard_on_error(blob_id):
             inspection = await self._inspect(submission, file)
             spec = _add_file_fingerprint(submission, file, inspection)
-            # The repeated submission returns the first job even if the table has changed and the plan would fail.
+            # A repeated submission returns the first job even if the table has changed and the plan would fail.
             if submission.existing_job_id is not None:
                 repeated = await self._db.run(find_repeated_submission, spec)
                 if repeated is not None:
@@ -140,7 +140,7 @@ class ImportUseCases:
         return SubmittedImport(job_id, is_new, layout)
 
     async def submit_url(self, submission: ImportSubmission, url: str) -> SubmittedImport:
-        """A worker downloads the file, and plans the import when it knows the columns."""
+        """Create the job of an import whose file a worker downloads. The worker makes the plan from the columns."""
         from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  it imports an HTTP client
 
         blob_id = uuid4().hex
@@ -156,7 +156,7 @@ class ImportUseCases:
         return SubmittedImport(*await submit_job(self._db, spec, built_in=True))
 
     async def preview(self, submission: ImportSubmission, source: ImportSource, *, rows: int) -> "ImportPreview":
-        """Check the first rows of a file, and remove the file."""
+        """Check the first rows of a file, and delete the file."""
         file = await self._stage_for_preview(source) if isinstance(source, FileReference) else source
         try:
             inspection = await self._inspect(submission, file, rows)
@@ -165,12 +165,12 @@ class ImportUseCases:
             await self._staged_files.discard(file.blob.id)
 
     async def open_source(self, blob_id: str, layout: FileLayout) -> InputSource:
-        """The records of a stored file, from the first one on; the caller closes the source."""
+        """Open a stored file at its first record. The caller closes the source."""
         reference = SourceReference(blob=blob_id, format=layout.format, layout=layout)
         return await asyncio.to_thread(self._runtime.source_opener, reference, {}, lambda: True)
 
     async def load_report(self, job: Job) -> "ImportReport":
-        """What an import did to the table, and one example for each of its most frequent errors."""
+        """Return the effects of an import on the table, and one example for each of its most frequent errors."""
         effects = await self._db.read(import_records.sum_import_effects, job.id)
         most_frequent = sorted(job.codes.items(), key=lambda pair: -pair[1])[:REPORTED_ERROR_CODES_MAX]
         codes = most_frequent if job.counts.failed else []
@@ -181,19 +181,19 @@ class ImportUseCases:
         return page.items[0]["error"] if page.items else {"code": code}
 
     async def _find_existing_job_id(self, spec: Submission) -> UUID | None:
-        """The job that the idempotency key created with the same options. The file is not compared."""
+        """Return the job that this idempotency key created with the same options. The file is not compared."""
         if spec.idem_key is None:
             return None
-        found = await self._db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
-        if found is None:
+        existing = await self._db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
+        if existing is None:
             return None
-        if found["params"].get("asked") != spec.fingerprint_params:
-            raise IdempotencyKeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
-        return UUID(str(found["id"]))
+        if existing["params"].get("asked") != spec.fingerprint_params:
+            raise IdempotencyKeyReused(f'Idempotency key "{spec.idem_key}" was already used for a different submission')
+        return UUID(str(existing["id"]))
 
     async def _inspect(self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS) -> FileInspection:
         if not file.blob.size:
-            raise InvalidInput("the file is empty")
+            raise InvalidInput("The file is empty")
         return await inspect_file(
             self._runtime,
             file.blob.id,
@@ -218,15 +218,15 @@ class ImportUseCases:
     async def _build_preview(
         self, inspection: FileInspection, resource: Resource, request: ImportRequest
     ) -> "ImportPreview":
-        """The layout, the columns and their fields, all problems of the request, and the errors of the first rows."""
-        found = map_file_columns(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
-        problems = list(found.problems)
+        """Return the layout, the column mapping, all problems of the request, and the errors of the first rows."""
+        mapped = map_file_columns(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
+        problems = list(mapped.problems)
         if not problems:
             try:
                 await self._make_checked_plan(inspection, resource, request)
             except InvalidInput as error:
                 problems.append(str(error))
-        mapping = {column: name for column, name in found.mapping.items() if name in resource.field_names}
+        mapping = {column: name for column, name in mapped.mapping.items() if name in resource.field_names}
         plan = ImportPlan(
             resource=resource,
             mode=request.mode,
@@ -242,13 +242,13 @@ class ImportUseCases:
             "layout": inspection.layout.to_json(),
             "columns": list(inspection.columns),
             "mapping": {column: name for column, name in mapping.items() if column in inspection.columns},
-            "unknown": found.unknown,
-            "missing": found.missing,
+            "unknown": mapped.unknown,
+            "missing": mapped.missing,
             "problems": problems,
             "fields": [
                 {"name": one.name, "type": one.type, "required": one.is_required_for_insert} for one in resource.fields
             ],
-            "rows": _build_preview_rows(inspection, checker, found.unknown),
+            "rows": _build_preview_rows(inspection, checker, mapped.unknown),
         }
 
     @asynccontextmanager
@@ -261,7 +261,7 @@ class ImportUseCases:
 
 
 async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
-    """InvalidInput if the table cannot be written, or if keys and references cannot be looked up."""
+    """Raise InvalidInput if the database user may not write the table, or not read its keys and references."""
     resource, given, lacking = plan.resource, set(plan.mapped_fields), []
     if not plan.validate_only:
         lacking += await db.run(find_access_problems, resource.table, _list_target_columns(plan), plan.mode)
@@ -272,12 +272,12 @@ async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
         if given.issuperset(one.fields):
             lacking += await db.run(find_access_problems, one.table, one.columns, "read")
     if lacking:
-        what = "read" if plan.validate_only else "written"
-        raise InvalidInput(f"{resource.table} cannot be {what}: {'; '.join(dict.fromkeys(lacking))}")
+        action = "read" if plan.validate_only else "write to"
+        raise InvalidInput(f"Cannot {action} {resource.table}: {'; '.join(dict.fromkeys(lacking))}")
 
 
 def _add_file_fingerprint(submission: ImportSubmission, file: ImportFile, inspection: FileInspection) -> Submission:
-    """An idempotency key stands for the options and the file, but not for what the database catalog contains."""
+    """Add a fingerprint of the file, so that an idempotency key covers the options and the file, not the catalog."""
     source = submission.stored_request.get("source", {})
     is_reference = not {"name", "file_id"}.isdisjoint(source)  # the file at this reference may have changed since
     layout = msgspec.json.encode(inspection.layout.to_json(), order="deterministic")
@@ -308,7 +308,7 @@ class PreviewField(TypedDict):
 
 
 class ImportPreview(TypedDict):
-    """What an import of a file would do, without doing it."""
+    """The layout, the column mapping and the first rows of a file, with all problems and errors."""
 
     resource_type: str
     layout: dict[str, str | int | bool]
@@ -322,7 +322,7 @@ class ImportPreview(TypedDict):
 
 
 def _build_preview_rows(inspection: FileInspection, checker: RowChecker, unknown: list[str]) -> list[RowWithErrors]:
-    """The preview reports unknown columns once, not for every row."""
+    """Return the first rows with their errors. Unknown columns are problems of the preview, not of every row."""
     known = [
         {column: value for column, value in record.items() if column not in unknown}
         if isinstance(record, dict)
@@ -342,7 +342,7 @@ def _build_preview_rows(inspection: FileInspection, checker: RowChecker, unknown
 
 
 def _to_displayed_input(record: Any) -> Any:
-    """The record as inputs are shown everywhere. The check needed every digit of a fraction."""
+    """Return the record as the API shows inputs. Only the check needs all digits of a fraction."""
     return decode_input_or_text(encode_json(record, exact=True).decode())
 
 

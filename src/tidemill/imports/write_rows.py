@@ -1,4 +1,4 @@
-"""Writing the good rows: COPY for new ones, one UPDATE for those that are there, and a second look when that fails."""
+"""Writes the good rows of a batch: COPY for new rows, one UPDATE for existing rows, and new checks after a failure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -8,15 +8,15 @@ from tidemill.imports.table_checks import ROW_NOT_KEPT_REASON, TableChecker
 from tidemill.imports.target_table import AmbiguousRejection, ConcurrentRowChange, TableRejection, encode_copy_rows
 from tidemill.imports.validation.row_checker import pick_row_values
 
-RECHECKS_MAX = 4  # again, at a table that others write to meanwhile
-SAVEPOINTS_MAX = 48  # parts that a batch is written in at most: more than 64 subtransactions slow every other session
+RECHECKS_MAX = 4  # checks after a failure; other sessions may write to the table meanwhile
+SAVEPOINTS_MAX = 48  # savepoints of a batch; more than 64 subtransactions slow every other session
 CHUNK_ROWS_MIN = 4
 
 WriteCounts = Counter[str]
 
 
 async def write_good_rows(plan: ImportPlan, judge: TableChecker) -> WriteCounts:
-    """Write; how many rows were inserted, updated, unchanged. Rows that the table refuses are marked as bad."""
+    """Write the good rows; count the inserted, updated and unchanged ones. Rows that the table rejects become bad."""
     await judge.target.set_constraints_immediate()
     if plan.validate_only:
         await judge.target.create_dry_run_tables()
@@ -27,7 +27,7 @@ async def write_good_rows(plan: ImportPlan, judge: TableChecker) -> WriteCounts:
             await judge.recheck_after_change(moved)
         except TableRejection:
             known = len(judge.checked.errors.bad_rows)
-            await judge.check_rows()  # whatever it was: what a look can tell of other rows does not depend on it
+            await judge.check_rows()  # finds bad rows that have another cause, too
             if len(judge.checked.errors.bad_rows) == known:
                 break
     await judge.target.check_columns_unchanged(plan.mapped_fields)
@@ -35,23 +35,25 @@ async def write_good_rows(plan: ImportPlan, judge: TableChecker) -> WriteCounts:
 
 
 class _ChunkedWriter:
-    """Good rows apart from those that nobody but the table itself could tell to be bad.
+    """Writes rows in chunks, to find the rows that only the table itself can reject.
 
-    Pieces are tried and grow while they are taken; what was taken is written again, with more, until it is worth a
-    savepoint that stays: few of those are kept, however many rows are bad.
+    A chunk is tested in a savepoint that is rolled back, and chunks grow while the table accepts them. Tested rows are
+    written again, with the next chunk, until they are enough for a savepoint that is kept. So the number of savepoints
+    does not depend on the number of bad rows.
     """
 
     def __init__(self, plan: ImportPlan, judge: TableChecker) -> None:
         self._plan = plan
         self._checker = judge
         self._remaining = _sort_by_key(plan, judge, judge.list_good_rows())
-        self._tested: list[int] = []  # on trial
+        self._tested: list[int] = []  # accepted by the table and rolled back
         self._chunk_size = len(self._remaining)
         self._savepoint_min_rows = max(1, len(self._remaining) // SAVEPOINTS_MAX)
         self._counts: WriteCounts = Counter(inserted=0, updated=0, unchanged=0)
         self._rechecks = 0
 
     async def write(self) -> WriteCounts:
+        """Write the good rows and count them by effect. ConcurrentRowChange if other sessions keep changing them."""
         while self._remaining or self._tested:
             piece = self._remaining[: self._chunk_size]
             try:
@@ -79,7 +81,7 @@ class _ChunkedWriter:
         self._chunk_size *= 2
 
     def _mark_bad_row_or_halve_chunk(self, piece: list[int], refusal: TableRejection) -> None:
-        """Which row is bad: the server says so, or it is the last of ever smaller pieces."""
+        """Mark the row that the server names, or the only row of the chunk; else halve the chunk."""
         judge = self._checker
         bad = None if refusal.row_index is None else judge.last_copied_rows[refusal.row_index]
         if bad is None and len(piece) > 1:
@@ -91,10 +93,10 @@ class _ChunkedWriter:
         if bad in self._tested:
             self._tested.remove(bad)
         else:
-            place = self._remaining.index(bad)
-            del self._remaining[place]
+            position = self._remaining.index(bad)
+            del self._remaining[position]
             if refusal.row_index is not None:
-                self._chunk_size = max(CHUNK_ROWS_MIN, 2 * place)
+                self._chunk_size = max(CHUNK_ROWS_MIN, 2 * position)
 
     async def _recheck_after_change(self, moved: ConcurrentRowChange) -> None:
         self._rechecks += 1
@@ -104,14 +106,14 @@ class _ChunkedWriter:
         self._drop_bad_rows()
 
     async def _recheck_table(self) -> None:
-        """A key may have come or gone since we looked. A look that tells nothing new is one of few."""
+        """Check again, as other sessions may have changed keys. Only checks without a new result are counted."""
         before = self._get_check_state()
         await self._checker.check_rows()
         self._drop_bad_rows()
         self._rechecks += self._get_check_state() == before
 
     def _get_check_state(self) -> tuple[int, set[int]]:
-        """How many rows are bad, and which of those to be written are there."""
+        """The number of bad rows, and the remaining rows that exist in the table."""
         return len(self._checker.checked.errors.bad_rows), self._checker.existing_rows.intersection(
             self._tested + self._remaining
         )
@@ -125,36 +127,36 @@ class _ChunkedWriter:
 async def _write_atomically(
     plan: ImportPlan, judge: TableChecker, rows: Sequence[int], *, undo: bool = False
 ) -> WriteCounts:
-    """All of these rows, or none; ``on_trial``, none in any case."""
+    """Write all of these rows or none; with ``undo``, test them and write none."""
     new = [index for index in rows if index not in judge.existing_rows]
-    there = [index for index in rows if index in judge.existing_rows]
+    existing = [index for index in rows if index in judge.existing_rows]
     async with judge.target.open_write_savepoint(rollback=undo):
-        passed_over = await _copy_new_rows(plan, judge, new)
-        changed = await _update_existing_rows(plan, judge, there)
+        discarded = await _copy_new_rows(plan, judge, new)
+        changed = await _update_existing_rows(plan, judge, existing)
     if not undo:
-        judge.reject_rows(passed_over)
-    return Counter(inserted=len(new) - len(passed_over), updated=changed, unchanged=len(there) - changed)
+        judge.reject_rows(discarded)
+    return Counter(inserted=len(new) - len(discarded), updated=changed, unchanged=len(existing) - changed)
 
 
 async def _copy_new_rows(plan: ImportPlan, judge: TableChecker, rows: Sequence[int]) -> list[int]:
-    """Which rows the table has not kept, though it refused none: where there is a key to look for them by."""
-    taken = 0
+    """Copy rows into the table, and return those that it discarded without an error. Without a key, none are found."""
+    inserted = 0
     for fields, group in _group_by_given_fields(plan, judge, rows).items():
         judge.last_copied_rows = _sort_by_key(plan, judge, group)
         columns = [pick_row_values(judge.checked.columns[name], judge.last_copied_rows) for name in fields]
         data = encode_copy_rows(columns) if columns else b"\n" * len(group)
-        taken += await judge.target.copy_rows(fields, data, dry_run=plan.validate_only)
+        inserted += await judge.target.copy_rows(fields, data, dry_run=plan.validate_only)
     judge.last_copied_rows = []
-    absent = [] if taken == len(rows) else await judge.find_absent_rows(rows)
-    if len(absent) > len(rows) - taken:
+    absent = [] if inserted == len(rows) else await judge.find_absent_rows(rows)
+    if len(absent) > len(rows) - inserted:
         raise AmbiguousRejection(ROW_NOT_KEPT_REASON)
     return absent
 
 
 async def _update_existing_rows(plan: ImportPlan, judge: TableChecker, rows: list[int]) -> int:
-    """How many were different."""
+    """Update rows and return the number of rows that changed. ConcurrentRowChange if a row changed since the check."""
     count = 0
-    # A key that a row leaves out has the value that it was found by, its default: without it nothing would be updated.
+    # A row without a key field was found by the default of that field, so the update needs the field as well.
     lacking = {
         name: absent for name, absent in judge.checked.rows_without_field.items() if name not in plan.resource.key
     }
@@ -162,10 +164,10 @@ async def _update_existing_rows(plan: ImportPlan, judge: TableChecker, rows: lis
         ordered = _sort_by_key(plan, judge, group)
         values = judge.checked.get_tuples(fields, ordered)
         changed = await judge.target.update_rows(fields, values, dry_run=plan.validate_only)
-        left = [place for place in range(len(ordered)) if place not in changed]
-        same = await judge.target.find_unchanged_rows(fields, [values[place] for place in left]) if left else set()
-        if len(same) < len(left):
-            raise ConcurrentRowChange([ordered[place] for at, place in enumerate(left) if at not in same])
+        rest = [at for at in range(len(ordered)) if at not in changed]
+        same = await judge.target.find_unchanged_rows(fields, [values[at] for at in rest]) if rest else set()
+        if len(same) < len(rest):
+            raise ConcurrentRowChange([ordered[at] for number, at in enumerate(rest) if number not in same])
         count += len(changed)
     return count
 
@@ -173,20 +175,20 @@ async def _update_existing_rows(plan: ImportPlan, judge: TableChecker, rows: lis
 def _group_by_given_fields(
     plan: ImportPlan, judge: TableChecker, rows: Sequence[int]
 ) -> dict[tuple[str, ...], list[int]]:
-    """Rows by the fields they have: what the table fills by itself must be left out where it is empty."""
+    """Group rows by the fields to copy. A field that the table fills is omitted for rows where it is empty."""
     columns, lacking = judge.checked.columns, {}
     for name in plan.mapped_fields:
         field = plan.resource.get_field(name)
         if field.filled and None in columns[name]:
-            asked = judge.checked.rows_without_field.get(name, set()) if plan.keeps_null(field) else rows
-            lacking[name] = {index for index in asked if columns[name][index] is None}
+            candidates = judge.checked.rows_without_field.get(name, set()) if plan.keeps_null(field) else rows
+            lacking[name] = {index for index in candidates if columns[name][index] is None}
     return _group_by_fields(plan, rows, lacking)
 
 
 def _group_by_fields(
     plan: ImportPlan, rows: Sequence[int], lacking: Mapping[str, Collection[int]]
 ) -> dict[tuple[str, ...], list[int]]:
-    """Rows by the fields that are left when each is without those it lacks."""
+    """Group rows by the fields they have; ``lacking`` has the rows without a field."""
     if not lacking:
         return {plan.mapped_fields: list(rows)} if rows else {}
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -196,7 +198,7 @@ def _group_by_fields(
 
 
 def _sort_by_key(plan: ImportPlan, judge: TableChecker, rows: Sequence[int]) -> list[int]:
-    """So that two transactions with common keys wait for each other, and never each for the other."""
+    """Sort rows by key, so that two transactions with common keys lock them in one order and cannot deadlock."""
     key = [name for name in plan.resource.key if name in plan.mapped_fields]
     if not key:
         return list(rows)

@@ -1,4 +1,4 @@
-"""What texts mean: two spellings of one value are one key, and compare alike."""
+"""Canonical and comparable forms of texts, so that two spellings of one value are equal."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, time
@@ -8,13 +8,13 @@ from typing import Any
 from tidemill.tables.resource import Field
 from tidemill.tables.values.column_texts import ColumnTexts
 
-_ALL_DIGITS_CONTEXT = Context(prec=131_072 + 16_383, rounding=ROUND_HALF_UP)  # all digits that a numeric can have
+_ALL_DIGITS_CONTEXT = Context(prec=131_072 + 16_383, rounding=ROUND_HALF_UP)  # all digits of a PostgreSQL numeric
 _EARLIEST_TIMESTAMP, _LATEST_TIMESTAMP = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _DROP_UUID_PUNCTUATION = str.maketrans("", "", "{}-")
 
 
 def make_comparable_parser(field: Field) -> Callable[[str], Any]:
-    """From a text that the field's reader has let through to what it means, for comparisons in Python."""
+    """Return a function that parses a valid text of the field into a value to compare in Python."""
     if field.type in ("integer", "number"):
         return Decimal
     if field.type == "timestamp":
@@ -25,7 +25,7 @@ def make_comparable_parser(field: Field) -> Callable[[str], Any]:
 
 
 def canonicalize_texts(field: Field, texts: ColumnTexts) -> ColumnTexts:
-    """Texts that are equal where the server finds the values equal, as far as that is known here."""
+    """Return texts that are equal if the server considers the values equal, for the types that Python knows."""
     if field.type == "uuid":
         return _canonicalize_uuids(texts)
     spell = _choose_canonicalizer(field)
@@ -48,10 +48,10 @@ def _choose_canonicalizer(field: Field) -> Callable[[str], str] | None:
 
 
 def _canonicalize_uuids(texts: ColumnTexts) -> ColumnTexts:
-    """The server takes them with hyphens, braces and capitals, or without: all at once, in one text."""
-    together = "\n".join(["" if text is None else text for text in texts])
-    spelled = together.translate(_DROP_UUID_PUNCTUATION).lower().split("\n")
-    if len(spelled) != len(texts):  # none of these is one
+    """Remove hyphens, braces and capitals from UUIDs, all in one text for speed."""
+    joined = "\n".join(["" if text is None else text for text in texts])
+    spelled = joined.translate(_DROP_UUID_PUNCTUATION).lower().split("\n")
+    if len(spelled) != len(texts):  # a text with a line break is not a UUID
         return [None if text is None else text.translate(_DROP_UUID_PUNCTUATION).lower() for text in texts]
     if None not in texts:
         return spelled  # type: ignore[return-value]
@@ -68,13 +68,13 @@ def _make_number_canonicalizer(field: Field, named: str) -> Callable[[str], str]
 
 
 def _canonicalize_number(number: Decimal) -> str:
-    # Not with +: that rounds to the 28 digits of Python's own context. Adding makes -0 a 0.
+    # The operator + would round to the 28 digits of Python's default context. Adding 0 turns -0 into 0.
     return str(_ALL_DIGITS_CONTEXT.add(_ALL_DIGITS_CONTEXT.normalize(number), 0))
 
 
 def _canonicalize_timestamp(text: str) -> str:
-    """As finely as it is written: what a column rounds beyond that is left to the server."""
-    return text if (found := _parse_utc_timestamp(text)) is None else found.isoformat()
+    """Keep all digits of the seconds. Only the server knows how a column rounds them."""
+    return text if (moment := _parse_utc_timestamp(text)) is None else moment.isoformat()
 
 
 def _canonicalize_time(text: str) -> str:
@@ -82,7 +82,7 @@ def _canonicalize_time(text: str) -> str:
 
 
 def _to_comparable_date(text: str) -> str:
-    """Sorts as days do: ISO 8601, behind it years of more digits, before it those before Christ."""
+    """Return a text that sorts by date: BC first, then years of four digits, then longer years."""
     if text.endswith("BC"):
         return "-"
     return f":{text:>13}" if text[0].isdigit() and len(text) > len("9999-12-31") else text
@@ -93,18 +93,18 @@ def _to_comparable_time(text: str) -> time:
 
 
 def _to_comparable_timestamp(text: str) -> datetime:
-    """What Python cannot count is at one of its ends."""
-    found = _parse_utc_timestamp(text)
-    if found is not None:
-        return found
+    """Return the time in UTC. Times outside Python's range become the earliest or the latest one."""
+    moment = _parse_utc_timestamp(text)
+    if moment is not None:
+        return moment
     is_early = text.startswith(("-", "0001-01-01")) or text.endswith("BC")
     return _EARLIEST_TIMESTAMP if is_early else _LATEST_TIMESTAMP
 
 
 def _parse_utc_timestamp(text: str) -> datetime | None:
-    """One without a zone is UTC. None for what Python cannot count: also some hours of the years 1 and 9999."""
+    """Return the time in UTC, which is the default zone. None outside Python's range, which ends within 1 and 9999."""
     try:
-        found = datetime.fromisoformat(text)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None

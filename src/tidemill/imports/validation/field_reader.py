@@ -1,4 +1,4 @@
-"""One field's reader: normalize, see what is missing, read the type, check the rules."""
+"""Reads and validates the values of one field: normalizers, empty values, type and rules."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -28,12 +28,12 @@ _BUILTIN_NORMALIZER_FUNCTIONS: dict[str, Normalizer] = {
     "upper": str.upper,
 }
 _STRUCTURED_TYPES = ("json", "array")
-PLAIN_NUMBER_MAX_DIGITS = 400  # digits that a number is written out with; beyond it, with an exponent
-_FREE_TEXT_TYPES = ("text", "other", *_STRUCTURED_TYPES)  # types whose text may hold any character
+PLAIN_NUMBER_MAX_DIGITS = 400  # longer numbers are written with an exponent
+_FREE_TEXT_TYPES = ("text", "other", *_STRUCTURED_TYPES)  # types whose text can contain any character
 
 
 class FieldReader:
-    """Reads the values of one field, all rows of a batch at a time."""
+    """Reads the values of one field for all rows of a batch at a time."""
 
     def __init__(
         self,
@@ -45,11 +45,15 @@ class FieldReader:
         keep_null: bool = False,
         texts_are_json: bool = False,
     ) -> None:
-        """Reads as an import says.
+        """Create a reader; InvalidInput if a normalizer of the field is not declared.
 
-        ``restores``: texts were kept from being run by a spreadsheet. ``keeps_empty``: empty text is a value.
-        ``keeps_nothing``: no default stands for what is not there.
-        ``documents``: a text in a field of JSON is a document, and not how one is written.
+        Args:
+            field: The field and its rules.
+            normalizers: The declared normalizers by name, in addition to the built-in ones.
+            unescape_formulas: Remove the apostrophes that an export put before formulas.
+            keep_empty: Empty text is a value.
+            keep_null: A missing value is NULL instead of the default.
+            texts_are_json: Text in a JSON field is a JSON string, not serialized JSON.
         """
         self._texts_are_json = texts_are_json and field.type == "json"
         self._unescape_formulas = unescape_formulas and is_text_type(field.type, field.sql_type)
@@ -60,19 +64,25 @@ class FieldReader:
         missing = [name for name in field.normalize if name not in known]
         if missing:
             raise InvalidInput(
-                f"field {field.name!r} wants a normalizer {missing[0]!r}, which nobody has declared here"
+                f'Field "{field.name}" uses the normalizer "{missing[0]}", which this mill does not declare'
             )
         self._normalize = [known[name] for name in field.normalize]
         self._read = parse_array_column if field.type == "array" else TYPE_READERS[field.type]
         self._rules = build_rule_checks(field)
 
     def validate_values(self, values: list[Any]) -> tuple[ColumnTexts, RowErrors]:
-        """The text form of every value; None where it is missing or wrong."""
+        """Return the text form of every value, None if it is missing or invalid, and the errors."""
         flaws = RowErrors()
         texts, wrong = self._read(self._field, self._prepare_texts(values, flaws))
         for index, reason in wrong.items():
-            hides = self._field.sensitive and self._field.type == "array"  # whose reasons show elements
-            self._add_error(flaws, index, "type", "not a list of its type" if hides else reason, values[index])
+            hides = self._field.sensitive and self._field.type == "array"  # its reasons quote elements
+            self._add_error(
+                flaws,
+                index,
+                "type",
+                f"must be a value of type {self._field.sql_type}" if hides else reason,
+                values[index],
+            )
             texts[index] = None
         for rule in self._rules:
             for code, reason, rows in rule(texts):
@@ -80,7 +90,7 @@ class FieldReader:
         return texts, flaws
 
     def convert_key_values(self, values: list[Any]) -> ColumnTexts:
-        """The text form alone, as far as it takes to tell equal values from others: no rule is looked at."""
+        """Return texts to compare the values of a key field. Invalid values become None, and no rule is checked."""
         texts = self._prepare_texts(values, RowErrors())
         if self._field.type in ("text", "uuid"):
             return texts
@@ -90,7 +100,7 @@ class FieldReader:
         return texts
 
     def _prepare_texts(self, values: list[Any], flaws: RowErrors) -> ColumnTexts:
-        """Texts, normalized, None where one is missing."""
+        """Return normalized texts, None for missing values."""
         texts = self._convert_to_texts(values, flaws)
         if self._unescape_formulas:
             texts = [text and unescape_formula(text) for text in texts]
@@ -113,7 +123,7 @@ class FieldReader:
         texts: ColumnTexts = []
         for index, value in enumerate(values):
             if isinstance(value, dict | list) and not keep:
-                self._add_error(flaws, index, "type", "a single value is wanted here", encode_json(value))
+                self._add_error(flaws, index, "type", "must be a single value", encode_json(value))
                 texts.append(None)
             else:
                 texts.append(_convert_to_text(value, self._field.type))
@@ -122,22 +132,22 @@ class FieldReader:
     def _apply_normalizer(
         self, normalize: Normalizer, texts: ColumnTexts, values: list[Any], flaws: RowErrors
     ) -> ColumnTexts:
-        """A user's own normalizer may not like a text: that is a problem of its row."""
+        """Apply a normalizer to all texts. If it raises for a text, that row gets an error."""
         try:
             return _map_texts(normalize, texts)
-        except Exception:  # noqa: BLE001  whatever it raises
-            found: ColumnTexts = []
+        except Exception:  # noqa: BLE001  it is a function of the user
+            normalized: ColumnTexts = []
         for index, text in enumerate(texts):
             try:
-                found += _map_texts(normalize, [text])
+                normalized += _map_texts(normalize, [text])
             except Exception as error:  # noqa: BLE001
                 reason = "cannot be normalized" if self._field.sensitive else f"cannot be normalized: {error}"
                 self._add_error(flaws, index, "type", reason, values[index])
-                found.append(None)
-        return found
+                normalized.append(None)
+        return normalized
 
     def _replace_empty_texts(self, texts: ColumnTexts, flaws: RowErrors) -> ColumnTexts:
-        """Nothing, for an empty text: or what stands for it."""
+        """Replace empty texts by the default or None, and add an error if the field is required."""
         field, given = self._field, texts if self._keep_empty else [text or None for text in texts]
         if field.default is not None and not self._keep_null:
             return [field.default if text is None else text for text in given]
@@ -147,12 +157,14 @@ class FieldReader:
         return given
 
     def _reject_unstorable_texts(self, texts: ColumnTexts, values: list[Any], flaws: RowErrors) -> ColumnTexts:
-        found = list(texts)
+        storable = list(texts)
         for index, text in enumerate(texts):
             if text and not is_storable_text(text):
-                self._add_error(flaws, index, "type", "a character that PostgreSQL cannot store", values[index])
-                found[index] = None
-        return found
+                self._add_error(
+                    flaws, index, "type", "contains a character that PostgreSQL cannot store", values[index]
+                )
+                storable[index] = None
+        return storable
 
     def _add_error(self, flaws: RowErrors, index: int, code: str, reason: str, value: Any) -> None:
         flaws.add(index, RowErrorDetail(self._field.name, code, reason, self._format_value(value)))
@@ -160,12 +172,12 @@ class FieldReader:
     def _add_errors(
         self, flaws: RowErrors, code: str, reason: str, rows: list[int], values: list[Any] | None = None
     ) -> None:
-        """The same of many rows; without ``values`` there is nothing to show."""
+        """Add the same error to many rows; without ``values``, errors show no value."""
         if rows:
-            told = (
+            shown = (
                 dict.fromkeys(rows) if values is None else {index: self._format_value(values[index]) for index in rows}
             )
-            flaws.add_group(RowErrorGroup(self._field.name, code, reason, told))
+            flaws.add_group(RowErrorGroup(self._field.name, code, reason, shown))
 
     def _format_value(self, value: Any) -> str | None:
         return None if value is None else REDACTED_VALUE if self._field.sensitive else truncate_for_error(value)
@@ -178,7 +190,7 @@ def _map_texts(normalize: Normalizer, texts: ColumnTexts) -> ColumnTexts:
 
 
 def _strip_texts(texts: ColumnTexts) -> ColumnTexts:
-    """Blanks around a number or a date mean nothing."""
+    """Strip whitespace, which has no meaning around a number or a date."""
     joined = join_texts(texts)
     if joined.isascii() and " " not in joined and "\t" not in joined and "\r" not in joined:
         return texts

@@ -1,4 +1,4 @@
-"""Rows into columns of text, with everything that is wrong with each row."""
+"""Checks rows against a plan, and converts them to columns of text with all errors of each row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrors
 from tidemill.tables.values.column_texts import ColumnTexts, truncate_for_error
 
 T = TypeVar("T")
-ERROR_FIELD_NAME_MAX_CHARS = 63  # characters of a strange field's name that an error shows
+ERROR_FIELD_NAME_MAX_CHARS = 63  # an error truncates the name of an unknown field
 
 
 @dataclass(slots=True)
 class CheckedRows:
-    """The fields of some rows, column by column, and what is wrong: by the row's place among them.
+    """The fields of some rows as columns of text, and the errors by row index.
 
-    ``absent`` are rows that do not name a field: if they are there already, it stays as it is.
+    ``rows_without_field`` has the rows that do not contain a field. An upsert keeps its value in existing rows.
     """
 
     columns: dict[str, ColumnTexts]
@@ -31,7 +31,7 @@ class CheckedRows:
         self.errors.add(index, problem)
 
     def get_tuples(self, fields: Sequence[str], rows: Sequence[int] | None = None) -> list[tuple[str | None, ...]]:
-        """These fields of these rows, or of all."""
+        """Return the values of these fields, for these rows or for all."""
         columns: list[Sequence[str | None]] = [self.columns[name] for name in fields]
         if rows is not None:
             columns = [pick_row_values(column, rows) for column in columns]
@@ -39,14 +39,14 @@ class CheckedRows:
 
 
 def pick_row_values(column: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
-    """The values of some rows."""
-    if len(rows) < 2:  # noqa: PLR2004  an itemgetter of one gives no sequence
+    """Return the values of some rows."""
+    if len(rows) < 2:  # noqa: PLR2004  itemgetter with one index returns no sequence
         return [column[index] for index in rows]
     return itemgetter(*rows)(column)  # type: ignore[no-any-return]
 
 
 def make_field_reader(plan: ImportPlan, name: str, normalizers: Mapping[str, Normalizer] | None = None) -> FieldReader:
-    """What reads a field's values as the plan says."""
+    """Return the reader of a field with the options of the plan."""
     field = plan.resource.get_field(name)
     return FieldReader(
         field,
@@ -72,15 +72,12 @@ class RowChecker:
             for name in plan.mapped_fields
             if (default := plan.get_default_if_omitted(resource.get_field(name))) is not None
         }
-        self._recognized_columns = {
-            *plan.mapping,
-            *plan.columns,
-        }  # columns that were seen, and have no field, were left out
+        self._recognized_columns = {*plan.mapping, *plan.columns}  # columns without a field are ignored
         given = set(plan.mapped_fields)
         self._conditions = [one for one in resource.conditions if one.field in given]
 
     def check_rows(self, rows: Sequence[Any]) -> CheckedRows:
-        """``rows`` are decoded inputs: objects, or what is none."""
+        """Check decoded inputs, which should be objects, and return their fields and errors."""
         checked = CheckedRows({}, len(rows))
         objects = self._check_row_shapes(rows, checked)
         for column, name in self._sources:
@@ -104,7 +101,7 @@ class RowChecker:
                 checked.add_error(
                     index,
                     RowErrorDetail(
-                        None, "shape", "an object with a value for each field is wanted", truncate_for_error(row)
+                        None, "shape", "Row must be an object with a value for each field", truncate_for_error(row)
                     ),
                 )
                 row = {}  # noqa: PLW2901
@@ -113,7 +110,7 @@ class RowChecker:
                     problem = RowErrorDetail(
                         truncate_for_error(name[:ERROR_FIELD_NAME_MAX_CHARS]),
                         "unknown_field",
-                        "there is no such field",
+                        "unknown field",
                         truncate_for_error(row[name]),
                     )
                     checked.add_error(index, problem)
@@ -121,7 +118,7 @@ class RowChecker:
         return objects
 
     def _fill_defaults(self, name: str, texts: ColumnTexts, absent: set[int]) -> None:
-        """A default stands for what is not named, also where it does not for what is named and nothing."""
+        """Set the default of a field in rows that do not contain it, where null would stay NULL."""
         if name in self._defaults:
             for index in absent:
                 texts[index] = self._defaults[name]
@@ -129,10 +126,10 @@ class RowChecker:
     def _check_condition(self, checked: CheckedRows, condition: Any) -> None:
         wanted, texts = set(condition.values), checked.columns[condition.field]
         for name in condition.needs:
-            given, told = checked.columns.get(name), checked.errors.find_rows_of_field(name)
+            given, reported = checked.columns.get(name), checked.errors.find_rows_of_field(name)
             for index, text in enumerate(texts):
-                if text in wanted and (given is None or given[index] is None) and index not in told:
-                    reason = f"needed where {condition.field} is {text}"
+                if text in wanted and (given is None or given[index] is None) and index not in reported:
+                    reason = f'is required when {condition.field} is "{text}"'
                     checked.add_error(index, RowErrorDetail(name, "required", reason))
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with rows. Those that break one rule are kept together: a file may be bad in every row."""
+"""Errors of rows, grouped by rule to save memory when every row of a file is invalid."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from tidemill.core.decide import ERROR_CODE_MAX_CHARS, ERROR_REASON_MAX_CHARS, clean_text
 from tidemill.core.outcome import ErrorDetails
 
-ROW_ERRORS_MAX = 50  # of one row, that are kept
+ROW_ERRORS_MAX = 50  # stored errors of one row
 
 
 @dataclass(frozen=True, slots=True)
 class RowErrorDetail:
-    """``code`` names the rule, ``reason`` says what would have been right."""
+    """One error of a row: ``code`` is the rule, ``reason`` describes the valid values."""
 
     field: str | None
     code: str
@@ -21,7 +21,7 @@ class RowErrorDetail:
 
 @dataclass(frozen=True, slots=True)
 class RowErrorGroup:
-    """A rule that some rows break; ``values`` are theirs, as errors show them, by the row's place."""
+    """One error of several rows; ``values_by_row`` has the shown value of each row index."""
 
     field: str | None
     code: str
@@ -30,25 +30,25 @@ class RowErrorGroup:
 
     @property
     def qualified_code(self) -> str:
-        """What failures are grouped by: the field and the rule it breaks."""
+        """The field and the rule, by which failed rows are counted."""
         return self.code if self.field is None else f"{self.field}.{self.code}"
 
     def build_details(self) -> Iterable[tuple[int, ErrorDetails]]:
-        """Of each row."""
-        alike: ErrorDetails = {
+        """Return the index of each row and its error as it is stored."""
+        common: ErrorDetails = {
             "code": clean_text(self.qualified_code, ERROR_CODE_MAX_CHARS),
             "reason": clean_text(self.reason, ERROR_REASON_MAX_CHARS),
         }
         if self.field is not None:
-            alike["field"] = self.field
+            common["field"] = self.field
         return [
-            (index, {**alike} if value is None else {**alike, "value": value})
+            (index, {**common} if value is None else {**common, "value": value})
             for index, value in self.values_by_row.items()
         ]
 
 
 class RowErrors:
-    """The flaws of some rows, in the order in which they were found; ``rows`` are the places of those that have one."""
+    """The errors of some rows in the order of the checks; ``bad_rows`` are the indexes of rows with an error."""
 
     def __init__(self) -> None:
         self.groups: list[RowErrorGroup] = []
@@ -68,7 +68,7 @@ class RowErrors:
         self.bad_rows.update(flaw.values_by_row)
 
     def merge(self, others: "RowErrors", *, except_rows: Collection[int] = ()) -> None:
-        """Those of other flaws too, except of some rows."""
+        """Add all errors of ``others``, except those of some rows."""
         for flaw in others.groups:
             values = (
                 {index: value for index, value in flaw.values_by_row.items() if index not in except_rows}
@@ -79,24 +79,24 @@ class RowErrors:
                 self.add_group(RowErrorGroup(flaw.field, flaw.code, flaw.reason, values))
 
     def find_rows_of_field(self, name: str) -> set[int]:
-        """Rows with a flaw in a field."""
+        """Return the rows with an error in a field."""
         return set[int]().union(*(flaw.values_by_row for flaw in self.groups if flaw.field == name))
 
     def group_by_row(self, rows: Collection[int]) -> dict[int, list[RowErrorGroup]]:
-        found: dict[int, list[RowErrorGroup]] = {index: [] for index in rows}
+        groups: dict[int, list[RowErrorGroup]] = {index: [] for index in rows}
         for flaw in self.groups:
-            for index in flaw.values_by_row.keys() & found.keys():
-                found[index].append(flaw)
-        return found
+            for index in flaw.values_by_row.keys() & groups.keys():
+                groups[index].append(flaw)
+        return groups
 
     def build_details(self) -> dict[int, ErrorDetails]:
-        """The error that is stored of each row: its first one, with a list of all if there are more."""
-        found: dict[int, ErrorDetails] = {}
+        """Return the stored error of each row: its first error, with a list of all errors if there are several."""
+        details: dict[int, ErrorDetails] = {}
         for flaw in self.groups:
             for index, one in flaw.build_details():
-                first = found.setdefault(index, one)
+                first = details.setdefault(index, one)
                 if first is not one:
                     errors = first.setdefault("errors", [first.copy()])
                     if len(errors) < ROW_ERRORS_MAX:
                         errors.append(one)
-        return found
+        return details

@@ -1,4 +1,4 @@
-"""Rules on texts of one field: each tells where it is broken, and how."""
+"""Checks the texts of one field against its rules."""
 
 import operator
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from tidemill.tables.resource import Field
 from tidemill.tables.values.column_texts import ColumnTexts, find_mismatches
 
 RuleViolations = list[tuple[str, str, list[int]]]
-"""Code, reason, and where."""
+"""Error code, reason and row indexes."""
 RuleCheck = Callable[[ColumnTexts], RuleViolations]
 
 
@@ -29,18 +29,18 @@ def build_rule_checks(field: Field) -> list[RuleCheck]:
 
 def _build_enum_check(values: tuple[str, ...]) -> RuleCheck:
     allowed = frozenset((*values, None))
-    says = "not one of " + ", ".join(values)
+    reason = "must be one of " + ", ".join(f'"{value}"' for value in values)
 
     def rule(texts: ColumnTexts) -> RuleViolations:
         if allowed.issuperset(texts):
             return []
-        return [("enum", says, [index for index, text in enumerate(texts) if text not in allowed])]
+        return [("enum", reason, [index for index, text in enumerate(texts) if text not in allowed])]
 
     return rule
 
 
 def _build_pattern_check(pattern: str, says: str | None) -> RuleCheck:
-    reason = f"not {says}" if says else f"does not match {pattern}"
+    reason = f"must be {says}" if says else f"must match {pattern}"
 
     def rule(texts: ColumnTexts) -> RuleViolations:
         return [("pattern", reason, find_mismatches(pattern, texts))]
@@ -54,10 +54,10 @@ def _build_length_check(low: int, high: int | None) -> RuleCheck:
         broken: RuleViolations = []
         if high is not None and max(lengths, default=0) > high:
             long = [index for index, length in enumerate(lengths) if length > high]
-            broken.append(("too_long", f"longer than {high} characters", long))
+            broken.append(("too_long", f"must have at most {high} characters", long))
         if min(lengths, default=low) < low:
             short = [index for index, length in enumerate(lengths) if length < low]
-            broken.append(("too_short", f"shorter than {low} characters", short))
+            broken.append(("too_short", f"must have at least {low} characters", short))
         return broken
 
     return rule
@@ -65,25 +65,29 @@ def _build_length_check(low: int, high: int | None) -> RuleCheck:
 
 def _build_word_count_check(high: int) -> RuleCheck:
     def rule(texts: ColumnTexts) -> RuleViolations:
-        # A word takes two characters at least, with the space before it: short texts need no counting.
+        # A word and the space before it have at least two characters, so short texts need no counting.
         long = [(index, text) for index, text in enumerate(texts) if text is not None and len(text) >= 2 * high]
         return [
-            ("too_many_words", f"more than {high} words", [index for index, text in long if len(text.split()) > high])
+            (
+                "too_many_words",
+                f"must have at most {high} words",
+                [index for index, text in long if len(text.split()) > high],
+            )
         ]
 
     return rule
 
 
 def _build_range_check(field: Field) -> RuleCheck:
-    """By value: what a text says, not how it is spelled."""
+    """Compare values, not texts."""
     of = make_comparable_parser(field)
     bounds = [
         (of(bound), fails, code, f"{says} {bound}")
         for bound, fails, code, says in (
-            (field.minimum, operator.lt, "too_small", "less than"),
-            (field.above, operator.le, "too_small", "not more than"),
-            (field.maximum, operator.gt, "too_large", "more than"),
-            (field.below, operator.ge, "too_large", "not less than"),
+            (field.minimum, operator.lt, "too_small", "must be at least"),
+            (field.above, operator.le, "too_small", "must be greater than"),
+            (field.maximum, operator.gt, "too_large", "must be at most"),
+            (field.below, operator.ge, "too_large", "must be less than"),
         )
         if bound is not None
     ]

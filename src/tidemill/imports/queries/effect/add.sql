@@ -1,3 +1,3 @@
--- What a batch did to its target; in the transaction that did it.
+-- Adds the effects of a batch on its target, in the transaction of the batch.
 INSERT INTO tidemill.effect (job_id, inserted, updated, unchanged)
 VALUES (%(job_id)s, %(inserted)s, %(updated)s, %(unchanged)s)

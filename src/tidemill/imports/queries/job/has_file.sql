@@ -1,4 +1,4 @@
--- Whether a stored file belongs to a job of somebody: it was submitted with it, or made by it and has not expired.
+-- Whether a stored file belongs to a job of an owner, as its input or as its output that has not expired.
 -- Index: job_file, unneeded_file_pkey, job_pkey.
 SELECT EXISTS (
     SELECT 1 FROM tidemill.job WHERE file_id = %(file_id)s AND (%(owner_id)s::bigint IS NULL OR owner_id = %(owner_id)s)

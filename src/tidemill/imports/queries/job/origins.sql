@@ -1,3 +1,3 @@
--- Where jobs come from, and when the first row of each was read. Index: job_pkey, item_pkey.
+-- The sources of jobs, and the times when their first rows were read. Index: job_pkey, item_pkey.
 SELECT j.id, j.source, j.idem_key, (SELECT i.at FROM tidemill.item i WHERE i.job_id = j.id AND i.seq = 0) AS started_at
 FROM tidemill.job j WHERE j.id = ANY(%(ids)s)

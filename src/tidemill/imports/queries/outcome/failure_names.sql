@@ -1,4 +1,4 @@
--- What the failed rows of a job call their fields, where each row names its own. Index: outcome_pkey, item_pkey.
+-- The field names of the failed rows of a job, for files in which each row has its own. Index: outcome_pkey, item_pkey.
 SELECT DISTINCT k.name FROM tidemill.outcome o
 CROSS JOIN LATERAL (SELECT i.input FROM tidemill.item i WHERE i.job_id = o.job_id AND i.seq = o.seq LIMIT 1) i
 LEFT JOIN LATERAL (

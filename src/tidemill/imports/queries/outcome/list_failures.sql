@@ -1,5 +1,6 @@
--- A job's failed rows, all or those with some codes, in order of seq, with what they hold now. At most `budget` outcomes are looked at: the one behind
--- the last of these comes too, as the end. So many bytes at most, but one row at least; `total` is how many there were.
+-- A page of a job's failed rows in order of seq, optionally only with some codes, with their current inputs. The query
+-- reads at most `budget` outcomes; the outcome after them is returned with is_end. A page has at most `bytes` bytes,
+-- but at least one row; `total` is the number of rows before this limit.
 -- Index: outcome_pkey, item_pkey, item_fix_pkey, ingest_pkey.
 SELECT seq, error, input, line, first_line, is_end, total FROM (
     SELECT p.seq, p.error, p.is_end, i.line, g.first_line, CASE WHEN NOT p.is_end THEN coalesce(f.input, i.input)::text END AS input,

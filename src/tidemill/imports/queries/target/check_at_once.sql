@@ -1,2 +1,2 @@
--- What is deferred would fail at the end, and nobody would know for which row.
+-- A deferred constraint would fail at commit, without naming the row.
 SET CONSTRAINTS ALL IMMEDIATE

@@ -1,2 +1,2 @@
--- Rows straight into the table, in key order.
+-- Inserts rows, in key order.
 COPY {table} ({columns}) FROM STDIN

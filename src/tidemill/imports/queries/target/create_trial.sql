@@ -1,3 +1,3 @@
--- A table of the same shape, for rows that are only tried: it is gone when the transaction ends.
+-- A copy of the table definition for the new rows of a dry run, dropped at the end of the transaction.
 CREATE TEMPORARY TABLE tidemill_trial
     (LIKE {table} INCLUDING CONSTRAINTS INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING IDENTITY) ON COMMIT DROP

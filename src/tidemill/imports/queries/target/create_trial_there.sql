@@ -1,2 +1,2 @@
--- As tidemill_trial, for copies of rows that are there: generated columns are as they were.
+-- Like tidemill_trial, for copies of existing rows. Generated columns are plain here and keep their values.
 CREATE TEMPORARY TABLE tidemill_trial_there (LIKE {table} INCLUDING CONSTRAINTS) ON COMMIT DROP

@@ -1,2 +1,2 @@
--- A row that leaves everything to its table.
+-- Inserts a row of defaults.
 INSERT INTO {table} DEFAULT VALUES

@@ -1,2 +1,2 @@
--- A column of the trial counts by a sequence of its own.
+-- Makes a column of the dry run use its own sequence.
 ALTER TABLE pg_temp.tidemill_trial ALTER COLUMN {column} SET DEFAULT {default}

@@ -1,4 +1,5 @@
--- Defaults that count: the column, a sequence for its trial, and the default with that. Index: pg_attrdef's on its table.
+-- Columns with a sequence default: the column, the name and start of a sequence for the dry run, and a default that
+-- uses it. Index: the index of pg_attrdef on adrelid.
 SELECT a.attname,
        'tidemill_trial_' || a.attnum,
        coalesce(CASE WHEN has_sequence_privilege(s.seqrelid, 'SELECT') THEN pg_sequence_last_value(s.seqrelid) END
