@@ -1,4 +1,4 @@
-"""What tests of distributions ask for."""
+"""Fixtures of the distribution tests."""
 
 import pytest
 

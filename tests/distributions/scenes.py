@@ -1,4 +1,4 @@
-"""Shorthands of these tests."""
+"""Helpers of the distribution tests."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def given(key: str = "ABC", day: Any = 20240202, kind: str = "CLS") -> dict[str,
 
 @dataclass
 class Scene:
-    """A database, a place for files, datasets, and distributions of them."""
+    """A database, a blob store, datasets, and distributions of them."""
 
     db: Database
     settings: Settings
@@ -67,7 +67,7 @@ class Scene:
         return make_runtime(self.db, self.settings, self.mill.registry)
 
     async def submit(self, *inputs: Any, dataset: str = "prices", policy: Any = None, **wanted: Any) -> UUID:
-        """A distribution that nobody has begun."""
+        """Submit a distribution without running it."""
         return await self.submit_these(inputs or [given()], dataset, policy, **wanted)
 
     async def submit_these(
@@ -77,7 +77,7 @@ class Scene:
         return (await make_distribution_use_cases(self.runtime).submit(self.db, spec, Role.USER))[0]
 
     async def run(self, *inputs: Any, **wanted: Any) -> list[dict[str, Any]]:
-        """What became of the inputs of a distribution, from its submission to the end of its job."""
+        """Submit a distribution, run it, and return its inputs with their files or errors."""
         return await self.finish(await self.submit(*inputs, **wanted))
 
     async def finish(self, job_id: UUID) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ class Scene:
         return list(open_blob_store(self.settings.blobs).scratch_folder.glob("*.tmp"))
 
     async def assert_whole(self) -> None:
-        """Every file that the registry knows is there, and is what it says."""
+        """Assert that every recorded file exists and has the recorded hash and size."""
         for _, path, sha256, size in await self.artifacts():
             data = self.read(path)
             assert (hashlib.sha256(data).hexdigest(), len(data)) == (sha256, size), path

@@ -1,4 +1,4 @@
-"""Files of distributions in every form, read back. Who made their rows shows in workbooks and Parquet only."""
+"""Files of distributions in every format, read back. Only workbooks and Parquet differ between query and function."""
 
 import csv
 import gzip
@@ -38,7 +38,7 @@ WHERE %(effective_date)s > 0 AND %(asofindicator)s <> '' -- the end
 
 
 def from_csv(data: bytes) -> Table:
-    """An empty value is None: there is no empty text among these."""
+    """Read CSV; an empty value is None, because the rows contain no empty text."""
     return [[value or None for value in line] for line in csv.reader(io.StringIO(data.decode(), newline=""))]
 
 
@@ -91,8 +91,8 @@ async def test_file_of_every_format_contains_dataset_rows(
 
 
 def texts(row: list[Any]) -> list[str | None]:
-    said = {True: "true", False: "false"}
-    return [None if value is None else said[value] if isinstance(value, bool) else str(value) for value in row]
+    names = {True: "true", False: "false"}
+    return [None if value is None else names[value] if isinstance(value, bool) else str(value) for value in row]
 
 
 async def test_duplicate_and_quoted_column_names_are_kept(scene: Scene) -> None:
@@ -124,6 +124,6 @@ async def test_dropped_column_fails_one_file_and_next_file_succeeds(scene: Scene
     with ThreadPoolExecutor(1) as threads:
         assert scene.read(await make(threads, "first")) == b"a,b\ntrue,false\n"
         await rows(scene.db, "ALTER TABLE public.flags DROP b")
-        with pytest.raises(Fail, match="cannot be run"):
+        with pytest.raises(Fail, match="The dataset query failed"):
             await make(threads, "second")
         assert scene.read(await make(threads, "third")) == b"a\ntrue\n"

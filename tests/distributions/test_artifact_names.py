@@ -1,4 +1,4 @@
-"""File names: told by the values where they can be, and never those of another input."""
+"""File names are built from the input values where possible, and are unique per input."""
 
 import re
 
@@ -103,23 +103,23 @@ async def test_inputs_with_hostile_keys_produce_one_file_each(scene: Scene) -> N
 @pytest.mark.parametrize(
     ("wrong", "pointer", "reason"),
     [
-        ([], ("inputs",), "no input"),
-        ([given(), given("DEF"), given("ABC", "2024-02-02")], ("inputs", 2), "the same as input 1"),
-        ([given("ABC", 20240230)], ("inputs", 0, "effective_date"), "no such day"),
-        ([given("ABC", 20241)], ("inputs", 0, "effective_date"), "a date is wanted"),
-        ([given("ABC", "2024-2-2")], ("inputs", 0, "effective_date"), "a date is wanted"),
-        ([given("ABC", True)], ("inputs", 0, "effective_date"), "a date is wanted"),
-        ([given(), given("ABC") | {"indexkey": 1}], ("inputs", 1, "indexkey"), "did you mean index_key"),
-        ([given() | {"indexKey": "X"}], ("inputs", 0, "indexKey"), "two spellings"),
-        ([{"index_key": "ABC", "effective_date": 20240202}], ("inputs", 0, "asofindicator"), "missing"),
+        ([], ("inputs",), "at least one input"),
+        ([given(), given("DEF"), given("ABC", "2024-02-02")], ("inputs", 2), "duplicates input 1"),
+        ([given("ABC", 20240230)], ("inputs", 0, "effective_date"), "the day 20240230 does not exist"),
+        ([given("ABC", 20241)], ("inputs", 0, "effective_date"), "must be a date"),
+        ([given("ABC", "2024-2-2")], ("inputs", 0, "effective_date"), "must be a date"),
+        ([given("ABC", True)], ("inputs", 0, "effective_date"), "must be a date"),
+        ([given(), given("ABC") | {"indexkey": 1}], ("inputs", 1, "indexkey"), 'did you mean "index_key"'),
+        ([given() | {"indexKey": "X"}], ("inputs", 0, "indexKey"), 'another spelling of "index_key"'),
+        ([{"index_key": "ABC", "effective_date": 20240202}], ("inputs", 0, "asofindicator"), "is required"),
         ([given("")], ("inputs", 0, "index_key"), "1 to 1000"),
         ([given("A\x00")], ("inputs", 0, "index_key"), "NUL"),
-        ([given("\ud800")], ("inputs", 0, "index_key"), "half a character"),
+        ([given("\ud800")], ("inputs", 0, "index_key"), "lone surrogate"),
         ([given("X" * 1001)], ("inputs", 0, "index_key"), "1 to 1000"),
-        ([given() | {"\ud800": 1}], ("inputs", 0, "?"), "no such field"),
-        ([given() | {"x" * 300: 1}], ("inputs", 0, "x" * 200), "no such field"),
-        ([given(7)], ("inputs", 0, "index_key"), "a text is wanted"),  # type: ignore[arg-type]
-        (["ABC"], ("inputs", 0), "an object"),
+        ([given() | {"\ud800": 1}], ("inputs", 0, "?"), "unknown field"),
+        ([given() | {"x" * 300: 1}], ("inputs", 0, "x" * 200), "unknown field"),
+        ([given(7)], ("inputs", 0, "index_key"), "must be a string"),  # type: ignore[arg-type]
+        (["ABC"], ("inputs", 0), "must be an object"),
     ],
 )
 async def test_invalid_inputs_are_rejected_and_no_job_is_created(
@@ -134,13 +134,13 @@ async def test_invalid_inputs_are_rejected_and_no_job_is_created(
 async def test_unknown_and_forbidden_datasets_give_same_error(scene: Scene) -> None:
     scene.mill.dataset("secret", query="SELECT 1", fields={"a": "text"})
     for word in ("nothing", "secret"):
-        with pytest.raises(InvalidDistributionInputs, match=f"there is no dataset '{word}'"):
+        with pytest.raises(InvalidDistributionInputs, match=f'unknown dataset "{word}"'):
             await scene.submit(dataset=word)
 
 
 async def test_inputs_above_maximum_count_are_rejected(scene: Scene) -> None:
     scene.settings = scene.settings.model_copy(update={"max_distribution_inputs": 2})
-    with pytest.raises(InvalidDistributionInputs, match="3 inputs are more than the 2 allowed"):
+    with pytest.raises(InvalidDistributionInputs, match="at most 2 inputs, got 3"):
         await scene.submit(given("A"), given("B"), given("C"))
 
 

@@ -1,4 +1,4 @@
-"""One input, one file: what it is called, what is in it, who made it."""
+"""One file per input: its name, its content, and errors of its query."""
 
 import pytest
 
@@ -74,17 +74,17 @@ async def test_hostile_input_values_are_bound_as_query_parameters(scene: Scene) 
 
 
 async def test_failed_query_fails_only_its_input_in_shared_transaction(scene: Scene) -> None:
-    """Short queries share a transaction, which an error ends."""
+    """Short queries share a transaction; an error ends the transaction."""
     scene.mill.dataset("parts", query="SELECT 100 / %(n)s AS part", fields={"n": "integer"}, read=["user"])
     inputs = [{"n": n} for n in range(50)]
     made = await scene.run(*inputs, dataset="parts", policy={"mode": "continue"})
     assert [one["input"]["n"] for one in made if one["status"] != "done"] == [0]
     assert len(scene.stored()) == len(inputs) - 1
 
-    async def nobody_is_in_a_transaction() -> bool:
+    async def has_no_open_transaction() -> bool:
         return await rows(scene.db, OPEN) == [(0,)]
 
-    await eventually(nobody_is_in_a_transaction)  # the last one is kept for a moment
+    await eventually(has_no_open_transaction)  # the last transaction stays open for a moment
 
 
 OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%%'"
@@ -99,8 +99,8 @@ async def test_query_column_named_like_internal_alias_is_written(scene: Scene) -
 
 async def test_values_are_formatted_independently_of_database_settings(scene: Scene) -> None:
     name = (await rows(scene.db, "SELECT current_database()"))[0][0]
-    for said in ("timezone = 'Asia/Tokyo'", "bytea_output = 'escape'", "extra_float_digits = -4"):
-        await rows(scene.db, f"ALTER DATABASE {name} SET {said}")
+    for setting in ("timezone = 'Asia/Tokyo'", "bytea_output = 'escape'", "extra_float_digits = -4"):
+        await rows(scene.db, f"ALTER DATABASE {name} SET {setting}")
     await scene.db._pool.drain()
     query = (
         "SELECT '2026-11-15 12:00+00'::timestamptz AS at, 1e0::float8 / 3 AS third, '\\xff'::bytea AS bytes, %(a)s AS a"

@@ -1,4 +1,4 @@
-"""The registry is written with the outcomes, behind the fence: by whoever holds the lease, or speaks for the dead."""
+"""Files are recorded with the outcomes, behind the fence: by the lease holder, or by the parent of a dead child."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ async def test_lease_expired_worker_cannot_register_artifacts(scene: Scene) -> N
         await flush_with_artifacts(scene.db, heir, [told(0, "good"), told(1, "good", reused=True)])
         is FlushResult.ALREADY
     )
-    assert [path for _, path, *_ in await scene.artifacts()] == ["good"], "what is used again is not registered"
+    assert [path for _, path, *_ in await scene.artifacts()] == ["good"], "reused files are not recorded"
     files = await scene.files(job_id)
     assert (files.generated, files.reused) == (1, 1)
 
@@ -61,7 +61,7 @@ async def test_only_done_items_register_artifacts(scene: Scene) -> None:
 
 
 async def test_equal_inputs_of_one_job_register_one_artifact(scene: Scene) -> None:
-    """A correction may make two inputs of one job equal."""
+    """A fix may make two inputs of one job equal."""
     job_id = await scene.submit(given("A"), given("B"))
     lease = await take(scene.db, job_id)
     first, second = told(0, "first"), told(1, "second")
@@ -71,7 +71,7 @@ async def test_equal_inputs_of_one_job_register_one_artifact(scene: Scene) -> No
 
 
 async def test_reprocess_of_done_input_is_rejected_and_keeps_its_file(scene: Scene) -> None:
-    """Others use it again, and know it by its hash."""
+    """Other jobs reuse the file and identify it by its hash."""
     job_id = await scene.submit(given("A"), given("B"))
     lease = await take(scene.db, job_id)
     await flush_with_artifacts(scene.db, lease, [told(0, "a"), verdict(1, FAILED)])
@@ -80,9 +80,9 @@ async def test_reprocess_of_done_input_is_rejected_and_keeps_its_file(scene: Sce
         ReprocessSelection([ItemStatus.DONE]),
         ReprocessSelection([ItemStatus.DONE, ItemStatus.FAILED]),
     )
-    with pytest.raises(Conflict, match="ask for another distribution"):
+    with pytest.raises(Conflict, match="Submit a new distribution"):
         await reprocess_items(scene.db, job_id, only_done, find_kind_hooks=find_kind_hooks)
-    with pytest.raises(Conflict, match="ask for another distribution"):
+    with pytest.raises(Conflict, match="Submit a new distribution"):
         await scene.mill.reprocess_async(job_id, statuses=["done"])
     operation = await reprocess_items(scene.db, job_id, done_and_failed, find_kind_hooks=find_kind_hooks)
     assert operation.items == 1
@@ -90,7 +90,7 @@ async def test_reprocess_of_done_input_is_rejected_and_keeps_its_file(scene: Sce
 
 
 async def test_parent_registers_artifacts_finished_by_crashed_child(scene: Scene, workers: Workers) -> None:
-    """Nothing is flushed before the child dies; no file is made twice but that of the input that killed it."""
+    """The child dies before any flush. Only the file of the input that killed it is generated twice."""
     folder = Path(scene.settings.home)
     workers.app(f"""
         calls = {str(folder / "calls")!r}

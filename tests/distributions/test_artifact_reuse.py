@@ -1,4 +1,4 @@
-"""When a file that was made before is used again: the decision by itself, and on the database's clock."""
+"""Reuse of existing files: the decision rule alone, and end to end with the clock of the database."""
 
 from datetime import date
 from typing import Any
@@ -14,7 +14,7 @@ from tidemill.distributions.distribution_request import Artifact, decide_artifac
 TODAY = date(2026, 1, 10)
 MADE = Artifact("s3://bucket/exports/a.csv", 1, 2, "00", "csv")
 
-# enabled, a file is known, how old the input is in days, the days of the rule -> what is done
+# reuse enabled, file exists, age of the input in days, days of the policy -> decision
 TABLE = [
     (False, False, 0, 7, "generate"),
     (False, True, 365, 7, "generate"),
@@ -45,7 +45,7 @@ def test_reuse_is_denied_for_input_without_date() -> None:
 
 
 async def test_reuse_decision_holds_end_to_end_on_database_clock(scene: Scene) -> None:
-    """One file for each known input first, then a distribution for each line, all at one moment of that clock."""
+    """Generate the existing files first, then run one distribution per line of the table, all on the same day."""
     await shift_clock(scene.db, "400 days")
     [(today,)] = await rows(scene.db, "SELECT (tidemill.now() AT TIME ZONE 'UTC')::date")
 
@@ -60,11 +60,11 @@ async def test_reuse_decision_holds_end_to_end_on_database_clock(scene: Scene) -
     ]
     await scene.finish(jobs[0])
     for job_id, line in zip(jobs, TABLE, strict=True):
-        (told,) = await scene.content(job_id)
-        assert told["reused"] == (line[4] == "reuse"), line
-        assert (told["path"] in made_before) == told["reused"], line
+        (view,) = await scene.content(job_id)
+        assert view["reused"] == (line[4] == "reuse"), line
+        assert (view["path"] in made_before) == view["reused"], line
         files = await scene.files(job_id)
-        assert (files.generated, files.reused) == (int(not told["reused"]), int(told["reused"]))
+        assert (files.generated, files.reused) == (int(not view["reused"]), int(view["reused"]))
     await scene.assert_whole()
 
 

@@ -1,4 +1,4 @@
-"""A folder of a store is listed once for all processes of a machine, in parts when it is large."""
+"""Folder listings are shared by all processes of a machine; large folders are listed in parts."""
 
 import errno
 import hashlib
@@ -21,7 +21,7 @@ LABEL = DownloadLabel("a.csv", "text/csv")
 
 
 class Watched(FolderBlobStore):
-    """Counts who lists it, and lets nobody begin before the gate is open."""
+    """Counts listings, and blocks them until the gate is open."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -72,7 +72,7 @@ def test_folder_listing_is_not_shared_when_file_locks_are_unsupported(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "no locks here")
+        raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", refuse)
     monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_LOCK_TIMEOUT_S", 0.05)
@@ -112,7 +112,7 @@ def test_folder_listings_are_cached_per_folder_and_store(watched: Watched, tmp_p
 
 
 def test_large_folder_listing_in_parts_returns_every_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with S3Server(tmp_path / "s3") as server:  # of its own: one that has looked into a folder remembers it for minutes
+    with S3Server(tmp_path / "s3") as server:  # a new server, because a server caches folder listings for minutes
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
         store = stores.bucket(server, tmp_path)

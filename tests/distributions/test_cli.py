@@ -1,4 +1,4 @@
-"""tidemill distribute: a file for each input, from a terminal."""
+"""tidemill distribute: writes one file per input."""
 
 import json
 from typing import TYPE_CHECKING
@@ -28,8 +28,8 @@ async def test_distribute_command_writes_file_per_input_and_reuses_unchanged_fil
     assert "completed" in said
     assert "2 files generated · 0 reused" in said
     assert "ABC_20240202.csv" in said
-    told = [json.loads(line) for line in (tidemill.folder / "paths.ndjson").read_text().splitlines()]
-    assert [(one["input"]["index_key"], one["rows"]) for one in told] == [("ABC", 3), ("DEF", 0)]
+    views = [json.loads(line) for line in (tidemill.folder / "paths.ndjson").read_text().splitlines()]
+    assert [(one["input"]["index_key"], one["rows"]) for one in views] == [("ABC", 3), ("DEF", 0)]
     lines = '{"indexKey": "ABC", "day": 20240202}\n{"index_key": "GHI", "day": 20240202}\n'
     said = tidemill("distribute", "prices", "-", answer=lines).out
     assert "1 files generated · 1 reused" in said
@@ -40,15 +40,15 @@ async def test_distribute_command_locates_invalid_input_and_exits_1_on_failure(
 ) -> None:
     tidemill.file("tidemill.toml", DECLARED)
     inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-30\n")
-    assert "inputs/0/day: there is no such day as 20240230" in tidemill("distribute", "prices", inputs, code=2).err
-    assert "did you mean prices" in tidemill("distribute", "price", inputs, code=2).err
+    assert "the day 20240230 does not exist" in tidemill("distribute", "prices", inputs, code=2).err
+    assert 'did you mean "prices"' in tidemill("distribute", "price", inputs, code=2).err
     inputs = tidemill.file("inputs.csv", 'index_key,day\n"A\nB",2024-02-02\nABC,2024-02-02,x\n')
-    assert "row 2 on line 4 has more values than its header" in tidemill("distribute", "prices", inputs, code=2).err
+    assert "row 2 on line 4 has more values than the header" in tidemill("distribute", "prices", inputs, code=2).err
     inputs = tidemill.file("inputs.csv", 'index_key,day\nABC,2024-02-02\n"A"x,2024-02-02\n')
-    assert "cannot be read: line 3: " in tidemill("distribute", "prices", inputs, code=2).err
+    assert 'Cannot parse "inputs.csv": line 3: ' in tidemill("distribute", "prices", inputs, code=2).err
     lines = '{"index_key": "ABC", "day": 20240202}\n\n{"index_key": }\n'
     said = tidemill.refuses("distribute", "prices", tidemill.file("inputs.ndjson", lines))
-    assert said == "inputs.ndjson cannot be read: line 3 column 15: Expecting value"
+    assert said == 'Cannot parse "inputs.ndjson": line 3 column 15: Expecting value'
     inputs = tidemill.file("inputs.csv", "index_key,day\nABC,2024-02-02\n")
     assert 'relation "public.prices" does not exist' in tidemill("distribute", "prices", inputs, code=1).out
 
@@ -72,4 +72,4 @@ def test_output_path_is_checked_before_match_or_distribute_starts(tidemill: "Tid
     file = tidemill.file("inputs.csv", "name\nx\n")
     match = ("match", file, "--service", "shop", "--query", "name", "-o", "nowhere/out.csv")
     for words in (match, ("distribute", "any", file, "--paths", "nowhere/paths.ndjson")):
-        assert "there is no folder" in " ".join(tidemill(*words, code=2).err.split())
+        assert "does not exist" in " ".join(tidemill(*words, code=2).err.split())

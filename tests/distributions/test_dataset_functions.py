@@ -1,4 +1,4 @@
-"""Datasets whose rows a function of the mill makes."""
+"""Datasets whose rows are produced by a function of the mill."""
 
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -79,9 +79,9 @@ async def test_large_function_output_is_written_completely(scene: Scene) -> None
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
-        ({"b": 1}, "row 2 of the dataset's function has a column 'b'"),
-        ((1, 2), "has 2 values; there are 1 columns"),
-        ("text", "is str: a dict or a tuple is wanted"),
+        ({"b": 1}, 'Row 2 from the dataset function has an unexpected column "b"'),
+        ((1, 2), "has 2 values; expected 1"),
+        ("text", "is of type str; expected a dict or a tuple"),
     ],
 )
 async def test_inconsistent_rows_fail_input_and_leave_no_file(scene: Scene, second: Any, reason: str) -> None:
@@ -96,7 +96,7 @@ async def test_inconsistent_rows_fail_input_and_leave_no_file(scene: Scene, seco
 async def test_row_without_columns_fails_input_and_leaves_no_file(scene: Scene, rows: list[dict[str, int]]) -> None:
     (failed,) = await made_by(scene, lambda _: rows)
     assert (failed["status"], failed["error"]["code"]) == ("failed", "invalid_rows")
-    assert "row 1 of the dataset's function has no columns" in failed["error"]["reason"]
+    assert "Row 1 from the dataset function has no columns" in failed["error"]["reason"]
     assert scene.stored() == []
 
 
@@ -116,7 +116,7 @@ async def test_function_exception_sets_outcome_of_its_input(scene: Scene) -> Non
 
 async def test_blocking_function_does_not_block_other_inputs(scene: Scene) -> None:
     def letters(given: dict[str, Any]) -> list[dict[str, Any]]:
-        meeting.wait(30)  # for ever, if nobody else is let in meanwhile
+        meeting.wait(30)  # times out unless another input runs at the same time
         return [given]
 
     meeting = threading.Barrier(2)
@@ -129,21 +129,24 @@ async def test_blocking_function_does_not_block_other_inputs(scene: Scene) -> No
     [
         ({"fields": {"a": "text"}}, "datasets.x.query: Field required"),
         ({"query": "SELECT 1"}, "datasets.x.fields: Field required"),
-        ({"query": "SELECT %(b)s", "fields": {"bb": "text"}}, "Unknown field 'b'; did you mean bb?"),
+        ({"query": "SELECT %(b)s", "fields": {"bb": "text"}}, 'Unknown field "b"; did you mean "bb"?'),
         ({"query": "SELECT %s", "fields": {"a": "text"}}, "%s is not a parameter"),
         ({"query": "SELECT 5 % 2", "fields": {"a": "text"}}, "%% for a percent sign"),
-        ({"query": "SELECT 1", "fields": {"a": "texts"}}, "datasets.x.fields.a.type: 'texts' is none of"),
+        ({"query": "SELECT 1", "fields": {"a": "texts"}}, "datasets.x.fields.a.type: must be one of"),
         ({"query": "SELECT 1", "fields": {"A": "text"}}, "datasets.x.fields.A"),
         ({"query": "SELECT 1", "fields": {"status": "text"}}, "The name is reserved"),
-        ({"query": "SELECT 1", "fields": {"a": "text"}, "date_field": "a"}, "'a' is not a field of type date"),
-        ({"query": "SELECT 1", "fields": {"a": "text"}, "formt": "csv"}, "Unknown key; did you mean format?"),
-        ({"query": "SELECT 1", "fields": {"a": "text"}, "format": "pdf"}, "'pdf' is none of"),
+        ({"query": "SELECT 1", "fields": {"a": "text"}, "date_field": "a"}, '"a" is not a field of type date'),
+        ({"query": "SELECT 1", "fields": {"a": "text"}, "formt": "csv"}, 'Unknown key; did you mean "format"?'),
+        ({"query": "SELECT 1", "fields": {"a": "text"}, "format": "pdf"}, 'not "pdf"'),
         (
             {"query": "SELECT 1", "fields": {"a": "text"}, "format": "xlsx", "compression": "gzip"},
-            "compressed by itself",
+            "has built-in compression",
         ),
         ({"query": "SELECT 1", "fields": {"a": "text"}, "columns": ["a"]}, "the query names its columns"),
-        ({"query": "SELECT 1", "fields": {"a": "text"}, "read": ["king"]}, "'king' is none of user, admin"),
+        (
+            {"query": "SELECT 1", "fields": {"a": "text"}, "read": ["king"]},
+            'must be one of "user", "admin", not "king"',
+        ),
     ],
 )
 def test_invalid_dataset_declaration_is_rejected_at_startup(scene: Scene, words: dict[str, Any], problem: str) -> None:

@@ -1,4 +1,4 @@
-"""Transactions that are handed on: nobody is left in one."""
+"""Read transactions are shared by queries, and no transaction stays open."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Distributions over HTTP: asked for, followed, paged through, sent round again."""
+"""HTTP routes of distributions: submit, progress, pages, downloads, fixes and redrive."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -70,7 +70,7 @@ async def test_distribution_fix_is_rejected_when_it_duplicates_another_input(api
         return await ada.patch(f"/v1/jobs/{job_id}/items/{seq}", json={"input": given})
 
     answer = await corrected(1, firstName="Ada", sentOn="2024-02-02")
-    assert (answer.status_code, answer.json()["detail"]) == (409, "another input of the distribution is the same")
+    assert (answer.status_code, answer.json()["detail"]) == (409, "Another input of this distribution is identical")
     answer = await corrected(1, first_name="Cy")
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "#/input/sent_on")
     assert (await corrected(1, firstName="Cy", sentOn="2024-02-02")).status_code == 200
@@ -107,7 +107,7 @@ async def test_distribution_download_of_failed_input_conflicts(api: Api, ada: ht
     failed = await worked(api, ada)
     assert failed["data_content"][0]["download_url"] is None
     answer = await ada.get(f"/v1/distributions/{failed['key']}/files/0")
-    assert (answer.status_code, "it has no file" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "has no file" in answer.json()["detail"]) == (409, True)
 
 
 async def test_distribution_inputs_are_paged_in_order(api: Api, ada: httpx2.AsyncClient) -> None:
@@ -165,7 +165,7 @@ async def test_distribution_redrive_requeues_failed_inputs_and_completes(api: Ap
     failed = await worked(api, ada)
     assert failed["status"] == "failed"
     reason = failed["data_content"][0]["error"]["reason"]
-    assert failed["error_message"] == f"fail_fast: an item failed; input 1: {reason}"
+    assert failed["error_message"] == f'An item failed; the failure policy is "fail_fast"; input 1: {reason}'
     assert failed["data_content"][0]["error"]["code"] == "query"
     assert failed["data_content"][0]["path"] is None
     await rows(api.db, "ALTER TABLE shop.folk RENAME TO people")
@@ -200,7 +200,7 @@ async def test_distribution_accepts_max_inputs_and_rejects_one_more(
     inputs = [SENT | {"edition": n} for n in range(most + 1)]
     answer = await ada.post("/v1/distributions", json={"dataset": "letters", "inputs": inputs})
     assert answer.status_code == 422
-    assert f"there are more than {most}" in answer.json()["detail"]
+    assert f"at most {most} entries" in answer.json()["detail"]
     answer = await ada.post("/v1/distributions", json={"dataset": "letters", "inputs": inputs[:-1]})
     assert (answer.status_code, answer.json()["total"]) == (202, most)
     page = (await ada.get(f"/v1/distributions/{answer.json()['job_id']}")).json()

@@ -1,4 +1,4 @@
-"""Stores that deny, vanish and come back; jobs that fail fast and are sent round again."""
+"""Distributions with stores that deny access or are unavailable, and redrive of failed distributions."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ async def test_fail_fast_distribution_completes_after_redrive(scene: Scene) -> N
     content = await scene.finish(job_id)
     job = await scene.job(job_id)
     assert job.status == "failed"
-    assert job.failure_reason == "fail_fast: an item failed"
+    assert job.failure_reason == 'An item failed; the failure policy is "fail_fast"'
     assert job.counts.failed == 1
     assert job.counts.cancelled > 0
     assert statuses(content)[5] == "failed"
@@ -96,7 +96,7 @@ async def test_distribution_is_complete_after_worker_and_store_are_killed(
             await eventually(lambda: settled(db, job_id, inputs // 5))
             os.kill(workers.children(worker)[0], signal.SIGKILL)
             server.kill()
-            if inputs > 100:  # the store's client tries for ten seconds before it gives up
+            if inputs > 100:  # the client of the store retries for ten seconds
                 await eventually(lambda: waiting(db, job_id))
             os.killpg(worker.pid, signal.SIGKILL)
             server.start()
@@ -130,7 +130,7 @@ async def settled(db: Database, job_id: object, least: int) -> bool:
 
 
 async def waiting(db: Database, job_id: object) -> bool:
-    """Somebody has noticed that the store is gone."""
+    """Return whether an input waits for a retry because the store is unavailable."""
     return (await job_of(db, job_id)).counts.retry_wait > 0  # type: ignore[arg-type]
 
 
@@ -142,7 +142,7 @@ async def test_late_worker_does_not_replace_file_of_completed_input(
     blobs = open_blob_store(scene.settings.blobs)
     zombie = handler.DistributionRunner(scene.db, blobs, scene.datasets, handler.DistributionOptions())
     (made,) = await scene.finish(job_id)
-    assert made["status"] == "done", "whoever is slow and still wanted is not held back"
+    assert made["status"] == "done", "a slow attempt of an unsettled input is not rejected"
     await rows(scene.db, "INSERT INTO public.prices VALUES ('ABC', 20240202, 'CLS', 'new', 1)")
     with pytest.raises(Wait):
         await zombie.process_input(Item(job_id, 0, given("ABC")))

@@ -1,4 +1,4 @@
-"""What tests of exports ask for."""
+"""Fixtures of the export tests."""
 
 import pytest
 

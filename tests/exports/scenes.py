@@ -1,4 +1,4 @@
-"""Shorthands of these tests."""
+"""Helpers of the export tests."""
 
 import json
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ COPYING = "FROM pg_stat_activity WHERE application_name = 'tidemill, export' AND
 
 @dataclass(frozen=True)
 class Scene:
-    """A database, a place for files, and exports into it."""
+    """A database, a blob store, and exports between them."""
 
     db: Database
     settings: Settings
@@ -54,7 +54,7 @@ class Scene:
         return TableExportRequest(resource=table, filters=tuple(map(parse_condition, where)), **asked)
 
     async def stream(self, table: str, *where: str, **asked: Any) -> bytes:
-        """The whole file, as it would be streamed."""
+        """Return the complete file as a stream returns it."""
         async with aclosing(stream_table_export(self.db, await self.plan(table, *where, **asked))) as pieces:
             return b"".join([piece async for piece in pieces])
 
@@ -67,7 +67,7 @@ class Scene:
         return job_id
 
     async def made(self, table: str, *where: str, **asked: Any) -> Job:
-        """An export, from the request to the end of its job."""
+        """Submit an export, run it, and return its closed job."""
         job_id = await self.submit(table, *where, **asked)
         await drain(self.mill, db=self.db)
         return await job_of(self.db, job_id)
@@ -80,7 +80,7 @@ class Scene:
         return sorted(self.blobs.list_names())
 
     async def copying(self) -> list[int]:
-        """The sessions that copy rows out."""
+        """Return the database sessions that run an export."""
         return [pid for (pid,) in await rows(self.db, f"SELECT pid {COPYING}")]
 
     async def is_quiet(self) -> bool:
@@ -96,7 +96,7 @@ def sorted_by(found: Iterable[dict[str, Any]], name: str) -> list[Any]:
 
 
 async def with_people(scene: Scene) -> Scene:
-    """A table of a thousand of them."""
+    """Create the table people with 1,000 rows."""
     await scene.run(
         "CREATE TABLE people (id int PRIMARY KEY, name text)",
         "INSERT INTO people SELECT n, 'name ' || n FROM generate_series(1, 1000) n",

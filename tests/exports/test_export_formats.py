@@ -1,4 +1,4 @@
-"""Every other format of a real table comes in again as it was, too."""
+"""Tables exported in any format can be imported without changes."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ INSERT INTO odd VALUES
     (3, '007', '', 7, 9007199254740993, 1.5, 0, 1e300, '1899-12-31', '2026-11-15 12:00:00+02', 'epoch', '00:00', false,
      NULL, '[]', '\x00', '{}');
 """
-LOST = {"xlsx": "empty"}  # a spreadsheet has no empty text
+LOST = {"xlsx": "empty"}  # spreadsheets cannot store empty text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Exports as jobs: one file, whole or absent, kept for a while."""
+"""Exports as jobs: one complete file or none, which expires."""
 
 import asyncio
 import hashlib
@@ -29,8 +29,8 @@ async def scene(scene: Scene) -> Scene:
 
 
 async def test_export_file_matches_reported_name_size_hash_and_rows(scene: Scene) -> None:
-    told: list[Event] = []
-    end = subscribe(told.append)
+    events: list[Event] = []
+    end = subscribe(events.append)
     job = await scene.made("people", "id[lte]=10")
     end()
     assert job.status is JobStatus.COMPLETED
@@ -42,7 +42,7 @@ async def test_export_file_matches_reported_name_size_hash_and_rows(scene: Scene
     assert (found.size, found.sha256) == (len(data), hashlib.sha256(data).hexdigest())
     made = await scene.result(job.id)
     assert (made["rows"], made["format"], made["compression"], made["spreadsheet_safe"]) == (10, "csv", "none", False)
-    [event] = [fields for name, fields in told if name == "export.completed"]
+    [event] = [fields for name, fields in events if name == "export.completed"]
     assert (event["job"], event["resource_type"], event["total_records"]) == (job.id, "public.people", 10)
     await assert_sound(scene.db, job.id)
 
@@ -55,7 +55,7 @@ async def test_export_fails_with_reason_when_its_column_is_renamed_after_submit(
     assert failed.status is JobStatus.FAILED
     with pytest.raises(Conflict, match=r"t\.name does not exist"):
         await get_export_file_info(scene.db, failed)
-    assert (await job_of(scene.db, second)).status is JobStatus.COMPLETED, "it has all that it was asked for"
+    assert (await job_of(scene.db, second)).status is JobStatus.COMPLETED, "the renamed column was not requested"
     assert scene.stored() == [await file_of(scene.db, second)]
 
 
@@ -109,7 +109,7 @@ async def test_file_of_crashed_worker_is_removed_after_export_is_deleted(scene: 
 async def test_table_export_contains_one_snapshot_during_concurrent_writes(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that change while it is written are in it as they were, or as they have become: never some of each."""
+    """The file never mixes rows from before and after a concurrent change."""
     await scene.run("INSERT INTO people SELECT n, repeat('x', 900) FROM generate_series(1001, 8000) n")
     chunks = 0
 
@@ -146,7 +146,7 @@ async def test_export_cancelled_after_file_is_complete_offers_no_file(
     await drain(scene.mill, db=scene.db)
     job = await job_of(scene.db, job_id)
     assert (job.status, job.counts.done) == (JobStatus.CANCELLED, 1)
-    with pytest.raises(Conflict, match="is cancelled; it has no file"):
+    with pytest.raises(Conflict, match=r"has no file \(status: cancelled\)"):
         await get_export_file_info(scene.db, job)
     assert await BlobCleanupLoop(scene.db, scene.blobs).remove_unneeded_blobs() == [await file_of(scene.db, job_id)]
 

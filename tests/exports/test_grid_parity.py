@@ -1,4 +1,4 @@
-"""What the grid shows is what every file has, cell by cell, whatever the values are."""
+"""Every export format has the same cells as the result grid, also for hostile values."""
 
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ XLSX_MAX = 32_767
 
 
 async def shown(db: Database, job_id: UUID) -> tuple[list[str], list[list[GridCell]]]:
-    """The header and the cells as the screen has them: page after page; an item that a list cuts is looked up."""
+    """Return the header and the cells of the grid, read page by page; load items with truncated results one by one."""
     lines: list[list[GridCell]] = []
     after: object = None
     while after is not None or not lines:
@@ -35,7 +35,7 @@ async def shown(db: Database, job_id: UUID) -> tuple[list[str], list[list[GridCe
 
 @pytest.fixture
 async def job_id(mill: Mill, db: Database) -> UUID:
-    """A job with every hostile value once in a row of its own and once beside all others, and with every end."""
+    """A job with each hostile value alone and together with the others, and with each final status."""
 
     @mill.handler("hostile", max_attempts=1, max_attempts_not_found=1)
     async def say(item: Item) -> Any:
@@ -111,7 +111,7 @@ async def test_job_without_results_shows_inputs_in_grid_and_export(mill: Mill, d
 
 
 async def mill_less_job(db: Database, inputs: list[Any]) -> UUID:
-    """A job of a kind that nobody has."""
+    """Submit a job of a kind without a handler."""
     return await add_rows(db, [encode_json(each) for each in inputs], "nobodys")
 
 

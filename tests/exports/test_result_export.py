@@ -1,4 +1,4 @@
-"""Exports: what is in the file, who gets which one, and when there is none."""
+"""Result exports: the content of the file, reuse of exports, and exports without a file."""
 
 import asyncio
 import hashlib
@@ -33,7 +33,7 @@ from tidemill.testing import drain
 
 @pytest.fixture
 async def job_id(mill: Mill, db: Database) -> UUID:
-    """Ten items, of which 3 and 7 fail until they are reprocessed."""
+    """A job with ten items; items 3 and 7 fail until they run again."""
     failed_once: set[int] = set()
 
     @mill.handler("test", max_attempts=1)
@@ -127,7 +127,9 @@ async def test_export_request_after_reprocess_creates_new_file(job_id: UUID, mil
     await drain(mill, db=db)
     assert [line[3] for line in read_csv(await fetch(db, mill, second))[1:]] == ["done"] * 10
     assert len(read_ndjson(await fetch(db, mill, meanwhile))) == 10
-    assert sum(line[3] == "failed" for line in read_csv(await fetch(db, mill, first))) == 2, "the first stays as it was"
+    assert sum(line[3] == "failed" for line in read_csv(await fetch(db, mill, first))) == 2, (
+        "the first file does not change"
+    )
 
 
 async def test_export_request_creates_new_job_when_earlier_file_is_unavailable(
@@ -139,7 +141,7 @@ async def test_export_request_creates_new_job_when_earlier_file_is_unavailable(
     assert (is_new, second != first) == (True, True)
     await drain(mill, db=db)
     open_blob_store(mill.settings.blobs).remove(await file_of(db, second))
-    with pytest.raises(Conflict, match="is gone; ask for the export again"):
+    with pytest.raises(Conflict, match=r"no longer exists\. Submit the export again"):
         await fetch(db, mill, second)
     third, is_new = await ask(db, mill, job_id)
     assert (is_new, third != second) == (True, True)
@@ -151,24 +153,24 @@ async def test_export_request_creates_new_job_when_earlier_file_is_unavailable(
     assert len(read_csv(await fetch(db, mill, fourth))) == 11
     await shift_clock(db, "8 days")
     fifth, is_new = await ask(db, mill, job_id)
-    assert (is_new, fifth != fourth) == (True, True), "it has expired, though nobody has removed it yet"
+    assert (is_new, fifth != fourth) == (True, True), "the file has expired, although cleanup has not removed it yet"
 
 
 async def test_download_of_unfinished_export_is_conflict_with_reason(job_id: UUID, mill: Mill, db: Database) -> None:
     export_id, _ = await ask(db, mill, job_id)
-    with pytest.raises(Conflict, match="is pending; it has no file"):
+    with pytest.raises(Conflict, match=r"has no file \(status: pending\)"):
         await fetch(db, mill, export_id)
     await job_control.cancel_job(db, export_id)
-    with pytest.raises(Conflict, match="is cancelled; it has no file"):
+    with pytest.raises(Conflict, match=r"has no file \(status: cancelled\)"):
         await fetch(db, mill, export_id)
-    with pytest.raises(Conflict, match="is no export"):
+    with pytest.raises(Conflict, match="is not an export"):
         await fetch(db, mill, job_id)
 
 
 async def test_invalid_result_export_request_is_rejected(job_id: UUID, mill: Mill, db: Database) -> None:
-    with pytest.raises(InvalidInput, match="no format 'pdf'; known are csv, xlsx, ndjson"):
+    with pytest.raises(InvalidInput, match=r'Unknown format "pdf"\. Use one of csv, xlsx, ndjson'):
         await ask(db, mill, job_id, "pdf")
-    with pytest.raises(InvalidInput, match="unknown status 'lost'"):
+    with pytest.raises(InvalidInput, match='unknown status "lost"'):
         await ask(db, mill, job_id, statuses=["lost"])
     await rows(db, "UPDATE tidemill.job SET purged_at = tidemill.now() WHERE id = %s", job_id)
     with pytest.raises(Conflict, match="was purged"):
@@ -177,11 +179,11 @@ async def test_invalid_result_export_request_is_rejected(job_id: UUID, mill: Mil
 
 async def test_builtin_kind_cannot_be_submitted_or_declared(mill: Mill, db: Database, job_id: UUID) -> None:
     request = ResultExportRequest(job_id, ResultFileFormat.CSV).to_input()
-    with pytest.raises(InvalidInput, match="made by Tidemill itself"):
+    with pytest.raises(InvalidInput, match="is reserved"):
         await submit_job(db, Submission(EXPORT_KIND), [encode_json(request)])
     with pytest.raises(UnknownKind):
         await mill.submit_async(EXPORT_KIND, [request])
-    with pytest.raises(InvalidInput, match=r"kinds that begin with 'tidemill\.' are Tidemill's own"):
+    with pytest.raises(InvalidInput, match=r'kinds that start with "tidemill\." are reserved'):
         mill.handler("tidemill.mine")(print)
 
 
@@ -213,14 +215,14 @@ async def test_job_without_items_is_exported_as_header_only(mill: Mill, db: Data
 
 
 async def test_exported_statuses_match_item_status_view(mill: Mill, db: Database) -> None:
-    """Of a job in the middle of everything: partly flushed, leased, waiting, cancelled."""
+    """The job has flushed, leased, waiting and skipped items."""
     job_id = await add_job(db, 60, kind="elsewhere", columns=("ok",), batch_size=10)
     for statuses in ([ItemStatus.DONE, ItemStatus.FAILED], [ItemStatus.RETRY_WAIT] * 3, [ItemStatus.SKIPPED]):
         lease = await take(db, job_id, wanted=10)
         waits = [0.0 if status is ItemStatus.RETRY_WAIT else None for status in statuses]
-        said = [verdict(lease.lo + n, status, delay=waits[n]) for n, status in enumerate(statuses)]
-        await settle(db, lease, said)
-    await take(db, job_id, wanted=2)  # a list: one is left waiting
+        verdicts = [verdict(lease.lo + n, status, delay=waits[n]) for n, status in enumerate(statuses)]
+        await settle(db, lease, verdicts)
+    await take(db, job_id, wanted=2)  # a list batch; one item stays in retry_wait
     lines = read_csv(await export(db, mill, job_id))
     shown = await rows(db, "SELECT status FROM tidemill.item_status WHERE job_id = %s ORDER BY seq", job_id)
     assert [line[2] for line in lines[1:]] == [status for (status,) in shown]

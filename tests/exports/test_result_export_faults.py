@@ -1,4 +1,4 @@
-"""Exports beside deletes, kills, cancellations and full disks: a whole file, or none."""
+"""Result exports during deletes, kills, cancellations and full disks: a complete file or none."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ from tidemill.testing import drain
 
 
 class Held:
-    """Holds every export at its first packet until it is let go."""
+    """Blocks every export at its first packet until ``let_go`` is called."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._reached, self._let_go = threading.Event(), threading.Event()
@@ -143,7 +143,7 @@ async def test_export_cancelled_while_finishing_file_leaves_no_file(
 
 
 async def asked_directly(db: Database, mill: Mill) -> tuple[UUID, Item]:
-    """An export and the item that a worker would be given for it."""
+    """Submit an export; return its id and the item that a worker would process."""
     job_id = await settled_job(db)
     export_id, _ = await ask(db, mill, job_id)
     return export_id, Item(export_id, 0, ResultExportRequest(job_id, ResultFileFormat.CSV).to_input())
@@ -189,7 +189,7 @@ async def test_late_worker_does_not_replace_finished_export_file(
     assert len(read_csv(await fetch(db, mill, export_id))) == 21
     await job_control.delete_job(db, export_id)
     await BlobCleanupLoop(db, blobs).remove_unneeded_blobs()
-    assert stored_files(mill) == [], "what nobody ever heard of goes with it"
+    assert stored_files(mill) == [], "the unrecorded file is removed with the export"
 
 
 async def test_export_finished_by_another_worker_is_not_repeated(mill: Mill, db: Database, held: Held) -> None:
@@ -265,7 +265,7 @@ async def test_killed_export_is_rerun_and_its_partial_file_is_removed(
 
 
 async def test_large_result_export_runs_within_memory_limit(workers: Workers, mill: Mill, db: Database) -> None:
-    """200,000 rows, 120 MB of results, the last of them a megabyte each, in a process that may have 130 MB."""
+    """Export 200,000 rows with 120 MB of results, the last 40 with 1 MB each, in a child process limited to 200 MB."""
     job_id = await big_results(db, 200_000, large=40)
     asked = [(await ask(db, mill, job_id, format_))[0] for format_ in (ResultFileFormat.CSV, ResultFileFormat.XLSX)]
     workers.app("")

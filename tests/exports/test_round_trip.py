@@ -1,4 +1,4 @@
-"""What goes out comes in again as it was: the second file is the first one, byte for byte."""
+"""An export, imported and exported again, is byte-identical to the first file."""
 # ruff: noqa: E501  values in a table of values
 
 import pytest
@@ -147,8 +147,8 @@ async def test_round_trip_without_keep_empty_is_identical_if_text_is_never_empty
 
 async def test_spreadsheet_safe_export_escapes_only_formula_like_text(scene: Scene) -> None:
     found = (await scene.stream("nasty", fields=("id", "word", "short", "ratio"), **SPREADSHEET)).decode()
-    assert "5,','''=1+1,NaN" in found, "one more than it had"
-    assert "6,'=1+1,'-1,-Infinity" in found, "numbers stay numbers"
+    assert "5,','''=1+1,NaN" in found, "one more apostrophe than the value"
+    assert "6,'=1+1,'-1,-Infinity" in found, "numbers are not escaped"
     assert "7,é😀\u2028,'@sum," in found
     assert "8,  blanks  ,NULL," in found
-    assert "10,\"'\n=1\",'\uff1d1," in found, "a line end, and full width"
+    assert "10,\"'\n=1\",'\uff1d1," in found, "a formula after a line break, and a full-width equals sign"

@@ -1,4 +1,4 @@
-"""Exports of tables into stores that deny, are full, or are gone for a while: a whole file, or none and the reason."""
+"""Table exports to stores that deny access, are full, or are unavailable: a complete file, or none and an error."""
 
 from pathlib import Path
 from uuid import UUID
@@ -27,7 +27,7 @@ def into(scene: Scene, place: str) -> Scene:
 
 
 async def fate(scene: Scene, job_id: UUID) -> tuple[str, str, int]:
-    """How the export ended, why, and after how many attempts."""
+    """Return the status, the error code and the number of attempts of the export."""
     query = "SELECT status, error->>'code', attempts FROM tidemill.outcome WHERE job_id = %s"
     [(status, code, attempts)] = await rows(scene.db, query, job_id)
     return status, code, attempts
@@ -40,7 +40,7 @@ async def test_store_denying_access_fails_export_with_reason(
     job = await into(scene, s3.blobs_url("denied")).made("people")
     assert job.status is JobStatus.FAILED
     assert await fate(scene, job.id) == ("failed", "store_denied", 1)
-    with pytest.raises(Conflict, match=r"denies access .* it has no file"):
+    with pytest.raises(Conflict, match=r"has no file .*Access to .* denied"):
         await get_export_file_info(scene.db, job)
 
 
@@ -65,7 +65,7 @@ async def test_unwritable_folder_fails_export_after_all_attempts(scene: Scene, t
     job = await into(scene, str(tmp_path / "file" / "blobs")).made("people")
     assert job.status is JobStatus.FAILED
     assert await fate(scene, job.id) == ("failed", "exhausted", 3)
-    with pytest.raises(Conflict, match="the folder of stored files cannot be written"):
+    with pytest.raises(Conflict, match="Cannot write to the blob store folder"):
         await get_export_file_info(scene.db, job)
 
 

@@ -1,4 +1,4 @@
-"""Streams: slow readers, sources that break, and readers that go away."""
+"""Streamed exports: slow readers, failing databases and disconnecting readers."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ async def scene(scene: Scene) -> Scene:
 
 
 async def opened(scene: Scene) -> AsyncGenerator[bytes]:
-    """A stream of which the first piece was read."""
+    """Open a stream and read its first chunk."""
     stream = stream_table_export(scene.db, await scene.plan("wide"))
     assert (await anext(stream)).startswith(b"id,text\n")
     return stream
@@ -32,7 +32,7 @@ async def opened(scene: Scene) -> AsyncGenerator[bytes]:
 async def test_closing_stream_ends_its_query(scene: Scene) -> None:
     async with aclosing(await opened(scene)):
         assert len(await scene.copying()) == 1
-    await eventually(scene.is_quiet, within=3)  # a second, and a busy machine
+    await eventually(scene.is_quiet, within=3)  # usually one second; more on a busy machine
 
 
 async def test_cancelling_stream_ends_query_that_has_sent_no_rows(scene: Scene) -> None:
@@ -50,7 +50,7 @@ async def test_cancelling_stream_ends_query_that_has_sent_no_rows(scene: Scene) 
 
 
 async def test_slow_stream_reader_does_not_increase_memory(scene: Scene) -> None:
-    """The server waits, and so do we: what is on its way is a few chunks, whatever the table."""
+    """The server waits for the reader: only a few chunks are in memory, regardless of the size of the table."""
     own = psutil.Process(os.getpid())
     async with aclosing(await opened(scene)) as stream:
 
@@ -78,7 +78,7 @@ async def test_stream_raises_error_when_database_connection_is_lost(scene: Scene
 async def test_stream_of_dropped_table_fails_with_conflict(scene: Scene) -> None:
     plan = await scene.plan("wide")
     await scene.run("DROP TABLE wide")
-    with pytest.raises(Conflict, match="the table is not what it was"):
+    with pytest.raises(Conflict, match="The table or one of its columns no longer exists"):
         [piece async for piece in stream_table_export(scene.db, plan)]
 
 
@@ -88,7 +88,7 @@ async def test_dropping_table_waits_until_stream_is_complete(scene: Scene) -> No
     try:
         assert sum([piece.count(b"\n") async for piece in stream]) > 59_000
     except TidemillError as error:  # pragma: no cover
-        pytest.fail(f"it broke: {error}")
+        pytest.fail(f"the stream failed: {error}")
     await dropping
 
 

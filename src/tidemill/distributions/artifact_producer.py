@@ -1,4 +1,4 @@
-"""Produces the rows of a file, with the dataset's query or its function."""
+"""Produces the rows of a file with the query or the function of the dataset."""
 
 import asyncio
 import inspect
@@ -23,7 +23,7 @@ _CSV_SPECIAL_CHARS = frozenset(',"\r\n')
 
 
 class ProducedRowEncoder:
-    """Encodes dicts and tuples. All rows have the columns that the dataset declares, or those of the first row."""
+    """Encodes dicts and tuples as rows of a file. The dataset or its first row determines the columns."""
 
     def __init__(self, feed: CopyFormat, columns: Sequence[str]) -> None:
         self.count = 0
@@ -36,20 +36,20 @@ class ProducedRowEncoder:
         return tuple(OutputColumn(name) for name in self._columns)
 
     def encode_row(self, row: Any) -> bytes:
-        """The bytes of a row; before the first one, the header."""
+        """Return the bytes of a row, after the header if it is the first row; raise Fail if the row is invalid."""
         if not self._columns and isinstance(row, Mapping):
             self._columns = tuple(str(name) for name in row)
             if not self._columns:
                 raise self._make_failure("has no columns")
         cells = self._extract_cells(row)
         self.count += 1
-        head = self.encode_header_once()
+        header = self.encode_header_once()
         if self._feed == "ndjson":
-            return head + encode_json(dict(zip(self._columns, cells, strict=True))) + b"\n"
-        return head + _encode_csv_line(cells)
+            return header + encode_json(dict(zip(self._columns, cells, strict=True))) + b"\n"
+        return header + _encode_csv_line(cells)
 
     def encode_header_once(self) -> bytes:
-        """The header, unless it was written; without any rows it is the whole file."""
+        """Return the header on the first call, then nothing. Without rows, the header is the whole file."""
         if self._has_begun or self._feed == "ndjson" or not self._columns:
             return b""
         self._has_begun = True
@@ -60,18 +60,18 @@ class ProducedRowEncoder:
         if isinstance(row, Mapping):
             if not row.keys() <= set(names):
                 other = next(name for name in row if name not in names)
-                raise self._make_failure(f"has a column {other!r}, which the first one has not")
+                raise self._make_failure(f'has an unexpected column "{other}"')
             return [row.get(name) for name in names]
         if isinstance(row, str | bytes) or not isinstance(row, Sequence):
-            raise self._make_failure(f"is {type(row).__name__}: a dict or a tuple is wanted")
+            raise self._make_failure(f"is of type {type(row).__name__}; expected a dict or a tuple")
         if not names:
-            raise self._make_failure("is a tuple: say what its columns are, with columns=… of the dataset")
+            raise self._make_failure("is a tuple, but the dataset declares no columns. Set columns=… or return dicts.")
         if len(row) != len(names):
-            raise self._make_failure(f"has {len(row)} values; there are {len(names)} columns")
+            raise self._make_failure(f"has {len(row)} values; expected {len(names)}")
         return row
 
     def _make_failure(self, problem: str) -> Fail:
-        return Fail(f"row {self.count + 1} of the dataset's function {problem}", code="invalid_rows")
+        return Fail(f"Row {self.count + 1} from the dataset function {problem}", code="invalid_rows")
 
 
 def _encode_csv_line(cells: Sequence[Any]) -> bytes:
@@ -79,7 +79,7 @@ def _encode_csv_line(cells: Sequence[Any]) -> bytes:
 
 
 def _format_csv_cell(value: Any) -> str:
-    """A value as PostgreSQL writes it in CSV: nothing for NULL, and quotes around an empty text."""
+    """Format a value as PostgreSQL does in CSV: NULL is empty, and an empty text is quoted."""
     if value is None:
         return ""
     text = _format_value(value)
@@ -109,27 +109,29 @@ QUERY_COLUMNS_CACHE_S = 5.0
 
 
 class ArtifactProducer:
-    """Runs at most ``max_queries`` queries at once, so that connections are left to write outcomes."""
+    """Runs at most ``max_queries`` queries at once, so that connections remain available to write outcomes."""
 
     def __init__(self, db: Database, *, max_queries: int, timeout_s: float) -> None:
         self._readers = ReadTransactionPool(db, max_open=max_queries, statement_timeout_s=timeout_s)
-        # Query -> its columns, and until when they are cached.
+        # Query -> its columns, and the time at which the cache entry expires.
         self._columns: dict[str, tuple[tuple[OutputColumn, ...], float]] = {}
         self._describing = asyncio.Lock()
 
     async def write_artifact_rows(self, dataset: Dataset, given: DistributionInput, out: ArtifactUpload) -> int:
-        """Write all rows to the upload, which is not finished yet, and return their number."""
+        """Write all rows to the upload and return the number of rows. The caller finishes the upload."""
         values = {field.name: field.to_query_value(given.values[field.name]) for field in dataset.fields}
         if dataset.query is not None:
             return await self._copy_query(dataset.query, values, out)
         function = dataset.producer
         if function is None:
-            raise Fail(f"nothing makes the rows of {dataset.name}", code="unknown_dataset", retryable=True)
+            raise Fail(
+                f'Dataset "{dataset.name}" has neither a query nor a function', code="unknown_dataset", retryable=True
+            )
         made = ProducedRowEncoder(out.form.postgres_copy_format, dataset.columns)
         if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
-            found = function(values)
-            await _write_async_rows(found if hasattr(found, "__aiter__") else await found, made, out)
-        else:  # in a thread, because a blocking generator would stop the event loop
+            rows = function(values)
+            await _write_async_rows(rows if hasattr(rows, "__aiter__") else await rows, made, out)
+        else:  # in a thread, because a blocking generator would block the event loop
             await out.run_in_thread(lambda: _write_rows(function(values), made, out))
         return made.count
 
@@ -137,18 +139,18 @@ class ArtifactProducer:
         out.form = replace(out.form, columns=await self._describe_columns(query, values))
         try:
             return await dataset_queries.copy_query_rows(self._readers, query, values, out.form, out.write)
-        except Fail:  # its tables may have been altered
+        except Fail:  # a table of the query may have been altered
             self._columns.pop(query, None)
             raise
 
     async def _describe_columns(self, query: str, values: SqlParams) -> tuple[OutputColumn, ...]:
-        """The columns of a query. They are cached for seconds only, because tables are altered."""
+        """Return the columns of a query, cached for a few seconds only, because tables can be altered."""
         async with self._describing:
             columns, good_until = self._columns.get(query, ((), 0.0))
             if time.monotonic() >= good_until:
                 columns = await dataset_queries.describe_query_columns(self._readers, query, values)
                 if not columns:
-                    raise Fail("the query of the dataset has no columns", code="invalid_rows")
+                    raise Fail("The dataset query returns no columns", code="invalid_rows")
                 self._columns[query] = columns, time.monotonic() + QUERY_COLUMNS_CACHE_S
         return columns
 
@@ -156,16 +158,16 @@ class ArtifactProducer:
 async def _write_async_rows(
     found: AsyncIterable[Any] | Iterable[Any], made: ProducedRowEncoder, out: ArtifactUpload
 ) -> None:
-    waiting = bytearray()
+    buffer = bytearray()
     async for row in _iterate_rows(found):
-        waiting += made.encode_row(row)
-        if len(waiting) >= ROW_CHUNK_BYTES:
+        buffer += made.encode_row(row)
+        if len(buffer) >= ROW_CHUNK_BYTES:
             _set_file_columns(made, out)
-            await out.write(bytes(waiting))
-            waiting.clear()
-    waiting += made.encode_header_once()
+            await out.write(bytes(buffer))
+            buffer.clear()
+    buffer += made.encode_header_once()
     _set_file_columns(made, out)
-    await out.write(bytes(waiting))
+    await out.write(bytes(buffer))
 
 
 async def _iterate_rows(found: AsyncIterable[Any] | Iterable[Any]) -> AsyncIterable[Any]:
@@ -178,16 +180,16 @@ async def _iterate_rows(found: AsyncIterable[Any] | Iterable[Any]) -> AsyncItera
 
 
 def _write_rows(found: Iterable[Any], made: ProducedRowEncoder, out: ArtifactUpload) -> None:
-    waiting = bytearray()
+    buffer = bytearray()
     for row in found:
-        waiting += made.encode_row(row)
-        if len(waiting) >= ROW_CHUNK_BYTES:
+        buffer += made.encode_row(row)
+        if len(buffer) >= ROW_CHUNK_BYTES:
             _set_file_columns(made, out)
-            out.write_sync(bytes(waiting))
-            waiting.clear()
-    waiting += made.encode_header_once()
+            out.write_sync(bytes(buffer))
+            buffer.clear()
+    buffer += made.encode_header_once()
     _set_file_columns(made, out)
-    out.write_sync(bytes(waiting))
+    out.write_sync(bytes(buffer))
 
 
 def _set_file_columns(made: ProducedRowEncoder, out: ArtifactUpload) -> None:

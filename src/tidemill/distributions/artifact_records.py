@@ -1,4 +1,4 @@
-"""Queries of the distributions: the newest file of each input, and how many files a job has generated or reused."""
+"""Database queries for distributions: the latest file of each input, and the number of generated and reused files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from tidemill.store.statements import make_sql_loader
 sql = make_sql_loader("tidemill.distributions")
 
 ArtifactKey = tuple[str, str]
-"""A dataset, and the key of one of its inputs."""
+"""The name of a dataset, and the key of an input."""
 
 
 class _ArtifactResult(msgspec.Struct):
-    """The part of an item's result that is read here."""
+    """The part of an item's result that this module reads."""
 
     reused: bool = True
 
@@ -31,7 +31,7 @@ _decode_artifact_result = msgspec.json.Decoder(_ArtifactResult).decode
 
 @dataclass(frozen=True, slots=True)
 class ArtifactLookup:
-    """The newest file of an input, and the current date of the database in UTC."""
+    """The latest file of an input, and the current date of the database in UTC."""
 
     artifact: Artifact | None
     today: date
@@ -39,35 +39,35 @@ class ArtifactLookup:
 
 async def record_artifacts(conn: Connection, lease: Lease, done: Sequence[Verdict]) -> None:
     """Record generated files and count reused ones, in the transaction of the flush that settles their items."""
-    told = [(verdict.seq, verdict.result) for verdict in done if verdict.result is not None]
-    made = [(seq, result) for seq, result in told if not _decode_artifact_result(result).reused]
-    if made:
-        # One JSON text: in an array every quotation mark would be escaped, which is most of the cost.
-        results = b"[" + b",".join(result for _, result in made) + b"]"
-        params = {"job_id": lease.job_id, "seqs": [seq for seq, _ in made], "results": results.decode()}
+    results = [(verdict.seq, verdict.result) for verdict in done if verdict.result is not None]
+    generated = [(seq, result) for seq, result in results if not _decode_artifact_result(result).reused]
+    if generated:
+        # One JSON text: an array parameter would escape every quotation mark, which is most of the cost.
+        json_array = b"[" + b",".join(result for _, result in generated) + b"]"
+        params = {"job_id": lease.job_id, "seqs": [seq for seq, _ in generated], "results": json_array.decode()}
         await conn.execute(sql("artifact/note"), params)
-    if told:
-        counts = {"generated": len(made), "reused": len(told) - len(made)}
+    if results:
+        counts = {"generated": len(generated), "reused": len(results) - len(generated)}
         await conn.execute(sql("delivery/add"), {"job_id": lease.job_id} | counts)
 
 
 async def find_artifacts(conn: Connection, artifact_keys: Sequence[ArtifactKey]) -> list[ArtifactLookup]:
-    """The newest file of each key, in the order of the keys."""
+    """Return the latest file of each key, in the order of the keys."""
     datasets, keys = [list(column) for column in zip(*artifact_keys, strict=True)]
     cursor = await conn.execute(sql("artifact/find"), {"datasets": datasets, "keys": keys})
-    found = sorted(await cursor.fetchall())
-    return [ArtifactLookup(None if row[0] is None else Artifact(*row), today) for _, today, *row in found]
+    rows = sorted(await cursor.fetchall())
+    return [ArtifactLookup(None if row[0] is None else Artifact(*row), today) for _, today, *row in rows]
 
 
 async def is_item_settled_or_deleted(conn: Connection, job_id: UUID, seq: int) -> bool:
-    """Whether an item is settled, or was deleted with its job."""
+    """Return whether an item is settled or was deleted with its job."""
     cursor = await conn.execute(sql("outcome/is_settled"), {"job_id": job_id, "seq": seq})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 
 
 async def has_other_item_with_input(conn: Connection, job_id: UUID, seq: int, input_: str) -> bool:
-    """Whether another item of the job has this input."""
+    """Return whether another item of the job has this input."""
     cursor = await conn.execute(sql("item/has_other"), {"job_id": job_id, "seq": seq, "input": input_})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
@@ -75,7 +75,7 @@ async def has_other_item_with_input(conn: Connection, job_id: UUID, seq: int, in
 
 @dataclass(frozen=True, slots=True)
 class DistributionProgress:
-    """How many files a distribution has generated and reused, when it started, and its first failed input."""
+    """The number of generated and reused files of a distribution, its start time, and its first failed input."""
 
     generated: int = 0
     reused: int = 0
@@ -90,12 +90,12 @@ class DistributionProgress:
 
 async def load_distribution_progress(conn: Connection, job_ids: Sequence[UUID]) -> dict[UUID, DistributionProgress]:
     cursor = await conn.execute(sql("delivery/sum"), {"ids": list(job_ids)})
-    return {job_id: DistributionProgress(*told) for job_id, *told in await cursor.fetchall()}
+    return {job_id: DistributionProgress(*progress) for job_id, *progress in await cursor.fetchall()}
 
 
 @dataclass(frozen=True, slots=True)
 class DistributionJob:
-    """The job of a distribution, as its files need it; ``created_at`` is in UTC."""
+    """The properties of a distribution's job that determine its files; ``created_at`` is in UTC."""
 
     key: str
     created_at: datetime

@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 class ArtifactUpload:
-    """Writes one file in threads, chunk by chunk. The last chunk is held back, so that a small file is one request.
+    """Writes one file in threads, chunk by chunk. It buffers the last chunk, so that a small file needs one request.
 
-    A finished file stays even if its caller is cancelled: every attempt of an input writes the same file.
+    A finished file stays even if the caller is cancelled: every attempt of an input writes the same file.
     """
 
     def __init__(self, blobs: BlobStore, name: str, form: OutputFileSpec, threads: ThreadPoolExecutor) -> None:
@@ -52,7 +52,7 @@ class ArtifactUpload:
         await asyncio.shield(asyncio.wrap_future(self._threads.submit(self._discard_sync)))
 
     def write_sync(self, chunk: bytes) -> None:
-        """As ``write``, for a caller that runs in a thread."""
+        """Like ``write``, for a caller that runs in a thread."""
         held, self._buffer = self._buffer, chunk
         if held:
             self._write_encoded_chunk(held)
@@ -82,7 +82,7 @@ class ArtifactUpload:
         if self._writing is not None and not self._is_complete:
             self._writing.discard()
             if self._encoder is not None:
-                with suppress(Exception):  # otherwise the garbage collector would make it write its end
+                with suppress(Exception):  # otherwise the garbage collector closes it, and it writes more
                     self._encoder.close()
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
@@ -91,12 +91,12 @@ class ArtifactUpload:
         return await asyncio.wrap_future(future)
 
 
-LISTING_MIN_NAMES = 8  # files of one folder in one lookup; with fewer, each is checked separately
+LISTING_MIN_NAMES = 8  # with fewer files of a folder in one lookup, each file is checked separately
 FOLDER_LISTINGS_CACHED_MAX = 16
 
 
 class BlobExistenceCache:
-    """Whether files exist. Listings are cached for seconds, so a removed file may still be reported as existing."""
+    """Checks whether files exist. Caches folder listings for seconds, so it may report a removed file as existing."""
 
     def __init__(self, blobs: BlobStore, threads: Executor) -> None:
         self._blobs = blobs

@@ -1,4 +1,4 @@
-"""Lists a folder of the blob store once for all processes of a machine; large folders in several parts at once."""
+"""Lists a folder of the blob store once for all processes of a machine, and large folders in parallel parts."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ from tidemill.files.blobs.blob_store import BlobStore, try_lock_file
 LISTING_FRESH_S = 5.0
 LISTING_PARTS = 4
 LISTING_SPLIT_MIN_NAMES = 64  # requested names; a folder with this many is probably large
-LISTING_LOCK_TIMEOUT_S = 10.0  # while another process lists the folder
+LISTING_LOCK_TIMEOUT_S = 10.0  # to wait while another process lists the folder
 LISTING_LOCK_POLL_S = 0.02
 
 
 class BlobFolderListing(msgspec.Struct, frozen=True):
-    """The names in a folder. Times are those of the machine's monotonic clock, which a restart resets."""
+    """The names in a folder. Times are from the monotonic clock of the machine, which a reboot resets."""
 
     names: frozenset[str]
     made_at: float
@@ -34,13 +34,13 @@ class BlobFolderListing(msgspec.Struct, frozen=True):
 
 
 def list_blob_folder(blobs: BlobStore, folder: str, requested_names: Sequence[str]) -> BlobFolderListing:
-    """The names in a folder, at most a few seconds old. ``requested_names`` are used to split a large folder."""
+    """List a folder; the result may be a few seconds old. ``requested_names`` determine how to split a large folder."""
     digest = sha256(f"{blobs.url('x')}\n{folder}".encode()).hexdigest()[:32]
     with _lock_listing_file(blobs.scratch_folder / f"{digest}.listing.tmp") as file:
         listing = _load_listing(file)
         if listing is None:
             listing = _list_in_parts(blobs, folder, requested_names)
-            with suppress(OSError):  # such as a full disk: then other processes list the folder, too
+            with suppress(OSError):  # such as a full disk; other processes then list the folder themselves
                 _save_listing(file, listing)
     return listing
 
@@ -56,7 +56,7 @@ def _list_in_parts(blobs: BlobStore, folder: str, requested_names: Sequence[str]
 
 
 def _choose_split_names(requested_names: Sequence[str]) -> list[str]:
-    """Names that split a large folder into parts of about the same size, as the requested names are distributed."""
+    """Choose names that split the requested names, and so a large folder, into parts of about the same size."""
     if len(requested_names) < LISTING_SPLIT_MIN_NAMES:
         return []
     ordered = sorted(requested_names)
@@ -86,7 +86,7 @@ def _load_listing(file: BinaryIO) -> BlobFolderListing | None:
 
 @contextmanager
 def _lock_listing_file(path: Path) -> Iterator[BinaryIO]:
-    """The file, locked; after the timeout, a buffer in memory instead."""
+    """Open and lock the file; after the timeout, yield a buffer in memory instead."""
     deadline = time.monotonic() + LISTING_LOCK_TIMEOUT_S
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:

@@ -38,20 +38,30 @@ REPORTED_INPUTS_MAX = 5
 
 @commands.command("distribute")
 def distribute_command(
-    dataset: Annotated[str, typer.Argument(help="A dataset of tidemill.toml, or of the mill")],
-    inputs: Annotated[str, typer.Argument(help="A .csv with a header, .ndjson or a JSON array; - for stdin")],
+    dataset: Annotated[str, typer.Argument(help="Dataset declared in tidemill.toml or in the mill")],
+    inputs: Annotated[
+        str, typer.Argument(help="CSV file with a header, NDJSON file or JSON array; - for standard input")
+    ],
     reuse: Annotated[
-        bool | None, typer.Option("--reuse/--no-reuse", help="Reuse existing files; TIDEMILL_REUSE_ENABLED")
+        bool | None, typer.Option("--reuse/--no-reuse", help="Reuse existing files; default: TIDEMILL_REUSE_ENABLED")
     ] = None,
     reuse_days: Annotated[
         int | None,
-        typer.Option(min=0, max=36_500, help="Generate files of inputs younger than this again; TIDEMILL_REUSE_DAYS"),
+        typer.Option(
+            min=0, max=36_500, help="Regenerate files of inputs newer than this; default: TIDEMILL_REUSE_DAYS"
+        ),
     ] = None,
-    format_: Annotated[FileFormat | None, typer.Option("--format", help="Replaces that of the dataset")] = None,
-    compression: Annotated[Compression | None, typer.Option(help="Replaces that of the dataset")] = None,
-    policy: Annotated[str, typer.Option(help="fail_fast, continue, or tolerate:10 or tolerate:5%")] = "fail_fast",
+    format_: Annotated[
+        FileFormat | None, typer.Option("--format", help="File format; default: that of the dataset")
+    ] = None,
+    compression: Annotated[
+        Compression | None, typer.Option(help="File compression; default: that of the dataset")
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(help="Failure policy: fail_fast, continue, tolerate:10 or tolerate:5%")
+    ] = "fail_fast",
     paths_to: Annotated[
-        Path | None, typer.Option("--paths", help="Write each input and the path of its file to this file, as NDJSON")
+        Path | None, typer.Option("--paths", help="Write each input and the path of its file to this NDJSON file")
     ] = None,
     processes: Annotated[
         int,
@@ -59,7 +69,7 @@ def distribute_command(
     ] = 2,
     app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares datasets")] = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Generate or reuse one file per input; the exit code is 0 only if all files exist."""
+    """Generate or reuse one file per input. The exit code is 0 only if all files exist."""
     silence_logs()
     wanted = DistributionSpec(
         dataset,
@@ -76,7 +86,7 @@ def distribute_command(
 
 
 def run_distribution(wanted: DistributionSpec, *, processes: int, app: str, paths_to: Path | None) -> Job:
-    """Submit a distribution, show its progress until it is closed, and print the paths of its files."""
+    """Submit a distribution, show progress until it is closed, and print the paths of its files."""
     check_output_path(paths_to)
 
     async def action(runtime: Runtime) -> Job:
@@ -95,20 +105,23 @@ def run_distribution(wanted: DistributionSpec, *, processes: int, app: str, path
 
 
 def read_distribution_inputs(path: str) -> list[Any]:
-    """The inputs in a file. A text that begins with [ is a JSON array, with { it is NDJSON; any other is CSV."""
+    """Read the inputs in a file: a JSON array if it begins with [, NDJSON if it begins with {, otherwise CSV.
+
+    Raises InvalidInput if the file cannot be read or parsed.
+    """
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8-sig")
     except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
+        raise InvalidInput(f'Cannot read "{path}": {error.strerror}') from error
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8: {error}") from error
+        raise InvalidInput(f'"{path}" is not valid UTF-8: {error}') from error
     first_char = text.lstrip()[:1]
     try:
         if first_char == "[":
             return list(json.loads(text))
         return list(_parse_ndjson(text) if first_char == "{" else _parse_csv(text))
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from error
+        raise InvalidInput(f'Cannot parse "{path}": {error}') from error
 
 
 def _parse_ndjson(text: str) -> Iterator[Any]:
@@ -125,7 +138,7 @@ def _parse_csv(text: str) -> Iterator[dict[str, Any]]:
     try:
         for number, row in enumerate(reader, 1):
             if None in row:
-                raise ValueError(f"row {number} on line {reader.line_num} has more values than its header")
+                raise ValueError(f"row {number} on line {reader.line_num} has more values than the header")
             yield row
     except csv.Error as error:
         raise ValueError(f"line {reader.reader.line_num}: {error}") from error
@@ -145,7 +158,9 @@ async def _print_distribution_report(runtime: Runtime, distribution: Distributio
     if files.failure_message is not None and (files.failed_seq or 0) >= REPORTED_INPUTS_MAX:
         _print_failure(files.failure_message)
     if job.counts.total > REPORTED_INPUTS_MAX:
-        console.print(f"  and {job.counts.total - REPORTED_INPUTS_MAX:,} more: --paths FILE lists all", highlight=False)
+        console.print(
+            f"  and {job.counts.total - REPORTED_INPUTS_MAX:,} more. Use --paths FILE to list all.", highlight=False
+        )
 
 
 def _print_failure(text: str) -> None:

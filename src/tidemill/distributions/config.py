@@ -1,4 +1,4 @@
-"""The section ``[datasets]`` of ``tidemill.toml``: what distributions make files of."""
+"""The section ``[datasets]`` of ``tidemill.toml``, which declares the datasets of distributions."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from tidemill.distributions.dataset import Dataset, FieldType, InputField, RowPr
 
 _FIELD_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _QUERY_PARAMETER_PATTERN = re.compile(r"%(?:%|\((\w+)\)s|(.?))", re.DOTALL)
-# What the API reports about an input beside its fields.
+# The API returns these keys next to the fields of an input.
 _RESERVED_FIELD_NAMES = ("status", "attempts", "path", "download_url", "rows", "size", "sha256", "reused", "error")
 
 
@@ -22,7 +22,7 @@ def _check_field_name(name: str) -> str:
     if not _FIELD_NAME_PATTERN.fullmatch(name):
         raise ValueError(f"The name does not match {_FIELD_NAME_PATTERN.pattern}")
     if name in _RESERVED_FIELD_NAMES:
-        raise ValueError("The name is reserved: the API reports it for every input")
+        raise ValueError("The name is reserved: the API returns it for every input")
     return name
 
 
@@ -32,7 +32,7 @@ class DatasetFieldTable(ConfigTable):
 
     @classmethod
     def expand(cls, value: Any) -> Any:
-        """``index_key = "text"`` is short for a table with that type."""
+        """Expand the short form ``index_key = "text"`` to a table with that type."""
         return {"type": value} if isinstance(value, str) else value
 
     @property
@@ -67,7 +67,7 @@ class DatasetTable(ConfigTable):
     @classmethod
     def _check_query_or_function(cls, query: Any, info: ValidationInfo) -> Any:
         if query is None and not _has_producer(info):
-            raise ValueError("Field required: the query that returns the rows of a file")
+            raise ValueError("Field required unless a function produces the rows")
         if query is not None and _has_producer(info):
             raise ValueError("Conflicts with the function that produces the rows")
         return query
@@ -76,7 +76,7 @@ class DatasetTable(ConfigTable):
     @classmethod
     def _check_columns_of_function(cls, columns: Any, info: ValidationInfo) -> Any:
         if not _has_producer(info):
-            raise ValueError("Only for functions: the query names its columns")
+            raise ValueError("Only allowed for functions: the query names its columns")
         return columns
 
     @field_validator("date_field")
@@ -84,7 +84,7 @@ class DatasetTable(ConfigTable):
     def _check_date_field(cls, name: str, info: ValidationInfo) -> str:
         dates = [field for field, table in info.data.get("fields", {}).items() if table.is_date]
         if "fields" in info.data and name not in dates:
-            raise ValueError(f"{name!r} is not a field of type date or yyyymmdd{format_suggestion(name, dates)}")
+            raise ValueError(f'"{name}" is not a field of type date or yyyymmdd{format_suggestion(name, dates)}')
         return name
 
     @field_validator("compression")
@@ -117,18 +117,18 @@ def _find_equal_spelling_problems(fields: list[str]) -> Iterator[tuple[str, str]
 
 
 def _find_query_problems(query: str, fields: list[str]) -> Iterator[tuple[str, str]]:
-    for found in _QUERY_PARAMETER_PATTERN.finditer(query):
-        name, other = found.groups()
+    for match in _QUERY_PARAMETER_PATTERN.finditer(query):
+        name, other = match.groups()
         if other is not None:
-            yield "query", f"%{other} is not a parameter; write %(name)s, and %% for a percent sign"
+            yield "query", f"%{other} is not a parameter. Use %(name)s for a parameter and %% for a percent sign."
         elif name is not None and name not in fields:
-            yield "query", f"Unknown field {name!r}{format_suggestion(name, fields)}"
+            yield "query", f'Unknown field "{name}"{format_suggestion(name, fields)}'
 
 
 def parse_datasets(
     document: Mapping[str, Any], producers: Mapping[str, RowProducer] | None = None
 ) -> dict[str, Dataset]:
-    """The datasets in a document, by name; InvalidSettings with every mistake."""
+    """Return the datasets in a document, by name; raise InvalidSettings with every problem."""
     known = producers or {}
     return parse_section(
         document,

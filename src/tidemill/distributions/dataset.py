@@ -1,4 +1,4 @@
-"""Datasets and their inputs, which are normalized: equal inputs have the same text and the same file."""
+"""Datasets and their inputs. Inputs are normalized, so equal inputs have the same text and the same file."""
 
 import hashlib
 import json
@@ -30,24 +30,24 @@ _encode_canonical_json = json.JSONEncoder(ensure_ascii=False, separators=(",", "
 
 InputValue = str | int | bool | None
 InputFaults = list[tuple[tuple[int | str, ...], str]]
-"""The path of a mistake in a request, and the reason."""
+"""The path of each problem in a request, and its message."""
 
 
 class InvalidDistributionInputs(InvalidInput):
-    """Inputs that are not valid; ``faults`` has the first hundred mistakes."""
+    """The inputs are invalid; ``faults`` has at most the first 100 problems."""
 
     def __init__(self, faults: InputFaults) -> None:
-        told = [
+        problems = [
             f"{'/'.join(map(str, path))}: {reason}" if path else reason
             for path, reason in faults[:FAULTS_IN_MESSAGE_MAX]
         ]
-        super().__init__("; ".join(told) + ("; …" if len(faults) > FAULTS_IN_MESSAGE_MAX else ""))
+        super().__init__("; ".join(problems) + ("; …" if len(faults) > FAULTS_IN_MESSAGE_MAX else ""))
         self.faults = faults
 
 
 @dataclass(frozen=True, slots=True)
 class InputField:
-    """A field of an input. ``date`` and ``yyyymmdd`` are stored as 20240202; a query gets the former as a date."""
+    """A field of an input. ``date`` and ``yyyymmdd`` are stored as 20240202; queries get a ``date`` as a date."""
 
     name: str
     type: FieldType = "text"
@@ -58,20 +58,20 @@ class InputField:
         return self.type in ("date", "yyyymmdd")
 
     def normalize_value(self, value: Any) -> InputValue:
-        """The value as it is stored; ValueError says which type is expected."""
+        """Return the value in the form in which it is stored; raise ValueError with the expected type."""
         if value is None or (value == "" and not self.required):
             if self.required:
-                raise ValueError("it is missing")
+                raise ValueError("is required")
             return None
         return _VALUE_PARSERS[self.type](value)
 
     def to_query_value(self, value: InputValue) -> Any:
-        """The value as a parameter of a query."""
+        """Return the value as a query parameter."""
         return parse_yyyymmdd(value) if self.type == "date" and isinstance(value, int) else value
 
 
 class DistributionInput:
-    """One input of a dataset, with all declared fields in their order."""
+    """One input of a dataset, with all declared fields in declaration order."""
 
     __slots__ = ("text", "values")
 
@@ -86,36 +86,36 @@ class DistributionInput:
 
     @classmethod
     def parse(cls, fields: tuple[InputField, ...], given: Any) -> "DistributionInput":
-        """The input; InvalidDistributionInputs with every mistake."""
+        """Parse an input; raise InvalidDistributionInputs with every problem."""
         if not isinstance(given, dict):
-            raise InvalidDistributionInputs([((), "an object with the fields of the dataset is wanted")])
+            raise InvalidDistributionInputs([((), "must be an object with the fields of the dataset")])
         spelled, faults = map_field_spellings(fields), InputFaults()
-        said: JsonObject = {}
+        values_by_field: JsonObject = {}
         for name, value in given.items():
             field = spelled.get(name)
             if field is None:
                 near = format_suggestion(name[:FIELD_NAME_SHOWN_MAX_CHARS], [one.name for one in fields])
-                faults.append(((_shorten_name(name),), f"there is no such field{near}"))
+                faults.append(((_shorten_name(name),), f"unknown field{near}"))
                 if len(faults) == FAULTS_REPORTED_MAX:
                     break
-            elif field in said:
-                faults.append(((name,), f"{field} is there twice, in two spellings"))
+            elif field in values_by_field:
+                faults.append(((name,), f'duplicate field: another spelling of "{field}"'))
             else:
-                said[field] = value
-        found: dict[str, InputValue] = {}
+                values_by_field[field] = value
+        normalized: dict[str, InputValue] = {}
         for one in fields:
             try:
-                found[one.name] = one.normalize_value(said.get(one.name))
+                normalized[one.name] = one.normalize_value(values_by_field.get(one.name))
             except ValueError as error:
                 faults.append(((one.name,), str(error)))
         if faults:
             raise InvalidDistributionInputs(faults)
-        return cls(found)
+        return cls(normalized)
 
 
 @lru_cache(256)
 def map_field_spellings(fields: tuple[InputField, ...]) -> dict[str, str]:
-    """Accepted spelling -> field: ``index_key`` and ``indexKey``."""
+    """Map each accepted spelling, such as ``index_key`` and ``indexKey``, to its field."""
     return {to_camel_case(field.name): field.name for field in fields} | {field.name: field.name for field in fields}
 
 
@@ -125,26 +125,26 @@ def to_camel_case(name: str) -> str:
 
 
 def _shorten_name(name: str) -> str:
-    """A name for an error message, truncated and without lone surrogates."""
+    """Truncate a name for an error message, and replace lone surrogates."""
     return name[:FIELD_NAME_SHOWN_MAX_CHARS].encode(errors="replace").decode()
 
 
 def parse_yyyymmdd(number: int) -> date:
-    """The date; ValueError if there is no such day."""
+    """Return the date; raise ValueError if the day does not exist."""
     return date(number // 10_000, number // 100 % 100, number % 100)
 
 
 def _parse_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("a text is wanted")  # noqa: TRY004  as for every other mistake
+        raise ValueError("must be a string")  # noqa: TRY004  callers catch ValueError
     if not 0 < len(value) <= INPUT_TEXT_MAX_CHARS:
-        raise ValueError(f"a text of 1 to {INPUT_TEXT_MAX_CHARS} characters is wanted")
+        raise ValueError(f"must have 1 to {INPUT_TEXT_MAX_CHARS} characters")
     if "\x00" in value:
-        raise ValueError("it has a NUL character in it, which cannot be stored")
+        raise ValueError("must not contain a NUL character")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError("it has half a character in it") from None
+        raise ValueError("must not contain a lone surrogate") from None
     return value
 
 
@@ -152,9 +152,9 @@ def _parse_integer(value: Any) -> int:
     if isinstance(value, str) and _INPUT_INTEGER_PATTERN.fullmatch(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("a whole number is wanted")  # noqa: TRY004  as above
+        raise ValueError("must be a whole number")  # noqa: TRY004  callers catch ValueError
     if not -_BIGINT_LIMIT <= value < _BIGINT_LIMIT:
-        raise ValueError("a number of at most 64 bits is wanted")
+        raise ValueError("must fit in 64 bits")
     return value
 
 
@@ -162,22 +162,22 @@ def _parse_boolean(value: Any) -> bool:
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if not isinstance(value, bool):
-        raise ValueError("true or false is wanted")  # noqa: TRY004  as above
+        raise ValueError("must be true or false")  # noqa: TRY004  callers catch ValueError
     return value
 
 
 def _to_yyyymmdd(value: Any) -> int:
-    wanted = "a date is wanted, as 20240202 or 2024-02-02"
+    expected = "must be a date such as 20240202 or 2024-02-02"
     if isinstance(value, str) and _ISO_DATE_PATTERN.fullmatch(value):
         value = value.replace("-", "")
     if isinstance(value, str) and _YYYYMMDD_PATTERN.fullmatch(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not _YYYYMMDD_PATTERN.fullmatch(str(value)):
-        raise ValueError(wanted)
+        raise ValueError(expected)
     try:
         parse_yyyymmdd(value)
     except ValueError:
-        raise ValueError(f"there is no such day as {value}: {wanted}") from None
+        raise ValueError(f"{expected}; the day {value} does not exist") from None
     return value
 
 
@@ -193,18 +193,18 @@ _VALUE_PARSERS: dict[FieldType, Callable[[Any], InputValue]] = {
 __all__ = ["Dataset", "InputField"]
 
 RowProducer = Callable[..., Any]
-"""A function of an input's fields that returns or yields rows, as dicts or tuples."""
+"""A function that takes the fields of an input and returns or yields rows as dicts or tuples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """Declares files. ``query`` or ``producer`` makes the rows; ``date_field`` decides whether a file is reused."""
+    """Declares how to make files: ``query`` or ``producer`` returns the rows; ``date_field`` determines file reuse."""
 
     name: str
     fields: tuple[InputField, ...]
     query: str | None = None
     producer: RowProducer | None = None
-    columns: tuple[str, ...] = ()  # of rows that are tuples
+    columns: tuple[str, ...] = ()  # for rows that are tuples
     date_field: str | None = None
     format: FileFormat = FileFormat.CSV
     compression: Compression = Compression.NONE
@@ -220,7 +220,7 @@ class Dataset:
         compression: Compression | None = None,
         columns: tuple[OutputColumn, ...] = (),
     ) -> OutputFileSpec:
-        """The declared or the requested form of the file; InvalidInput if format and compression cannot be combined."""
+        """Return the requested or declared format and compression; raise InvalidInput if they cannot be combined."""
         if compression is None:
             compression = self.compression if format_ in (None, self.format) else Compression.NONE
         return OutputFileSpec(format_ or self.format, columns, compression)

@@ -1,6 +1,6 @@
-"""Runs the queries of datasets, in read-only transactions that several short queries share to save round trips.
+"""Runs the queries of datasets in read-only transactions. Short queries share a transaction to save round trips.
 
-Values are bound by the driver; the text of a query comes from its declaration.
+The driver binds the values; the text of a query comes from its declaration.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from tidemill.tables.introspection.catalog_columns import get_type_by_pg_name
 
 sql = make_sql_loader("tidemill.distributions")
 
-READ_TRANSACTION_MAX_S = 2.0  # until a transaction is not reused any more; a query in it may take longer
-READ_TRANSACTION_IDLE_S = 0.05  # until an idle transaction ends
+READ_TRANSACTION_MAX_S = 2.0  # age after which a transaction is not reused; a query in it may take longer
+READ_TRANSACTION_IDLE_S = 0.05  # after which an idle transaction ends
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class _ReadTransaction:
 
 
 class ReadTransactionPool:
-    """At most ``max_open`` read-only transactions. An idle one ends soon."""
+    """A pool of at most ``max_open`` read-only transactions. Idle transactions end after a moment."""
 
     def __init__(self, db: Database, *, max_open: int, statement_timeout_s: float) -> None:
         self.statement_timeout_s = statement_timeout_s
@@ -48,7 +48,7 @@ class ReadTransactionPool:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Connection]:
-        """A connection in a read-only transaction; each statement sees what is committed when it starts."""
+        """Yield a connection in a read-only transaction. Each statement sees the data committed when it starts."""
         async with self._turn:
             reader = self._pop_idle() or await self._begin_transaction()
             try:
@@ -104,11 +104,11 @@ ChunkConsumer = Callable[[bytes], Awaitable[None]]
 async def copy_query_rows(
     readers: ReadTransactionPool, query: str, values: Mapping[str, Any], form: OutputFileSpec, consume: ChunkConsumer
 ) -> int:
-    """Pass the rows of the query to ``consume``, chunk by chunk, and return their number.
+    """Pass the rows of the query to ``consume``, chunk by chunk, and return the number of rows.
 
     Raises:
-        Fail: The query cannot be run, and no retry will help.
-        Retry: The database has trouble, or the query takes too long.
+        Fail: The query failed, and a retry would not help.
+        Retry: The database is temporarily unavailable, or the query timed out.
     """
     async with _open_read_transaction(readers) as conn, conn.cursor() as cursor:
         last = b""
@@ -120,17 +120,17 @@ async def copy_query_rows(
                     await consume(last)
                 last = piece
         count = cursor.rowcount
-    if last:  # after the connection is released: most files are one chunk, and the store may be slow
+    if last:  # after releasing the connection, because most files are one chunk and the store may be slow
         await consume(last)
     return count
 
 
 def _read_chunk(copy: psycopg.AsyncCopy) -> Generator[Any, Any, bytes]:
-    """Rows until the chunk is full, in one wait instead of one per row as with ``copy.read``."""
+    """Read rows until the chunk is full, with one wait instead of one per row as with ``copy.read``."""
     rows: list[bytes] = []
     size = 0
     while size < DATASET_CHUNK_BYTES:
-        row = yield from copy._read_gen()  # noqa: SLF001  there is no other way to it
+        row = yield from copy._read_gen()  # noqa: SLF001  psycopg has no public API for it
         if not row:
             break
         rows.append(bytes(row))
@@ -141,36 +141,36 @@ def _read_chunk(copy: psycopg.AsyncCopy) -> Generator[Any, Any, bytes]:
 async def describe_query_columns(
     readers: ReadTransactionPool, query: str, values: Mapping[str, Any]
 ) -> tuple[OutputColumn, ...]:
-    """The columns of the query with their types."""
+    """Return the columns of the query with their types."""
     async with _open_read_transaction(readers) as conn:
         cursor = await conn.execute(_bind_statement(conn, "dataset/describe", query, values), prepare=False)
-        found = cursor.description or []
-        cursor = await conn.execute(sql("dataset/types"), {"oids": [column.type_code for column in found]})
+        columns = cursor.description or []
+        cursor = await conn.execute(sql("dataset/types"), {"oids": [column.type_code for column in columns]})
         types = {oid: (get_type_by_pg_name(base), written) for oid, written, base in await cursor.fetchall()}
-    return tuple(OutputColumn(column.name, *types[column.type_code]) for column in found)
+    return tuple(OutputColumn(column.name, *types[column.type_code]) for column in columns)
 
 
 @asynccontextmanager
 async def _open_read_transaction(readers: ReadTransactionPool) -> AsyncIterator[Connection]:
-    """A read-only transaction. Errors of the query are raised as outcomes of the item."""
+    """Open a read-only transaction. Raise errors of the query as outcomes of the item."""
     try:
         async with readers.acquire() as conn:
             yield conn
     except psycopg.Error as error:
         if is_timeout(error):
             raise Retry(
-                f"the query of the dataset took longer than {readers.statement_timeout_s:g} s", code="query_timeout"
+                f"The dataset query timed out after {readers.statement_timeout_s:g} s", code="query_timeout"
             ) from error
         if is_transient(error):
-            raise Retry("the database has trouble", code="database") from error
-        said = error.diag.message_primary or str(error)
-        raise Fail(f"the query of the dataset cannot be run: {said}", code="query", retryable=True) from error
+            raise Retry("The database is temporarily unavailable", code="database") from error
+        message = error.diag.message_primary or str(error)
+        raise Fail(f"The dataset query failed: {message}", code="query", retryable=True) from error
 
 
 def _bind_statement(
     conn: Connection, name: str, query: str, values: Mapping[str, Any], form: OutputFileSpec | None = None
 ) -> bytes:
-    """The query with its values, each quoted by the driver, because COPY takes no parameters."""
+    """Return the statement with the query and its values as quoted literals, because COPY accepts no parameters."""
     bound = psycopg.AsyncClientCursor(conn).mogrify(query, values)
     if form is not None:
         bound = _wrap_query(bound, form)
@@ -184,7 +184,10 @@ def _wrap_query(bound: str, form: OutputFileSpec) -> str:
 
 @lru_cache
 def _build_row_encoding_sql(columns: tuple[OutputColumn, ...], feed: CopyFormat) -> tuple[str, str]:
-    """The query, wrapped so that its columns are written as those of a table. Two may have the same name."""
+    """Return the SQL before and after a query that formats its columns like those of a table.
+
+    Two columns may have the same name.
+    """
     numbered = [Identifier(f"c{number}") for number in range(len(columns))]
     expression = build_csv_expression if feed == "csv" else build_json_expression
     written = [expression(c, one.type, one.sql_type) for c, one in zip(numbered, columns, strict=True)]

@@ -1,4 +1,4 @@
-"""The parameters of a distribution's job, the names of its files, and the rule that decides whether one is reused."""
+"""The parameters of a distribution's job, the names of its files, and the rule for reusing files."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tidemill.distributions.dataset import DistributionInput, InputValue
 
 @dataclass(frozen=True, slots=True)
 class ReusePolicy:
-    """``days``: inputs younger than this may still change, so their files are generated again."""
+    """When to reuse files. Inputs newer than ``days`` may still change, so their files are regenerated."""
 
     enabled: bool = True
     days: int = 7
@@ -20,7 +20,7 @@ class ReusePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """The newest file of an input; ``format`` is its extension, such as ``csv.gz``."""
+    """The latest file of an input; ``format`` is its extension, such as ``csv.gz``."""
 
     path: str
     rows: int
@@ -32,7 +32,7 @@ class Artifact:
 def decide_artifact_reuse(
     *, enabled: bool, artifact: Artifact | None, effective_date: date | None, today: date, days: int
 ) -> Literal["generate", "reuse"]:
-    """Whether to generate or reuse a file. Without a date an input may still change, so its file is generated."""
+    """Decide whether to generate or reuse a file. An input without a date may still change, so generate its file."""
     if not enabled:
         return "generate"
     if artifact is None:
@@ -47,7 +47,7 @@ DISTRIBUTION_COLUMNS = ("path", "name", "rows", "size", "sha256", "format", "reu
 
 
 class DistributedFile(TypedDict):
-    """The result of an input: its file, and whether it was reused."""
+    """The result of an input: its file, and whether the file was reused."""
 
     path: str
     name: str
@@ -62,7 +62,7 @@ class DistributedFile(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DistributionRequest:
-    """A distribution as its job stores it."""
+    """The parameters of a distribution, which its job stores."""
 
     dataset: str
     reuse: ReusePolicy
@@ -86,7 +86,7 @@ class DistributionRequest:
 
 ARTIFACT_STEM_MAX_CHARS = 120
 ARTIFACT_DIGEST_HEX_DIGITS = 10
-# No lower case: ABC and abc are the same file on some file systems.
+# Upper case only: ABC and abc are the same file on some file systems.
 _UNAMBIGUOUS_STEM_PATTERN = re.compile(r"[A-Z0-9-][A-Z0-9.-]*(_[A-Z0-9.-]+)*")
 _DIGEST_SUFFIX_PATTERN = re.compile(rf"-[0-9A-F]{{{ARTIFACT_DIGEST_HEX_DIGITS}}}$")
 _UNSAFE_STEM_CHARS_PATTERN = re.compile(r"[^A-Za-z0-9.-]")
@@ -94,7 +94,7 @@ ARTIFACT_ROOT_FOLDER = "exports"
 
 
 def build_artifact_name(given: DistributionInput, ending: str) -> str:
-    """The name of an input's file: ``ABC_20240202_CLS.csv``, with a part of the input's hash if that is ambiguous."""
+    """Return the name of an input's file, such as ``ABC_20240202_CLS.csv``; if ambiguous, add a part of its hash."""
     parts = [_format_name_part(value) for value in given.values.values()]
     stem = "_".join(parts)
     is_plain = (
@@ -109,7 +109,7 @@ def build_artifact_name(given: DistributionInput, ending: str) -> str:
 
 
 def build_artifact_folder(job_key: str, created_at: datetime) -> str:
-    """The folder of a job's files, by the day on which it was created; ``created_at`` is in UTC."""
+    """Return the folder of a job's files, which contains the date of creation; ``created_at`` is in UTC."""
     return f"{ARTIFACT_ROOT_FOLDER}/{created_at:%Y/%m/%d}/{job_key}"
 
 

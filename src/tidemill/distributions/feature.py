@@ -1,4 +1,4 @@
-"""Registers distributions: one file for each input, reused while it is current."""
+"""Registers the distributions feature: one file per input, generated or reused."""
 
 from tidemill.core.kinds import DISTRIBUTION_KIND
 from tidemill.features import Feature
@@ -9,11 +9,11 @@ FEATURE = Feature(
     kinds={DISTRIBUTION_KIND: "tidemill.distributions.use_cases:DISTRIBUTION_HOOKS"},
     declarations=["tidemill.distributions.use_cases:load_datasets"],
     routers=["tidemill.distributions.routes:router"],
-    openapi_tag=("distributions", "One file per input, generated or reused"),
+    openapi_tag=("distributions", "Generate or reuse one file per input"),
     openapi_examples="tidemill.distributions.schemas:OPENAPI_EXAMPLES",
     config_sections=["datasets"],
     commands_module="tidemill.distributions.cli",
     commands={
-        "distribute": "Generate or reuse one file per input; the exit code is 0 only if all files exist.",
+        "distribute": "Generate or reuse one file per input. The exit code is 0 only if all files exist.",
     },
 )

@@ -1,4 +1,4 @@
-"""Runs distributions: reuses the file of an input, or generates it."""
+"""Runs distributions: reuses or generates the file of each input."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -36,15 +36,15 @@ from tidemill.telemetry.events import emit
 DISTRIBUTION_CONCURRENCY = 100
 ARTIFACT_STORE_THREADS = 32
 DISTRIBUTION_JOBS_CACHED_MAX = 64
-SETTLED_CHECK_AFTER_S = 1.0  # no lease is shorter, so an attempt faster than this still has its lease
+SETTLED_CHECK_AFTER_S = 1.0  # no lease is shorter, so a faster attempt still holds its lease
 
 
 @dataclass(frozen=True, slots=True)
 class DistributionOptions:
     max_attempts: int = 5
     backoff: float = 1.0
-    timeout_s: float = 300.0  # for one file
-    max_queries: int = 4  # at once, in a process
+    timeout_s: float = 300.0  # per file
+    max_queries: int = 4  # concurrent queries per process
 
 
 def make_distribution_handler(runtime: Runtime) -> Handler:
@@ -111,16 +111,16 @@ class DistributionRunner:
             raise Retry(str(error), code="store_unavailable") from error
         except StorageAccessDenied as error:
             raise Fail(str(error), code="store_denied", retryable=True) from error
-        except InvalidInput as error:  # a format that this worker cannot write
+        except InvalidInput as error:  # such as a format that this worker cannot write
             raise Fail(str(error), code="invalid", retryable=True) from error
 
     async def _find_reusable(self, order: _PreparedJob, given: DistributionInput) -> Artifact | None:
-        """The existing file of an input, if it can be reused."""
+        """Return the existing file of an input if it can be reused; otherwise None."""
         reuse, dataset = order.request.reuse, order.dataset
         if not reuse.enabled or dataset.date_field is None:
             return None
-        found = await self._artifact_lookups.get((dataset.name, given.key))
-        artifact = found.artifact
+        lookup = await self._artifact_lookups.get((dataset.name, given.key))
+        artifact = lookup.artifact
         if artifact is not None and artifact.format != order.form.suffix.lstrip("."):
             artifact = None
         day = given.values[dataset.date_field]
@@ -128,7 +128,7 @@ class DistributionRunner:
             enabled=reuse.enabled,
             artifact=artifact,
             effective_date=parse_yyyymmdd(day) if isinstance(day, int) else None,
-            today=found.today,
+            today=lookup.today,
             days=reuse.days,
         )
         if decision == "generate" or artifact is None or not await self._artifact_exists(artifact, dataset):
@@ -137,10 +137,10 @@ class DistributionRunner:
 
     async def _artifact_exists(self, artifact: Artifact, dataset: Dataset) -> bool:
         name = self._blobs.name_from_url(artifact.path)
-        is_there = name is not None and await self._existence.exists(name)
-        if not is_there:
+        exists = name is not None and await self._existence.exists(name)
+        if not exists:
             emit("artifact.gone", dataset=dataset.name, path=artifact.path)
-        return is_there
+        return exists
 
     async def _generate_artifact(self, order: _PreparedJob, given: DistributionInput, item: Item) -> Artifact:
         name, started = f"{order.folder}/{build_artifact_name(given, order.form.suffix)}", time.monotonic()
@@ -156,23 +156,23 @@ class DistributionRunner:
         return Artifact(self._blobs.url(name), rows, blob.size, blob.sha256.hex(), order.form.suffix.lstrip("."))
 
     async def _check_unsettled(self, item: Item) -> None:
-        """Wait if another attempt has settled the item: all attempts write the same file, and a late one must not."""
+        """Raise Wait if another attempt has settled the item, so that a late attempt does not overwrite its file."""
         if await self._db.read(artifact_records.is_item_settled_or_deleted, item.job_id, item.seq):
-            raise Wait("somebody else has settled this input", after=1.0, code="unwanted")
+            raise Wait("Another attempt has already settled this input", after=1.0, code="unwanted")
 
     async def _find_jobs(self, job_ids: Sequence[UUID]) -> list[DistributionJob | None]:
-        """The jobs with these ids, read once for all items of a job that start together."""
+        """Return the jobs with these ids. Items of a job that start together share one query."""
         return [await self._db.read(artifact_records.find_distribution_job, job_id) for job_id in job_ids]
 
     async def _load_prepared_job(self, job_id: UUID) -> _PreparedJob:
-        found = await self._job_lookups.get(job_id)
-        if found is None:
-            raise Fail("the job is gone", code="job_gone")
-        request = DistributionRequest.from_params(found.params)
+        job = await self._job_lookups.get(job_id)
+        if job is None:
+            raise Fail("The job was deleted", code="job_gone")
+        request = DistributionRequest.from_params(job.params)
         dataset = self._datasets.get(request.dataset)
         if dataset is None:
             raise Fail(
-                f"the worker knows no dataset {request.dataset!r}: it reads another tidemill.toml, or another mill",
+                f'Unknown dataset "{request.dataset}". Check that the worker uses the same tidemill.toml and mill.',
                 code="unknown_dataset",
                 retryable=True,
             )
@@ -183,7 +183,7 @@ class DistributionRunner:
         while len(self._jobs_by_id) >= DISTRIBUTION_JOBS_CACHED_MAX:
             del self._jobs_by_id[next(iter(self._jobs_by_id))]
         order = self._jobs_by_id[job_id] = _PreparedJob(
-            request, dataset, form, build_artifact_folder(found.key, found.created_at)
+            request, dataset, form, build_artifact_folder(job.key, job.created_at)
         )
         return order
 
@@ -205,7 +205,7 @@ def _build_result(
 
 
 def _make_invalid_input_failure(error: InvalidDistributionInputs) -> Fail:
-    """The failure of an input that does not fit the worker's declaration of the dataset."""
+    """Return the failure for an input that is invalid in the worker's declaration of the dataset."""
     path, reason = error.faults[0]
     details = {"field": str(path[0])} if path else {}
     return Fail(f"{path[0]}: {reason}" if path else reason, code="invalid", details=details)

@@ -57,7 +57,7 @@ DISTRIBUTION_LINKS = ("cancel", "redrive")
 
 
 def build_distribution_input_view(entry: InputView) -> dict[str, Any]:
-    """The fields of the input, then those of its file. A dataset cannot declare a field with the name of the latter."""
+    """Merge the fields of the input with those of its file. Datasets cannot declare fields with the latter names."""
     return dict(entry["input"]) | {name: value for name, value in entry.items() if name != "input"}
 
 
@@ -72,7 +72,7 @@ def build_dataset_out(dataset: Dataset) -> DatasetOut:
 
 
 def build_distribution_view(distribution: Distribution) -> dict[str, Any]:
-    """The HTTP view of a distribution, with the fields of ``DistributionOut``."""
+    """Build the API response for a distribution, with the fields of ``DistributionOut``."""
     job, request, files = distribution.job, distribution.request, distribution.files
     link = f"/v1/distributions/{job.id}"
     return {
@@ -118,7 +118,10 @@ RunnableDistribution = Annotated[Job, Depends(load_runnable_distribution)]
 router = APIRouter(tags=["distributions"], route_class=AuthenticatedRoute)
 DISTRIBUTION_KEY_PREFIX = "distributions"
 _REPEATED_DISTRIBUTION_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The distribution that this Idempotency-Key created before", "model": DistributionOut}
+    200: {
+        "description": "The distribution that an earlier request with this Idempotency-Key created",
+        "model": DistributionOut,
+    }
 }
 _SUBMIT_DISTRIBUTION_OPTIONS = build_route_options(
     Permission.USER,
@@ -139,7 +142,7 @@ _RUNNING_REPROCESS_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 @router.get("/datasets", **build_route_options(Permission.USER))
 async def list_datasets(me: CurrentUser, runtime: RuntimeDep) -> DatasetList:
-    """List the datasets that you may distribute, with the fields of their inputs."""
+    """List the datasets that you may use, with the fields of their inputs."""
     datasets = runtime.get(make_distribution_use_cases).list_datasets(me.role)
     return DatasetList(datasets=[build_dataset_out(dataset) for dataset in datasets])
 
@@ -148,7 +151,7 @@ async def list_datasets(me: CurrentUser, runtime: RuntimeDep) -> DatasetList:
 async def submit_distribution(
     request: Request, response: Response, me: CurrentUser, runtime: RuntimeDep, idempotency_key: IdempotencyKey = None
 ) -> DistributionOut:
-    """Submit a distribution: one file per input. If any input is invalid, the request is rejected as a whole."""
+    """Submit a distribution: one file per input. If any input is invalid, the whole request is rejected."""
     body = await json_body.read_json_body(request, DistributionIn, max_inputs=runtime.settings.max_distribution_inputs)
     key = parse_idempotency_key(idempotency_key)
     submission = make_submission(request, me, idem_key=None if key is None else f"{DISTRIBUTION_KEY_PREFIX} {key}")
@@ -157,7 +160,7 @@ async def submit_distribution(
             runtime.db, _build_distribution_spec(body), me.role, submission
         )
     except IdempotencyKeyReused:
-        raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
+        raise IdempotencyKeyReused("This Idempotency-Key was already used for a different request") from None
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/distributions/{job_id}"
     response.headers["Retry-After"] = "1"
@@ -194,7 +197,7 @@ async def list_distributions(
 async def get_distribution(
     distribution_id: VisibleDistribution, query: Annotated[ContentQuery, Query()], db: DatabaseDep
 ) -> JsonBytesResponse:
-    """The progress of a distribution, and a page of its inputs in their order, with the paths of their files."""
+    """Get the progress of a distribution and a page of its inputs, in request order, with the paths of their files."""
     page = await list_distribution_inputs(
         db, distribution_id.id, limit=query.page_size, after=schema_types.decode_cursor(query.after)
     )
@@ -213,7 +216,7 @@ async def get_distribution(
 async def download_file(
     distribution_id: VisibleDistribution, seq: ItemSeq, request: Request, runtime: RuntimeDep
 ) -> Response:
-    """Download the file of one input, or a range of it. `seq` is the index of the input, from 0."""
+    """Download the file of one input, or a byte range of it. `seq` is the index of the input, starting at 0."""
     info = await get_artifact_info(runtime.db, runtime.blobs, distribution_id, seq)
     try:
         return await build_stored_file_response(request, runtime, info)
@@ -225,7 +228,7 @@ async def download_file(
 async def cancel_distribution(
     distribution_id: VisibleDistribution, me: CurrentUser, runtime: RuntimeDep
 ) -> DistributionOut:
-    """Cancel a distribution. Inputs that are being processed finish, and files that exist stay."""
+    """Cancel a distribution. Inputs in progress finish, and existing files stay."""
     await job_control.cancel_job(runtime.db, distribution_id.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
     return _build_distribution_out(await load_distribution(runtime.db, distribution_id.id))
 
@@ -237,7 +240,7 @@ async def cancel_distribution(
 async def redrive_distribution(
     distribution_id: RunnableDistribution, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
 ) -> OperationOut:
-    """Retry the inputs that failed, and those that were cancelled because of them. The distribution opens again."""
+    """Retry the failed inputs, and the inputs that were cancelled because of them. The distribution reopens."""
     operation = await redrive_dead_letters(
         db,
         owner_id=None,

@@ -1,4 +1,4 @@
-"""Bodies, queries and responses of the routes of datasets and distributions."""
+"""Request bodies, query parameters and responses of the routes of datasets and distributions."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -26,28 +26,30 @@ CONTENT_PAGE_SIZE_MAX = 1_000
 
 
 class ReuseIn(RequestModel):
-    """Whether existing files are reused; the settings hold the defaults."""
+    """When to reuse existing files. The defaults are in the settings."""
 
     enabled: StrictBool | None = None
     days: Annotated[StrictInt, Field(ge=0, le=36_500)] | None = Field(
-        None, description="Files of inputs whose date is less than this number of days ago are generated again"
+        None, description="Regenerate files of inputs whose date is less than this number of days ago"
     )
 
 
 class DistributionIn(RequestModel):
-    """A request for one file per input."""
+    """A distribution to submit: one file per input."""
 
     dataset: str = Field(min_length=1, max_length=63)
     inputs: list[dict[str, Any]] = Field(
-        min_length=1, description="Objects with the fields of the dataset; no two may be equal"
+        min_length=1, description="Objects with the fields of the dataset, without duplicates"
     )
     reuse: ReuseIn | None = None
     policy: PolicyIn | None = Field(
-        None, description="`fail_fast` by default: the first failed input fails the distribution"
+        None, description="Failure policy. Default: `fail_fast`, the first failed input fails the distribution"
     )
-    format: DistributionFormat | None = Field(None, description="Replaces that of the dataset")
-    compression: DistributionCompression | None = Field(None, description="Replaces that of the dataset")
-    priority: int = Field(0, ge=-100, le=100, description="Each step doubles its share among its owner's jobs")
+    format: DistributionFormat | None = Field(None, description="Default: the format of the dataset")
+    compression: DistributionCompression | None = Field(None, description="Default: the compression of the dataset")
+    priority: int = Field(
+        0, ge=-100, le=100, description="Each step doubles the share of this job among the jobs of its owner"
+    )
 
 
 class ReuseOut(BaseModel):
@@ -58,10 +60,10 @@ class ReuseOut(BaseModel):
 
 
 class DistributionOut(BaseModel):
-    """A distribution and its progress. total is the sum of the counts from pending to cancelled."""
+    """A distribution and its progress. `total` is the sum of the counts from `pending` to `cancelled`."""
 
     job_id: UUID
-    key: str = Field(description="Short name, accepted wherever an id is")
+    key: str = Field(description="Short name of the job; every route that accepts the id accepts it too")
     dataset: str
     status: JobStatus
     total: NonNegativeInt
@@ -76,7 +78,7 @@ class DistributionOut(BaseModel):
     files_generated: int
     files_reused: int
     error_message: str | None = Field(
-        None, description="Why the distribution failed, and the first failed input with its reason"
+        None, description="Reason why the distribution failed, and the first failed input with its error"
     )
     reuse: ReuseOut
     format: str
@@ -84,13 +86,13 @@ class DistributionOut(BaseModel):
     policy: dict[str, Any]
     user_id: int
     created_at: datetime | None = None
-    started_at: datetime | None = Field(None, description="When a worker started its first input")
+    started_at: datetime | None = Field(None, description="Time when a worker started the first input")
     completed_at: datetime | None = None
-    links: dict[str, str] = Field(description="Related resources and actions")
+    links: dict[str, str] = Field(description="URLs of related resources and actions")
 
 
 class InputError(BaseModel):
-    """Why an input has no file."""
+    """The error of an input that has no file."""
 
     code: str | None = None
     reason: str | None = None
@@ -106,16 +108,16 @@ class ContentOut(BaseModel):
     path: str | None = Field(
         None, description="URL of the file in the blob store; a reused file is in the folder of an earlier distribution"
     )
-    download_url: str | None = Field(None, description="Path to download the file from this API")
+    download_url: str | None = Field(None, description="Path of this API that downloads the file")
     rows: int | None = None
-    size: int | None = Field(None, description="Bytes")
+    size: int | None = Field(None, description="Size of the file in bytes")
     sha256: str | None = None
     reused: bool | None = None
     error: InputError | None = None
 
 
 class DistributionDetail(DistributionOut):
-    """A distribution, and a page of its inputs in the order of the request."""
+    """A distribution and a page of its inputs, in request order."""
 
     data_content: list[ContentOut]
     next_page: NextPageToken = None
@@ -129,14 +131,14 @@ class DistributionPage(BaseModel):
 
 
 class ContentQuery(QueryModel):
-    page_size: Annotated[int, Field(ge=1, le=CONTENT_PAGE_SIZE_MAX, description="Inputs per page")] = (
+    page_size: Annotated[int, Field(ge=1, le=CONTENT_PAGE_SIZE_MAX, description="Number of inputs per page")] = (
         CONTENT_PAGE_SIZE_MAX
     )
     after: AfterCursor = None
 
 
 class InputFieldOut(BaseModel):
-    """A field of an input. Values of `date` and `yyyymmdd` are written 20240202 or 2024-02-02."""
+    """A field of an input. Values of type `date` and `yyyymmdd` have the form 20240202 or 2024-02-02."""
 
     name: str
     type: InputType
@@ -149,14 +151,14 @@ class DatasetOut(BaseModel):
     name: str
     fields: list[InputFieldOut]
     date_field: str | None = Field(
-        None, description="The date that decides whether a file is reused; without it, none is"
+        None, description="Field with the date that determines file reuse; without it, files are never reused"
     )
     format: str
     compression: str
 
 
 class DatasetList(BaseModel):
-    """The datasets that you may distribute."""
+    """The datasets that you may use."""
 
     datasets: list[DatasetOut]
 

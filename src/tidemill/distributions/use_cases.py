@@ -1,4 +1,4 @@
-"""Submits distributions, and reads their progress, their inputs and their files."""
+"""Submits distributions, and reads their progress, inputs and files."""
 
 import asyncio
 import hashlib
@@ -49,7 +49,7 @@ _LOCAL_DISTRIBUTION = Submission(DISTRIBUTION_KIND)
 
 @dataclass(frozen=True, slots=True)
 class DistributionSpec:
-    """A request for one file per input. None stands for the value of the dataset, or of the settings."""
+    """A request for one file per input. None means the default from the dataset or the settings."""
 
     dataset: str
     inputs: Sequence[Any]
@@ -62,7 +62,7 @@ class DistributionSpec:
 
     @property
     def fingerprint_params(self) -> dict[str, Any]:
-        """What must be equal, beside inputs, policy and priority, when an idempotency key is repeated."""
+        """The values, besides inputs, policy and priority, that must be equal when an idempotency key is repeated."""
         return {
             "dataset": self.dataset,
             "reuse": {"enabled": self.reuse_enabled, "days": self.reuse_days},
@@ -72,7 +72,7 @@ class DistributionSpec:
 
 
 class DistributionUseCases:
-    """Submits distributions of the datasets that a process declares."""
+    """Submits distributions of the datasets that this process declares."""
 
     def __init__(
         self, datasets: Mapping[str, Dataset], *, reuse: ReusePolicy, max_inputs: int, batch_size: int
@@ -83,31 +83,32 @@ class DistributionUseCases:
         self._batch_size = batch_size
 
     def list_datasets(self, role: Role) -> list[Dataset]:
-        """The datasets that a role may use."""
+        """Return the datasets that a role may use."""
         return [dataset for dataset in self._datasets.values() if dataset.is_allowed_for(role)]
 
     def is_dataset_allowed(self, role: Role, name: str) -> bool:
         return name in self._datasets and self._datasets[name].is_allowed_for(role)
 
     def get_dataset(self, name: str, role: Role) -> Dataset:
-        """A dataset that this role may use; InvalidDistributionInputs if there is none of this name."""
+        """Return a dataset; raise InvalidDistributionInputs if it does not exist or the role may not use it."""
         known = {dataset.name: dataset for dataset in self.list_datasets(role)}
         if name not in known:
             raise InvalidDistributionInputs(
-                [(("dataset",), f"there is no dataset {name!r}{format_suggestion(name, known)}")]
+                [(("dataset",), f'unknown dataset "{name}"{format_suggestion(name, known)}')]
             )
         return known[name]
 
     async def submit(
         self, db: Database, wanted: DistributionSpec, role: Role, submission: Submission = _LOCAL_DISTRIBUTION
     ) -> tuple[UUID, bool]:
-        """The job, and whether it is new. ``submission`` says who submits it and with which idempotency key.
+        """Submit a distribution; return its job id and whether it is new.
 
-        A repeated key returns the job of the first request, even if the dataset has changed since.
+        ``submission`` has the owner and the idempotency key. A repeated key returns the job of the first request, even
+        if the dataset has changed since.
 
         Raises:
-            InvalidDistributionInputs: With every mistake in the request; nothing is stored.
-            IdempotencyKeyReused: The key belongs to another request.
+            InvalidDistributionInputs: With every problem in the request; nothing is stored.
+            IdempotencyKeyReused: The key was used for a different request.
         """
         submission = replace(
             submission,
@@ -125,7 +126,7 @@ class DistributionUseCases:
                 return existing, False
         dataset = self.get_dataset(wanted.dataset, role)
         form = _resolve_file_spec(dataset, wanted)
-        # In a thread: 100,000 inputs take a second or two.
+        # In a thread, because 100,000 inputs take one or two seconds.
         inputs = await asyncio.to_thread(self._parse_inputs, dataset, wanted.inputs, form)
         reuse = ReusePolicy(
             enabled=self._reuse.enabled if wanted.reuse_enabled is None else wanted.reuse_enabled,
@@ -136,24 +137,24 @@ class DistributionUseCases:
         return await submit_job(db, submission, (parsed.text.encode() for parsed in inputs), built_in=True)
 
     async def validate_fixed_input(self, db: Database, job: Job, seq: int, input_: Any) -> Any:
-        """The fixed input of an item as it is stored; Conflict if another item has the same input."""
+        """Return the normalized input of a fix; raise Conflict if another item has the same input."""
         dataset = self._datasets.get(DistributionRequest.from_params(job.params).dataset)
         if dataset is None:
-            raise Conflict("its dataset is not declared any more")
+            raise Conflict("The dataset of this distribution is no longer declared")
         try:
             parsed = DistributionInput.parse(dataset.fields, input_)
         except InvalidDistributionInputs as error:
             raise InvalidDistributionInputs([(("input", *path), reason) for path, reason in error.faults]) from None
         if await db.read(artifact_records.has_other_item_with_input, job.id, seq, parsed.text):
-            raise Conflict("another input of the distribution is the same")
+            raise Conflict("Another input of this distribution is identical")
         return parsed.values
 
     def _parse_inputs(self, dataset: Dataset, given: Sequence[Any], form: OutputFileSpec) -> list[DistributionInput]:
         if not given:
-            raise InvalidDistributionInputs([(("inputs",), "there is no input")])
+            raise InvalidDistributionInputs([(("inputs",), "must contain at least one input")])
         if len(given) > self._max_inputs:
             raise InvalidDistributionInputs(
-                [(("inputs",), f"{len(given)} inputs are more than the {self._max_inputs} allowed")]
+                [(("inputs",), f"must contain at most {self._max_inputs} inputs, got {len(given)}")]
             )
         inputs: list[DistributionInput] = []
         faults = InputFaults()
@@ -165,12 +166,12 @@ class DistributionUseCases:
                 faults += [(("inputs", index, *path), reason) for path, reason in error.faults]
             else:
                 same_text = index_by_text.setdefault(parsed.text, index)
-                # Two file names are equal only if their hashes collide; one file would then replace the other.
+                # File names are equal only if their hashes collide. One file would then replace the other.
                 same_name = index_by_file_name.setdefault(build_artifact_name(parsed, form.suffix).lower(), index)
                 if same_text != index:
-                    faults.append((("inputs", index), f"the same as input {same_text + 1}"))
+                    faults.append((("inputs", index), f"duplicates input {same_text + 1}"))
                 elif same_name != index:
-                    faults.append((("inputs", index), f"its file would have the name of that of input {same_name + 1}"))
+                    faults.append((("inputs", index), f"has the same file name as input {same_name + 1}"))
                 inputs.append(parsed)
             if len(faults) >= FAULTS_REPORTED_MAX:
                 break
@@ -180,7 +181,7 @@ class DistributionUseCases:
 
 
 def _fingerprint_inputs(inputs: Sequence[Any]) -> bytes:
-    """The hash of the inputs as the client sent them, whatever the order of their fields."""
+    """Return a hash of the inputs as sent by the client; the order of their fields does not matter."""
     digest = hashlib.sha256()
     for value in inputs:
         text = json.dumps(value, sort_keys=True).encode()
@@ -190,7 +191,7 @@ def _fingerprint_inputs(inputs: Sequence[Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A distribution: its job, its request and the number of its files."""
+    """A distribution: its job, its request and the progress of its files."""
 
     job: Job
     request: DistributionRequest
@@ -198,7 +199,7 @@ class Distribution:
 
 
 async def load_distributions(db: Database, jobs: Sequence[Job]) -> list[Distribution]:
-    """The distributions of these jobs, in their order."""
+    """Return the distributions of these jobs, in the same order."""
     files = await db.read(artifact_records.load_distribution_progress, [job.id for job in jobs]) if jobs else {}
     return [
         Distribution(job, DistributionRequest.from_params(job.params), files.get(job.id, DistributionProgress()))
@@ -207,12 +208,12 @@ async def load_distributions(db: Database, jobs: Sequence[Job]) -> list[Distribu
 
 
 async def load_distribution(db: Database, job_id: UUID) -> Distribution:
-    """One distribution as it is now."""
+    """Return the current state of one distribution."""
     return (await load_distributions(db, [await db.read(job_records.get_job, job_id)]))[0]
 
 
 class InputView(TypedDict):
-    """An input of a distribution, and what became of it."""
+    """An input of a distribution, with its status and its file or error."""
 
     input: JsonObject
     status: str
@@ -227,14 +228,14 @@ class InputView(TypedDict):
 
 
 async def list_distribution_inputs(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[InputView]:
-    """A page of a distribution's inputs, in their order: each with its fields, its status and its file or error."""
+    """Return a page of a distribution's inputs, in request order, with their fields, statuses, and files or errors."""
     page = await queries.list_items(db, job_id, limit=limit, after=after)
     inputs = await db.run(read_small_inputs, job_id, [item["seq"] for item in page.items])
     return Page([_build_input_view(job_id, item, inputs.get(item["seq"])) for item in page.items], page.after)
 
 
 async def iterate_distribution_inputs(db: Database, job_id: UUID) -> AsyncGenerator[InputView]:
-    """Every input of a distribution, as ``list_distribution_inputs`` has them, read page by page."""
+    """Yield all inputs of a distribution, as ``list_distribution_inputs`` returns them, read page by page."""
     after: object = None
     has_more = True
     while has_more:
@@ -246,21 +247,23 @@ async def iterate_distribution_inputs(db: Database, job_id: UUID) -> AsyncGenera
 
 
 async def get_artifact_info(db: Database, blobs: BlobStore, job: Job, seq: int) -> DownloadInfo:
-    """The name, size and content type of the file of one input; Conflict says why there is none."""
+    """Return the name, size and content type of the file of one input; raise Conflict if it has no file."""
     item = await queries.get_item(db, job.id, seq)
     result = item["result"]
     if item["status"] != ItemStatus.DONE:
-        raise Conflict(f"input {seq + 1} of {job.key} is {item['status']}: it has no file")
+        raise Conflict(f"Input {seq + 1} of {job.key} has no file (status: {item['status']})")
     name = await asyncio.to_thread(blobs.name_from_url, result["path"])
     if name is None:
-        raise Conflict(f"the file of input {seq + 1} of {job.key} is in another store: {result['path']}")
+        raise Conflict(f"The file of input {seq + 1} of {job.key} is in another blob store: {result['path']}")
     request = DistributionRequest.from_params(job.params)
     form = OutputFileSpec(request.format, (), request.compression)
     return DownloadInfo(name, result["name"], result["size"], result["sha256"], form.content_type)
 
 
 def make_artifact_gone_error(job: Job, seq: int) -> Conflict:
-    return Conflict(f"the file of input {seq + 1} of {job.key} is gone; ask for it again")
+    return Conflict(
+        f"The file of input {seq + 1} of {job.key} no longer exists. Submit the input in a new distribution."
+    )
 
 
 def _build_input_view(job_id: UUID, item: Mapping[str, Any], given: Any) -> InputView:
@@ -288,7 +291,7 @@ def _resolve_file_spec(dataset: Dataset, wanted: DistributionSpec) -> OutputFile
 
 
 def load_datasets(runtime: Runtime) -> Mapping[str, Dataset]:
-    """The datasets of ``tidemill.toml`` and of the mill; InvalidSettings with every mistake."""
+    """Return the datasets of ``tidemill.toml`` and of the mill; raise InvalidSettings with every problem."""
     from tidemill.distributions.config import parse_datasets  # noqa: PLC0415  most processes declare none
 
     declared = runtime.declarations
@@ -314,7 +317,7 @@ def _get_dataset_name(job: Job) -> str | None:
 
 async def _check_dataset_allowed(runtime: Runtime, user: Principal, dataset: str) -> None:
     if not runtime.get(make_distribution_use_cases).is_dataset_allowed(user.role, dataset):
-        raise UnknownResource(f"there is no dataset {dataset!r}")
+        raise UnknownResource(f'Unknown dataset "{dataset}"')
 
 
 async def _validate_fix(runtime: Runtime, job: Job, seq: int, fixed: Any) -> Any:
@@ -325,6 +328,6 @@ DISTRIBUTION_HOOKS = KindHooks(
     get_target=_get_dataset_name,
     authorize=_check_dataset_allowed,
     parse_fix=_validate_fix,
-    # Other jobs reuse a file and identify it by its hash: its content must not change.
-    done_refusal="files that were made stay as they are: ask for another distribution to have them made again",
+    # Other jobs reuse the file and identify it by its hash, so its content must not change.
+    done_refusal="Existing files are never changed. Submit a new distribution to regenerate them.",
 )

@@ -29,29 +29,29 @@ STDOUT_PATH = "-"
 
 @commands.command("export")
 def export_command(
-    table: Annotated[str, typer.Argument(help="A table, as in public.users, or a resource of tidemill.toml")],
-    output: Annotated[str, typer.Option("--output", "-o", help="The file to write; - for standard output")],
+    table: Annotated[str, typer.Argument(help="Table, such as public.users, or a resource declared in tidemill.toml")],
+    output: Annotated[str, typer.Option("--output", "-o", help="File to write; - for standard output")],
     where: Annotated[
         list[str] | None,
-        typer.Option(help="FIELD=VALUE or FIELD[OPERATOR]=VALUE, as in 'role\\[in]=admin,editor'; all must hold"),
+        typer.Option(
+            help="Export only rows that match FIELD=VALUE or FIELD[OPERATOR]=VALUE, such as 'role\\[in]=admin,editor'"
+        ),
     ] = None,
-    fields: Annotated[
-        str, typer.Option(help="Fields of the file, in this order, separated by commas; all by default")
-    ] = "",
-    order: Annotated[str, typer.Option(help="Fields to sort by, separated by commas; -FIELD is descending")] = "",
+    fields: Annotated[str, typer.Option(help="Comma-separated fields to export, in this order; all by default")] = "",
+    order: Annotated[str, typer.Option(help="Comma-separated fields to sort by; use -FIELD to sort descending")] = "",
     format_: Annotated[
-        str | None, typer.Option("--format", help="csv, ndjson, json, xlsx, parquet; by the file extension by default")
+        str | None, typer.Option("--format", help="csv, ndjson, json, xlsx or parquet; by default from the file name")
     ] = None,
-    compression: Annotated[str | None, typer.Option(help="none, gzip, zstd; by the file extension by default")] = None,
+    compression: Annotated[str | None, typer.Option(help="none, gzip or zstd; by default from the file name")] = None,
     spreadsheet_safe: Annotated[
         bool, typer.Option("--spreadsheet-safe", help="Put an apostrophe before text that a spreadsheet could execute")
     ] = False,
     app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares resources")] = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Write rows of a table of your database into a file, at the speed of COPY: all as they are at one moment."""
+    """Export the rows of a table to a file, all from one database snapshot."""
     format_of_name, compression_of_name = parse_file_extension("" if output == STDOUT_PATH else output)
     if format_ is None and format_of_name is None and output != STDOUT_PATH:
-        raise InvalidInput(f"{output} does not say by its ending what it is: give a --format")
+        raise InvalidInput(f'Cannot detect the format of "{output}" from its file extension. Use --format.')
     request = TableExportRequest(
         resource=table,
         fields=_split_names(fields),
@@ -66,7 +66,7 @@ def export_command(
 
 
 def run_export(request: TableExportRequest, output: str, *, app: str = BUILTIN_MILL_REFERENCE) -> int:
-    """Write the file, report its size, and return the number of rows."""
+    """Write the file, print its size, and return the number of rows."""
     rows = 0
 
     def record_row_count(count: int) -> None:
@@ -81,12 +81,14 @@ def run_export(request: TableExportRequest, output: str, *, app: str = BUILTIN_M
 
     size = run_with_runtime(action, app=app, check=False)
     where = "standard output" if output == STDOUT_PATH else output
-    error_console.print(f"{rows:,} rows, {size:,} bytes in {where}", highlight=False, markup=False, soft_wrap=True)
+    error_console.print(
+        f"Wrote {rows:,} rows ({size:,} bytes) to {where}", highlight=False, markup=False, soft_wrap=True
+    )
     return rows
 
 
 async def _write_chunks(chunks: AsyncIterator[bytes], file: BinaryIO, name: str) -> int:
-    """Write the chunks, show the progress and return the number of bytes."""
+    """Write the chunks, show progress, and return the number of bytes."""
     size = 0
     with _create_byte_progress() as progress:
         task = progress.add_task("", name=name, total=None)
@@ -103,7 +105,7 @@ def _open_output(output: str) -> AbstractContextManager[BinaryIO]:
     if output != STDOUT_PATH:
         return open_atomic_output(Path(output))
     if sys.stdout.isatty():
-        error_console.print("[dim]to the terminal; -o FILE writes a file[/]")
+        error_console.print("[dim]Writing to the terminal. Use -o FILE to write a file.[/]")
     return open_standard_output()
 
 

@@ -1,4 +1,4 @@
-"""Queries of the exports: their requests and results, and whether their files are still needed."""
+"""Database queries for exports: requests, results, and whether an export still needs its file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ sql = make_sql_loader("tidemill.exports")
 
 
 async def is_export_active(conn: Connection, export_id: UUID) -> bool:
-    """Whether an export still needs its file: it is not deleted, not cancelled and not finished."""
+    """Return whether an export still needs its file: it is not deleted, not cancelled and not finished."""
     cursor = await conn.execute(sql("job/is_wanted"), {"export_id": export_id})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
@@ -26,7 +26,7 @@ async def is_export_active(conn: Connection, export_id: UUID) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
-    """The request of an export, and its result or error."""
+    """The request of an export, and its result or error if it has one."""
 
     id: UUID
     idem_key: str | None
@@ -43,15 +43,15 @@ async def find_export_records(conn: Connection, export_ids: Sequence[UUID]) -> d
 
 
 async def read_results_state(conn: Connection, job_id: UUID) -> RowDict:
-    """Columns of a job that change whenever its results do."""
-    found = await fetch_rows(conn, sql("job/results_state"), {"job_id": job_id})
-    if not found:
-        raise UnknownJob(f"there is no job {job_id}")
-    return found[0]
+    """Return the columns of a job that change whenever its results do; raise UnknownJob if the job does not exist."""
+    rows = await fetch_rows(conn, sql("job/results_state"), {"job_id": job_id})
+    if not rows:
+        raise UnknownJob(f'Unknown job "{job_id}"')
+    return rows[0]
 
 
 async def is_result_export_active(conn: Connection, job_id: UUID, export_id: UUID) -> bool:
-    """Whether an export still needs its file, and the job with the results still exists."""
+    """Return whether an export still needs its file and the job with the results still exists."""
     cursor = await conn.execute(sql("job/is_exportable"), {"job_id": job_id, "export_id": export_id})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])

@@ -1,4 +1,4 @@
-"""Registers exports: rows of tables and results of jobs as files."""
+"""Registers the exports feature: table rows and job results as files."""
 
 from tidemill.core.kinds import EXPORT_KIND
 from tidemill.features import Feature
@@ -8,12 +8,11 @@ FEATURE = Feature(
     handlers={EXPORT_KIND: "tidemill.exports.handler:make_export_handler"},
     kinds={EXPORT_KIND: "tidemill.exports.use_cases:EXPORT_HOOKS"},
     routers=["tidemill.exports.routes:router"],
-    openapi_tag=("exports", "Rows of tables, streamed or as files; a job's rows as a file"),
+    openapi_tag=("exports", "Export table rows as a stream or a file, and job results as a file"),
     openapi_examples="tidemill.exports.schemas:OPENAPI_EXAMPLES",
     commands_module="tidemill.exports.cli",
     commands={
-        "export": "Write rows of a table of your database into a file, at the speed of COPY: all as they are at one "
-        "moment.",
+        "export": "Export the rows of a table to a file, all from one database snapshot.",
     },
     open_results="tidemill.exports.use_cases:open_results",
 )

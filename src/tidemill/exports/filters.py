@@ -1,4 +1,4 @@
-"""Conditions on the rows of an export: parsed from requests, then checked against the types of the fields."""
+"""Parses the filters of an export request and checks them against the types of the fields."""
 
 import csv
 import re
@@ -23,13 +23,13 @@ _CONDITION_PATTERN = re.compile(r"([^\[\]=]+)(?:\[([^\[\]=]*)\])?=(.*)", re.DOTA
 _TRAILING_ESCAPE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 _FILTERED_TEXT_TYPES = ("text", "character varying", "character", "bpchar", "citext", "name")
 RequestProblem = tuple[tuple[str, ...], str]
-"""The path of a mistake in a request, and the reason."""
+"""The path of a problem in a request, and its message."""
 _TRUE_VALUES, _FALSE_VALUES = ("", "true", "t", "yes", "1"), ("false", "f", "no", "0")
 
 
 @dataclass(frozen=True, slots=True)
 class FilterCondition:
-    """A condition as requested; its field may not exist."""
+    """A condition as requested, not validated yet: its field may not exist."""
 
     field: str
     op: str
@@ -38,7 +38,7 @@ class FilterCondition:
 
 @dataclass(frozen=True, slots=True)
 class TypedFilter:
-    """A condition that was checked against its field; values are texts that PostgreSQL can read."""
+    """A condition that is valid for its field; the values are in the text format of PostgreSQL."""
 
     field: str
     column: str
@@ -49,46 +49,53 @@ class TypedFilter:
 
 
 def parse_query_filters(pairs: Iterable[tuple[str, str]]) -> list[FilterCondition]:
-    """Conditions such as ``filter[role][in]=admin,editor``; without an operator it is ``eq``. Others are ignored."""
+    """Parse parameters such as ``filter[role][in]=admin,editor``; the default operator is ``eq``.
+
+    Parameters with other names are ignored. Raises InvalidInput for malformed filters.
+    """
     conditions = []
     for name, text in pairs:
         if name.startswith("filter"):
             match = _FILTER_PARAMETER_PATTERN.fullmatch(name)
             if match is None:
                 raise InvalidInput(
-                    f"{truncate_for_error(name)!r}: a filter is written filter[FIELD]=… or filter[FIELD][OPERATOR]=…"
+                    f'Invalid filter parameter "{truncate_for_error(name)}". '
+                    "Use filter[FIELD]=VALUE or filter[FIELD][OPERATOR]=VALUE."
                 )
             conditions.append(_make_condition(match[1], match[2], text))
     return conditions
 
 
 def parse_condition(text: str) -> FilterCondition:
-    """A condition such as ``role[in]=admin,editor`` or ``role=admin``, also with the ``filter[…]`` of a query."""
+    """Parse a condition such as ``role[in]=admin,editor`` or ``role=admin``, also in the form ``filter[role]=admin``.
+
+    Raises InvalidInput if the text has none of these forms.
+    """
     name, separator, value = text.partition("=")
     as_query = _FILTER_PARAMETER_PATTERN.fullmatch(name) if separator else None
-    if as_query is not None and (
-        as_query[2] is not None or as_query[1] not in FILTER_OPERATORS
-    ):  # or a field of that name
+    # "filter[in]=x" is a condition on a field named "filter".
+    if as_query is not None and (as_query[2] is not None or as_query[1] not in FILTER_OPERATORS):
         return _make_condition(as_query[1], as_query[2], value)
     match = _CONDITION_PATTERN.fullmatch(text)
     if match is None:
-        raise InvalidInput(f"{truncate_for_error(text)!r}: a condition is written FIELD=VALUE or FIELD[OPERATOR]=VALUE")
+        raise InvalidInput(f'Invalid condition "{truncate_for_error(text)}". Use FIELD=VALUE or FIELD[OPERATOR]=VALUE.')
     return _make_condition(match[1].strip(), match[2], match[3])
 
 
 def parse_filter_object(filters: Mapping[str, Any]) -> list[FilterCondition]:
-    """Conditions such as ``{"role": {"in": ["admin", "editor"]}}``; ``{"role": "admin"}`` is ``eq``."""
+    """Parse an object such as ``{"role": {"in": ["admin", "editor"]}}``; ``{"role": "admin"}`` means ``eq``.
+
+    Raises InvalidInput for malformed conditions.
+    """
     conditions = []
     for field, operators in filters.items():
         if operators == {}:
-            raise InvalidInput(
-                f"filter {truncate_for_error(field)!r}: it says nothing; write {{operator: value}}, or a value"
-            )
+            raise InvalidInput(f'Filter "{truncate_for_error(field)}" is empty. Use a value or {{operator: value}}.')
         for op, operand in (operators if isinstance(operators, Mapping) else {"eq": operators}).items():
             values = operand if isinstance(operand, Sequence) and not isinstance(operand, str) else [operand]
             if any(isinstance(value, Mapping | list) for value in values):
                 raise InvalidInput(
-                    f"filter {truncate_for_error(field)!r}: a value is a text, a number or true or false"
+                    f'Filter "{truncate_for_error(field)}": a value must be a string, a number, true or false'
                 )
             texts = tuple(_format_value(value, field, op) for value in values)
             conditions.append(FilterCondition(field, str(op), texts))
@@ -96,7 +103,7 @@ def parse_filter_object(filters: Mapping[str, Any]) -> list[FilterCondition]:
 
 
 def build_filter_object(conditions: Iterable[FilterCondition]) -> dict[str, dict[str, list[str]]]:
-    """The conditions as they are stored and shown."""
+    """Return the conditions in the form in which the job stores them and the API returns them."""
     filters: dict[str, dict[str, list[str]]] = {}
     for condition in conditions:
         filters.setdefault(condition.field, {}).setdefault(condition.op, []).extend(condition.values)
@@ -106,9 +113,9 @@ def build_filter_object(conditions: Iterable[FilterCondition]) -> dict[str, dict
 def resolve_filters(
     conditions: Sequence[FilterCondition], resource: Resource
 ) -> tuple[list[TypedFilter], list[RequestProblem]]:
-    """The conditions that fit their fields, and a problem for each that does not."""
+    """Return the valid conditions, and a problem for each invalid one."""
     if len(conditions) > FILTERS_MAX:
-        return [], [(("filters",), f"{len(conditions)} filters are too many: there may be {FILTERS_MAX}")]
+        return [], [(("filters",), f"Too many filters: {len(conditions)}; the maximum is {FILTERS_MAX}")]
     filters: list[TypedFilter] = []
     problems: list[RequestProblem] = []
     for condition in conditions:
@@ -125,20 +132,23 @@ def _make_condition(field: str, op: str | None, text: str) -> FilterCondition:
 
 
 def _split_values(text: str) -> tuple[str, ...]:
-    """Values separated by commas; a value that contains a comma is in quotes."""
+    """Split comma-separated values; a value that contains a comma is in double quotes."""
     if not text:
         return ()
     try:
         (values,) = csv.reader([text], strict=True)
     except (csv.Error, ValueError):
-        raise InvalidInput(f"{truncate_for_error(text)!r} is not a list of values between commas") from None
+        raise InvalidInput(
+            f'Invalid list of values "{truncate_for_error(text)}". '
+            "Separate values with commas and put values that contain a comma in double quotes."
+        ) from None
     return tuple(values)
 
 
 def _format_value(value: Any, field: str, op: Any) -> str:
     if value is None:
         raise InvalidInput(
-            f'filter {truncate_for_error(field)!r}: write {{"is_null": true}} for what is not there, not {op} null'
+            f'Filter "{truncate_for_error(field)}": "{op}" does not accept null. Use {{"is_null": true}}.'
         )
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -149,13 +159,13 @@ def _resolve_filter(condition: FilterCondition, resource: Resource) -> TypedFilt
     named, op = truncate_for_error(condition.field), condition.op
     if condition.field not in resource.field_names:
         similar = format_quoted_suggestion(condition.field, resource.field_names)
-        raise InvalidInput(f"filter {named!r}: {resource.name} has no such field{similar}")
+        raise InvalidInput(f'Filter "{named}": unknown field of "{resource.name}"{similar}')
     if op not in FILTER_OPERATORS:
-        near = format_quoted_suggestion(op, FILTER_OPERATORS) or f"; there are {', '.join(FILTER_OPERATORS)}"
-        raise InvalidInput(f"filter {named!r}: there is no operator {truncate_for_error(op)!r}{near}")
+        near = format_quoted_suggestion(op, FILTER_OPERATORS) or f"; use one of {', '.join(FILTER_OPERATORS)}"
+        raise InvalidInput(f'Filter "{named}": unknown operator "{truncate_for_error(op)}"{near}')
     field = resource.get_field(condition.field)
     if op not in list_operators(field):
-        raise InvalidInput(f"filter {named!r}: {op} is not for {field.sql_type}")
+        raise InvalidInput(f'Filter "{named}": operator "{op}" does not support type {field.sql_type}')
     _check_value_count(condition)
     values = tuple(_parse_operand(field, op, text) for text in condition.values)
     return TypedFilter(field.name, field.column, field.type, field.sql_type, op, values)
@@ -174,44 +184,45 @@ def list_operators(field: Field) -> tuple[str, ...]:
 
 
 def _is_text_column(field: Field) -> bool:
-    """Whether the column is text, not an enum of the database."""
+    """Return whether the column has a text type, and not an enum type of the database."""
     return field.sql_type.partition("(")[0].rpartition(".")[2] in _FILTERED_TEXT_TYPES
 
 
 def _check_value_count(condition: FilterCondition) -> None:
-    count, op = len(condition.values), condition.op
+    count, op, field = len(condition.values), condition.op, truncate_for_error(condition.field)
     if op == "between" and count != 2:  # noqa: PLR2004
-        raise InvalidInput(f"filter {truncate_for_error(condition.field)!r}: between wants two values, not {count}")
+        raise InvalidInput(f'Filter "{field}": operator "between" requires 2 values, got {count}')
     if op == "in" and not 0 < count <= FILTER_VALUES_MAX:
-        raise InvalidInput(
-            f"filter {truncate_for_error(condition.field)!r}: in wants 1 to {FILTER_VALUES_MAX} values, not {count}"
-        )
+        raise InvalidInput(f'Filter "{field}": operator "in" requires 1 to {FILTER_VALUES_MAX} values, got {count}')
     if op not in _LIST_OPERATORS and count != 1:
-        raise InvalidInput(f"filter {truncate_for_error(condition.field)!r}: {op} wants one value, not {count}")
+        raise InvalidInput(f'Filter "{field}": operator "{op}" requires 1 value, got {count}')
 
 
 def _parse_operand(field: Field, op: str, text: str) -> str:
     if op == "is_null":
         if text.lower() not in (*_TRUE_VALUES, *_FALSE_VALUES):
-            raise InvalidInput(f"filter {field.name!r}: is_null is true or false, not {truncate_for_error(text)!r}")
+            raise InvalidInput(
+                f'Filter "{field.name}": "is_null" must be true or false, not "{truncate_for_error(text)}"'
+            )
         return "true" if text.lower() in _TRUE_VALUES else "false"
     if not is_storable_text(text):
-        raise InvalidInput(f"filter {field.name!r}: a character that PostgreSQL cannot store")
+        raise InvalidInput(f'Filter "{field.name}": the value contains a character that PostgreSQL cannot store')
     if op == "like":
         if _TRAILING_ESCAPE_PATTERN.search(text):
-            raise InvalidInput(f"filter {field.name!r}: a pattern does not end with a single backslash")
+            raise InvalidInput(f'Filter "{field.name}": the pattern must not end with a single backslash')
         return text
     return _parse_field_value(field, text)
 
 
 def _parse_field_value(field: Field, text: str) -> str:
-    """The value in the text form of the field's type. The field's rules do not apply: the value is not stored."""
+    """Return the value in PostgreSQL's text format. The rules of the field do not apply: the value is not stored."""
     if field.type not in ("text", "other"):
         text = text.strip()
     (value,), problems = (parse_array_column if field.type == "array" else TYPE_READERS[field.type])(field, [text])
-    shown = "…" if field.sensitive else repr(truncate_for_error(text))
+    shown = "…" if field.sensitive else f'"{truncate_for_error(text)}"'
     if problems:
-        raise InvalidInput(f"filter {field.name!r}: {shown} is {problems[0]}")
+        raise InvalidInput(f'Filter "{field.name}": {shown} {problems[0]}')
     if field.enum and not _is_text_column(field) and value not in field.enum:  # PostgreSQL would raise an error
-        raise InvalidInput(f"filter {field.name!r}: {shown} is not one of {', '.join(field.enum)}")
+        choices = ", ".join(f'"{choice}"' for choice in field.enum)
+        raise InvalidInput(f'Filter "{field.name}": {shown} is not one of {choices}')
     return value or ""

@@ -1,4 +1,4 @@
-"""Runs exports: each has one item, whose input says whether a table or the results of a job are written to a file."""
+"""Runs export jobs. Each has one item, whose input selects a table or the results of a job to write to a file."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing, suppress
@@ -31,7 +31,7 @@ from tidemill.store.jsonb import decode_input_or_text, decode_json
 
 
 class ResultFileWriter:
-    """Writes stored results to a file. Its methods block, so they run in a thread."""
+    """Writes stored results to a file. The methods block, so call them in a thread."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ def make_export_handler(runtime: Runtime) -> Handler:
     async def run(item: Item) -> ExportedFile:
         try:
             return await (export_table if is_table_export(item.input) else export_results)(item)
-        except StorageAccessDenied as error:  # another attempt would be denied as well
+        except StorageAccessDenied as error:  # a retry would be denied as well
             raise Fail(str(error), code="store_denied", retryable=True) from error
 
     retry = RetryPolicy(max_attempts=3)
@@ -99,7 +99,7 @@ def make_export_handler(runtime: Runtime) -> Handler:
 
 
 class ResultExporter:
-    """Reads in the event loop and writes in a thread, which is at most one packet behind."""
+    """Reads results in the event loop and writes them in a thread, which is at most one packet behind."""
 
     def __init__(self, db: Database, blobs: BlobStore, *, ttl_hours: int = EXPORT_TTL_HOURS) -> None:
         self._db = db
@@ -107,9 +107,9 @@ class ResultExporter:
         self._ttl_hours = ttl_hours
 
     async def write_result_file(self, item: Item) -> ExportedFile:
-        """Write the file and return its description. After an error no part of the file is left."""
+        """Write the file and return its description. On any error, remove the partial file and raise the error."""
         request = ResultExportRequest.from_input(item.input)
-        # Each attempt writes a file of its own: one that was reclaimed cannot damage that of the next.
+        # Each attempt writes its own file, so an attempt that lost its lease cannot damage the file of the next one.
         writing, thread = self._blobs.open_writer(), SerialThread()
         tables: list[ResultFileWriter] = []
         try:
@@ -151,10 +151,10 @@ class ResultExporter:
         return name
 
     async def _check_exportable(self, request: ResultExportRequest, item: Item) -> None:
-        """Raises, which removes the file, if the export was cancelled or finished elsewhere, or the job is gone."""
+        """Raise, which removes the file, if the export was cancelled or has finished, or the job was deleted."""
         if not await self._db.run(export_records.is_result_export_active, request.job_id, item.job_id):
             if not await self._db.read(export_records.is_export_active, item.job_id):
-                raise Wait("nobody wants this file any more", after=1.0, code="unwanted")
+                raise Wait("The export was cancelled or has already finished", after=1.0, code="unwanted")
             raise _make_job_gone_failure(request)
 
 
@@ -167,7 +167,7 @@ async def _copy_rows(
 
 
 def _discard_result_file(writing: BlobWriter, tables: list[ResultFileWriter]) -> None:
-    """Remove the file. Writers are closed here, because the garbage collector would make them write their end."""
+    """Remove the file. Close the writers here: otherwise the garbage collector closes them, and they write more."""
     writing.discard()
     for table in tables:
         with suppress(Exception):
@@ -175,6 +175,4 @@ def _discard_result_file(writing: BlobWriter, tables: list[ResultFileWriter]) ->
 
 
 def _make_job_gone_failure(request: ResultExportRequest) -> Fail:
-    return Fail(
-        f"job {request.job_id} is gone: it was deleted or purged before its export was complete", code="job_gone"
-    )
+    return Fail(f"Job {request.job_id} was deleted or purged before its export finished", code="job_gone")

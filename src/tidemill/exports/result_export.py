@@ -1,4 +1,4 @@
-"""The request for a file with the results of a job. For tables, see ``table_export``."""
+"""Requests for a file with the results of a job, and the queries that read them. For tables, see ``table_export``."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -24,7 +24,7 @@ sql = make_sql_loader("tidemill.exports")
 
 RESULT_WINDOW_ITEMS = 5_000  # items that one statement reads
 RESULT_PACKET_ROWS, RESULT_PACKET_BYTES = 1_000, 1 << 20
-# Rows that libpq returns at once.
+# Number of rows that libpq returns at once.
 RESULT_STREAM_ROWS = 16 if psycopg.capabilities.has_stream_chunked() else 1
 ALL_ROWS = RowSelection()
 
@@ -33,7 +33,7 @@ StoredResult = tuple[int, str | None, str | None, str | None, str | None]  # seq
 
 @dataclass(frozen=True, slots=True)
 class ExportedJob:
-    """A job in the snapshot of an export: its size, its columns and the statuses of its open items."""
+    """A job in the snapshot of an export: its size, its columns and the statuses of its unsettled items."""
 
     job_id: UUID
     key: str
@@ -45,14 +45,14 @@ class ExportedJob:
 
 @asynccontextmanager
 async def open_snapshot(db: Database) -> AsyncIterator[Connection]:
-    """A read-only transaction that sees the state of one moment, has no time limit and blocks no writer."""
+    """Open a read-only transaction with one snapshot and no statement timeout. It does not block writers."""
     async with db.transaction(statement_timeout_s=0) as conn:
         await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", prepare=False)
         yield conn
 
 
 async def read_exported_job(conn: Connection, job_id: UUID) -> ExportedJob | None:
-    """The job; None if it was deleted."""
+    """Return the job, or None if it was deleted."""
     job = {"job_id": job_id}
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/survey"), job)
@@ -70,10 +70,10 @@ async def read_exported_job(conn: Connection, job_id: UUID) -> ExportedJob | Non
 async def stream_results(
     conn: Connection, survey: ExportedJob, only: RowSelection = ALL_ROWS
 ) -> AsyncGenerator[list[StoredResult]]:
-    """The items in order of seq, in packets of bounded size; only one packet is in memory.
+    """Yield the items in order of seq, in packets of bounded size; only one packet is in memory.
 
-    With ``only``, windows without a selected item are not read, and items with another key are left out. In a job with
-    result columns, an item without an outcome has an empty row.
+    With ``only``, skip windows without a selected item, and items that are not selected. In a job with result columns,
+    an item without an outcome has an empty row.
     """
     statement = sql("item/walk" if survey.columns.value_key == "input" else "outcome/walk")
     packet: list[StoredResult] = []
@@ -101,7 +101,7 @@ async def stream_results(
 
 
 async def _select_window_seqs(conn: Connection, job_id: UUID, only: RowSelection, lo: int, hi: int) -> set[int] | None:
-    """The selected items of a window; None means all."""
+    """Return the selected items of a window; None means all."""
     if only.seqs is None and only.key is None:
         return None
     selection = ItemSelection(seqs=only.seqs, key=only.key, ranges=only.ranges)
@@ -123,7 +123,7 @@ RESULT_CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class ResultExportRequest:
-    """The rows of a job to export, and the format. ``spreadsheet_safe`` keeps text from being read as a formula."""
+    """The rows of a job to export, and the format. ``spreadsheet_safe`` prevents text from running as a formula."""
 
     job_id: UUID
     format: ResultFileFormat
@@ -141,25 +141,25 @@ class ResultExportRequest:
         spreadsheet_safe: bool = False,
         rows: RowSelection | None = None,
     ) -> Self:
-        """A checked request. Statuses may have any order and case; none means all."""
+        """Return a validated request; InvalidInput for an unknown format or status. No statuses means all."""
         if format_ not in ResultFileFormat.__members__.values():
-            raise InvalidInput(f"there is no format {format_!r}; known are {', '.join(ResultFileFormat)}")
+            raise InvalidInput(f'Unknown format "{format_}". Use one of {", ".join(ResultFileFormat)}.')
         try:
             parsed_statuses = {parse_item_status(name) for name in statuses}
         except ValueError as error:
-            raise InvalidInput(str(error)) from error
+            raise InvalidInput(f"Invalid statuses: {error}") from error
         return cls(
             job_id, ResultFileFormat(format_), tuple(sorted(parsed_statuses)), spreadsheet_safe, rows or RowSelection()
         )
 
     @classmethod
     def from_input(cls, value: Mapping[str, Any]) -> Self:
-        """From the input of an export's item."""
+        """Parse the input of an export's item."""
         safe, rows = value["spreadsheet_safe"], RowSelection.from_json(value.get("rows", {}))
         return cls.create(UUID(value["job_id"]), value["format"], value["statuses"], spreadsheet_safe=safe, rows=rows)
 
     def to_input(self) -> dict[str, object]:
-        """The input of an export's item."""
+        """Return the input of the export's item."""
         request: dict[str, object] = {"job_id": str(self.job_id), "format": self.format}
         request |= {"statuses": list(self.statuses), "spreadsheet_safe": self.spreadsheet_safe}
         return request | ({"rows": self.rows.to_json()} if self.rows.to_json() else {})
@@ -170,7 +170,7 @@ class ResultExportRequest:
 
 
 class ExportedFile(TypedDict):
-    """The result of an export: its file."""
+    """The result of an export: a description of its file."""
 
     name: str
     format: str
@@ -181,9 +181,9 @@ class ExportedFile(TypedDict):
     file_id: str
     spreadsheet_safe: bool
     expires_at: str
-    compression: NotRequired[str]  # of a table
+    compression: NotRequired[str]  # only for tables
 
 
 def is_table_export(value: Mapping[str, Any]) -> bool:
-    """Whether the input of an export's item is that of a table export; its request is in the job's params."""
+    """Return whether the input belongs to a table export, whose request is in the params of the job."""
     return "resource" in value

@@ -1,4 +1,4 @@
-"""HTTP routes of exports: files of a job's results, and rows of tables as a stream or as a file."""
+"""HTTP routes of exports: job results as a file, and table rows as a stream or a file."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -58,7 +58,7 @@ JOB_RESULTS_RESOURCE = "job"
 
 
 def build_export_out(export: ExportDetails) -> ExportOut:
-    """The HTTP view of an export."""
+    """Build the API response for an export."""
     job, request, result = export.job, export.request, export.result
     link = f"/v1/exports/{job.id}"
     download = {} if export.is_expired else {"download": f"{link}/download"}
@@ -92,7 +92,7 @@ def build_export_out(export: ExportDetails) -> ExportOut:
 
 
 def _strip_export_idempotency_prefix(key: str | None) -> str | None:
-    """The key as the client sent it; None for the keys of result exports, which Tidemill makes."""
+    """Return the key that the client sent; None for result exports, whose keys Tidemill generates."""
     prefix = f"{EXPORT_KEY_PREFIX} "
     return key.removeprefix(prefix) if key is not None and key.startswith(prefix) else None
 
@@ -106,7 +106,7 @@ VisibleExport = Annotated[Job, Depends(load_visible_export)]
 
 router = APIRouter(tags=["exports"], route_class=AuthenticatedRoute)
 _REPEATED_JOB_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The export that the same request created before", "model": JobOut}
+    200: {"description": "The export that an identical earlier request created", "model": JobOut}
 }
 ALL_ITEMS = SelectionIn()
 
@@ -125,12 +125,13 @@ async def export_job(
     runtime: RuntimeDep,
     body: Annotated[SelectionIn, Body()] = ALL_ITEMS,
 ) -> JobOut:
-    """Export a job's results as they are now: all rows, or those that the body selects.
+    """Export the current results of a job: all rows, or the rows that the body selects.
 
-    A job writes the file. The same request for unchanged results returns the same export.
+    The export runs as a job that writes a file. Repeating the request returns the same export while the results are
+    unchanged.
     """
     if body.statuses and query.statuses:
-        raise InvalidInput("say statuses once: in the address or in the body")
+        raise InvalidInput("Set statuses in the query or in the body, not in both")
     wanted = ResultExportRequest.create(
         job.id,
         query.format,
@@ -158,14 +159,14 @@ def _build_row_selection(body: SelectionIn, job_id: UUID) -> RowSelection:
 
 @router.get("/exports/{export}", **build_route_options(Permission.USER, 404))
 async def get_export(export: VisibleExport, runtime: RuntimeDep) -> ExportOut:
-    """The status of an export, and its file."""
+    """Get the status of an export and its file."""
     (details,) = await load_exports(runtime, [export])
     return build_export_out(details)
 
 
 @router.post("/exports/{export}/cancel", **build_route_options(Permission.USER, 404, 409))
 async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: RuntimeDep) -> ExportOut:
-    """Cancel an export. Its file is removed; a worker that is writing it stops within about a second."""
+    """Cancel an export and remove its file. A worker that is writing the file stops within about a second."""
     await job_control.cancel_job(runtime.db, export.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
     return build_export_out(await load_export(runtime, export.id))
 
@@ -176,7 +177,7 @@ async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: Runtime
     **build_route_options(Permission.USER, 404, 409, 416, extra_responses=FILE_RESPONSES),
 )
 async def download_export(export: VisibleExport, request: Request, runtime: RuntimeDep) -> Response:
-    """Download the file of a completed export, or a range of it."""
+    """Download the file of a completed export, or a byte range of it."""
     info = await get_export_file_info(runtime.db, export)
     try:
         return await build_stored_file_response(request, runtime, info)
@@ -197,7 +198,7 @@ _FILTER_PARAMETER: dict[str, Any] = {
     "example": {"role": "admin"},
 }
 _LIST_EXPORTS_DESCRIPTION = (
-    "With `resource`, its rows as a stream (in the format json, a list of objects); without, a page of exports"
+    "With `resource`, a stream of its rows (for `format=json`, an array of objects); without it, a page of exports"
 )
 _ROW_STREAM_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": _LIST_EXPORTS_DESCRIPTION, "content": dict(FILE_RESPONSE_CONTENT)}
@@ -205,7 +206,7 @@ _ROW_STREAM_RESPONSE: dict[int | str, dict[str, Any]] = {
 _LIST_EXPORTS_OPTIONS = build_route_options(Permission.USER, 404, 409, extra_responses=_ROW_STREAM_RESPONSE)
 _LIST_EXPORTS_OPTIONS["openapi_extra"] |= {"parameters": [_FILTER_PARAMETER]}
 _REPEATED_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The export that this Idempotency-Key created before", "model": ExportOut}
+    200: {"description": "The export that an earlier request with this Idempotency-Key created", "model": ExportOut}
 }
 
 
@@ -213,13 +214,13 @@ _REPEATED_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
 async def list_exports(
     query: Annotated[ExportListQuery, Query()], me: CurrentUser, request: Request, runtime: RuntimeDep
 ) -> ExportPage | Response:
-    """Stream the rows of a resource; without `resource`, list your exports, newest first.
+    """Stream the rows of a resource. Without `resource`, list your exports, newest first.
 
-    If reading fails in the middle of a stream, the connection is closed before the end of the body.
+    If reading fails during a stream, the server closes the connection before the end of the body.
     """
     if query.resource is not None:
         return await _build_row_stream_response(query, me, request, runtime)
-    _reject_parameters(query, [*STREAM_ONLY_PARAMETERS], "without a resource, exports are listed: {} is not for that")
+    _reject_parameters(query, [*STREAM_ONLY_PARAMETERS], 'Parameter "{}" requires "resource"')
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
     page = await list_jobs_by_query(runtime.db, owner_id, query, EXPORT_KIND)
     exports = [build_export_out(export) for export in await load_exports(runtime, page.items)]
@@ -239,7 +240,7 @@ async def submit_export_job(
     runtime: RuntimeDep,
     idempotency_key: IdempotencyKey = None,
 ) -> ExportOut:
-    """Submit an export of the rows of a resource to a file. The file can be downloaded or imported until it expires."""
+    """Export the rows of a resource to a file. You can download or import the file until it expires."""
     key = parse_idempotency_key(idempotency_key)
     wanted = _build_table_export_request(body, json.loads(await request.body(), parse_float=Decimal).get("filters", {}))
     spec = make_submission(
@@ -248,7 +249,7 @@ async def submit_export_job(
     try:
         job_id, is_new = await submit_table_export(runtime, spec, wanted, me.role)
     except IdempotencyKeyReused:
-        raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
+        raise IdempotencyKeyReused("This Idempotency-Key was already used for a different request") from None
     _set_submitted_headers(response, job_id, is_new=is_new)
     return build_export_out(await load_export(runtime, job_id))
 
@@ -257,7 +258,7 @@ async def _build_row_stream_response(
     query: ExportListQuery, me: Principal, request: Request, runtime: Runtime
 ) -> Response:
     listing = set(type(query).model_fields) - {"resource", *STREAM_ONLY_PARAMETERS}
-    _reject_parameters(query, sorted(listing), "the rows of a resource are streamed: {} is for the list of exports")
+    _reject_parameters(query, sorted(listing), 'Parameter "{}" cannot be combined with "resource"')
     wanted = TableExportRequest(
         resource=query.resource or "",
         fields=tuple(query.fields),
@@ -281,7 +282,7 @@ async def _generate_chunks(runtime: Runtime, plan: TableExportPlan) -> AsyncGene
 
 
 def _build_table_export_request(body: ExportIn, filters: dict[str, Any]) -> TableExportRequest:
-    """The request of a body. ``filters`` are its filters with decimals instead of floats, which lose digits."""
+    """Build the request of a body. ``filters`` has decimals instead of floats, which lose digits."""
     return TableExportRequest(
         resource=body.resource,
         fields=tuple(body.fields),
@@ -294,10 +295,10 @@ def _build_table_export_request(body: ExportIn, filters: dict[str, Any]) -> Tabl
 
 
 def _reject_parameters(query: ExportListQuery, names: list[str], message: str) -> None:
-    """InvalidRequest with each unknown parameter, and each one that this form of the request does not have."""
+    """Raise InvalidRequest if the query has unknown parameters, or parameters in ``names``."""
     others = list(query.model_extra or {})
     filters = [name for name in others if name.startswith("filter[")]
-    unknown = [f"there is no parameter {name[:100]!r}" for name in others if name not in filters]
+    unknown = [f'Unknown parameter "{name[:100]}"' for name in others if name not in filters]
     if "resource" not in query.model_fields_set and filters:
         unknown.append(message.format(filters[0][:100]))
     problems = unknown + [message.format(name) for name in names if name in query.model_fields_set]

@@ -1,4 +1,4 @@
-"""Bodies, queries and responses of the export routes."""
+"""Request bodies, query parameters and responses of the export routes."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -22,8 +22,8 @@ from tidemill.rest.schema_types import STATUSES_ALIASES, ItemStatusFilter, NextP
 TableFormat = TypeAliasType("TableFormat", Literal["csv", "ndjson", "json", "xlsx", "parquet"])
 ExportCompression = TypeAliasType("ExportCompression", Literal["none", "gzip", "zstd"])
 ShortName = Annotated[str, Field(min_length=1, max_length=200)]
-_FIELDS_DESCRIPTION = "Fields of the file, in this order; all by default"
-_ORDER_DESCRIPTION = "Fields to sort by; `-field` is descending. The key of the resource by default"
+_FIELDS_DESCRIPTION = "Fields to export, in this order; all by default"
+_ORDER_DESCRIPTION = "Fields to sort by; `-field` sorts descending. Default: the natural key of the resource"
 _SPREADSHEET_SAFE_DESCRIPTION = "Put an apostrophe before text that a spreadsheet could execute; csv and xlsx only"
 
 
@@ -36,15 +36,17 @@ ShortNameList = Annotated[list[ShortName], BeforeValidator(_split_names)]
 
 
 class ExportIn(RequestModel):
-    """The rows to export, and the format of the file."""
+    """An export of the rows of a resource to a file."""
 
-    resource: ShortName = Field(description="A declared resource; for administrators, also a table")
+    resource: ShortName = Field(
+        description="Name of a declared resource; administrators may also use the name of a table"
+    )
     format: TableFormat = "csv"
     compression: ExportCompression = "none"
     fields: list[ShortName] = Field([], max_length=2_000, description=_FIELDS_DESCRIPTION)
     filters: dict[str, Any] = Field(
         {},
-        description='Field -> {operator: value or values}, or field -> value: `{"role": {"in": ["admin", "editor"]}}`',
+        description='Conditions that rows must match: `{"role": {"in": ["admin", "editor"]}}` or `{"role": "admin"}`',
     )
     order: list[ShortName] = Field([], max_length=100, description=_ORDER_DESCRIPTION)
     spreadsheet_safe: StrictBool = Field(False, description=_SPREADSHEET_SAFE_DESCRIPTION)
@@ -52,17 +54,17 @@ class ExportIn(RequestModel):
 
 
 class ExportListQuery(JobFilterQuery):
-    """With `resource`, the rows to stream; without, the exports to list. The route parses `filter[…]` itself."""
+    """With `resource`, the rows to stream; without it, the exports to list. The route itself parses `filter[…]`."""
 
     model_config = ConfigDict(extra="allow")
 
     resource: ShortName | None = Field(
-        None, description="Stream the rows of this resource; without it, list your exports"
+        None, description="Resource whose rows to stream; without it, the response lists your exports"
     )
-    format: TableFormat = Field("csv", description="Format of a stream")
-    compression: ExportCompression = Field("none", description="Compression of a stream")
-    fields: ShortNameList = Field([], description=f"{_FIELDS_DESCRIPTION}; separated by commas")
-    order: ShortNameList = Field([], description=f"{_ORDER_DESCRIPTION}; separated by commas")
+    format: TableFormat = Field("csv", description="Format of the stream")
+    compression: ExportCompression = Field("none", description="Compression of the stream")
+    fields: ShortNameList = Field([], description=f"{_FIELDS_DESCRIPTION}. Comma-separated")
+    order: ShortNameList = Field([], description=f"{_ORDER_DESCRIPTION}. Comma-separated")
     spreadsheet_safe: bool = Field(False, description=_SPREADSHEET_SAFE_DESCRIPTION)
 
 
@@ -70,9 +72,9 @@ class ExportOut(BaseModel):
     """An export and its progress."""
 
     job_id: UUID
-    key: str = Field(description="Short name, accepted wherever an id is")
+    key: str = Field(description="Short name of the job; every route that accepts the id accepts it too")
     idempotency_key: str | None = None
-    resource_type: str = Field(description="The exported resource, or `job` for the results of a job")
+    resource_type: str = Field(description="Name of the exported resource, or `job` for job results")
     format: str
     compression: str = "none"
     spreadsheet_safe: bool = False
@@ -80,20 +82,20 @@ class ExportOut(BaseModel):
     filters: dict[str, Any] = {}
     fields: list[str] = Field([], description="Requested fields; empty means all")
     order: list[str] = []
-    record_count: int | None = Field(None, description="Rows in the file")
+    record_count: int | None = Field(None, description="Number of rows in the file")
     size: int | None = Field(None, description="Size of the file in bytes")
     sha256: str | None = None
-    file_id: str | None = Field(None, description="Imports accept it as their file")
+    file_id: str | None = Field(None, description="Id of the stored file; imports accept it as `source.file_id`")
     file_path: str | None = Field(None, description="URL of the file in the blob store")
     download_url: str | None = None
     failure_reason: str | None = None
-    counts: ItemCountsOut = Field(description="One item: the file")
+    counts: ItemCountsOut = Field(description="Item counts of the job; an export has one item, the file")
     user_id: int
     started_at: datetime | None = None
     completed_at: datetime | None = None
     created_at: datetime | None = None
-    expires_at: datetime | None = Field(None, description="When the file is removed")
-    links: dict[str, str] = Field(description="Related resources and actions")
+    expires_at: datetime | None = Field(None, description="Time after which the file is removed")
+    links: dict[str, str] = Field(description="URLs of related resources and actions")
 
 
 class ExportPage(BaseModel):

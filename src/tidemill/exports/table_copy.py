@@ -1,8 +1,8 @@
-"""Compiles the plan of an export into a query, and runs COPY … TO STDOUT with it on a connection of its own.
+"""Compiles the plan of an export into a query, and runs it with COPY … TO STDOUT on a dedicated connection.
 
-COPY takes no parameters: values are literals, which the driver quotes. asyncpg returns chunks as they come from the
-socket, psycopg single rows. asyncpg reads on only after the sink has accepted a chunk: a slow reader slows the server
-down, and memory stays bounded.
+COPY accepts no parameters, so the driver quotes values as literals. This module uses asyncpg, which returns chunks as
+they arrive from the socket; psycopg returns single rows. asyncpg waits until the sink has accepted a chunk before it
+reads the next one, so a slow reader slows down the server, and memory stays bounded.
 """
 
 import socket
@@ -30,7 +30,7 @@ _COMPARISON_OPERATORS = {"eq": "=", "lt": "<", "lte": "<=", "gt": ">", "gte": ">
 
 
 def compile_export_query(plan: TableExportPlan) -> str:
-    """The query whose rows are those of the file. For NDJSON it has one column: the row as a JSON object."""
+    """Return the query for the rows of the file. For NDJSON it has one column: the row as a JSON object."""
     named = [
         SQL("{} AS {}").format(_build_column_expression(field, plan), Identifier(field.name)) for field in plan.fields
     ]
@@ -73,9 +73,9 @@ def _compile_filter(one: TypedFilter) -> Composable:
 
 
 def _compile_filter_value(one: TypedFilter, text: str) -> Composable:
-    """A literal without a type takes that of the column, and is not truncated as by a cast.
+    """Build an untyped literal. It gets the type of the column, and PostgreSQL does not truncate it as a cast would.
 
-    Only composite types need a cast, with the type's name as the catalog spells it.
+    Only composite types need a cast, with the name of the type from the catalog.
     """
     if one.type == "other":
         return SQL("{}::{}").format(Literal(text), SQL(one.sql_type))
@@ -90,7 +90,7 @@ ChunkSink = Callable[[bytes], Awaitable[None]]
 EXPORT_SESSION_NAME = "tidemill, export"
 EXPORT_CONNECT_TIMEOUT_S = 15.0
 EXPORT_CHUNK_BYTES = 256 << 10
-EXPORT_LOCK_TIMEOUT_MS = 10_000  # for a table that another session alters
+EXPORT_LOCK_TIMEOUT_MS = 10_000  # wait for another session that alters the table
 _TLS_PARAMETERS = (
     "sslmode",
     "sslcert",
@@ -104,7 +104,7 @@ _KEEPALIVE_OPTIONS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 class _CopyOptions(TypedDict, total=False):
-    """Options of COPY as asyncpg names them."""
+    """Options of COPY, with the names that asyncpg uses."""
 
     format: str
     header: bool
@@ -112,7 +112,7 @@ class _CopyOptions(TypedDict, total=False):
     quote: str
 
 
-# JSON text has no control characters: with these, nothing in it is ever quoted or escaped.
+# JSON text has no control characters, so COPY with these options never quotes or escapes it.
 _COPY_OPTIONS: dict[CopyFormat, _CopyOptions] = {
     "csv": {"format": "csv", "header": True},
     "ndjson": {"format": "csv", "delimiter": "\x02", "quote": "\x01"},
@@ -123,20 +123,20 @@ _CONNECTION_LOST_CLASSES = ("08", "53", "57", "25", "40", "58", "XX")
 
 
 async def copy_query_to_sink(db: Database, query: str, feed: CopyFormat, sink: ChunkSink) -> int:
-    """Pass all rows of the query, from one snapshot, to the sink, and return their number.
+    """Pass all rows of the query, from one snapshot, to the sink, and return the number of rows.
 
     Cancelling closes the connection at once, and the server ends the query.
 
     Raises:
         Conflict: The table or one of its columns was removed or altered.
-        InvalidInput: The database user may not read it, or a filter's value does not fit its type.
-        Unavailable: The connection was lost, or the server is not available.
+        InvalidInput: The database user may not read the table, or the value of a filter is invalid for its type.
+        Unavailable: The connection was lost, the table is locked, or the server is not available.
     """
     try:
         async with _open_copy_connection(db) as conn:
-            gathered = _ChunkBuffer(sink)
-            status = await conn.copy_from_query(query, output=gathered.add, **_COPY_OPTIONS[feed])
-            await gathered.flush()
+            buffer = _ChunkBuffer(sink)
+            status = await conn.copy_from_query(query, output=buffer.add, **_COPY_OPTIONS[feed])
+            await buffer.flush()
             await conn.execute("COMMIT")
     except (asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.OperationalError, OSError) as error:
         raise translate_copy_error(error) from error
@@ -144,9 +144,9 @@ async def copy_query_to_sink(db: Database, query: str, feed: CopyFormat, sink: C
 
 
 class _ChunkBuffer:
-    """Joins the 20 kB that a socket returns into larger chunks, because each call of the sink has a fixed cost.
+    """Joins the chunks of about 20 kB from the socket into larger ones, because each call of the sink has a fixed cost.
 
-    The first chunk is passed on at once, so that a client does not wait for it.
+    The sink gets the first chunk at once, so that a client does not wait for it.
     """
 
     def __init__(self, sink: ChunkSink) -> None:
@@ -170,23 +170,23 @@ def translate_copy_error(error: Exception) -> TidemillError:
     state = str(getattr(error, "sqlstate", None) or "")
     message = str(getattr(error, "message", None) or error).strip() or type(error).__name__
     if state in _MISSING_TABLE_STATES:
-        return Conflict(f"the table is not what it was: {message}")
+        return Conflict(f"The table or one of its columns no longer exists: {message}")
     if state in _ALTERED_TABLE_STATES:
-        return Conflict(f"the table cannot be read as it was asked for: {message}")
+        return Conflict(f"The table was altered and no longer fits the export request: {message}")
     if state == "42501":
-        return InvalidInput(f"it may not be read: {message}")
+        return InvalidInput(f"The database user may not read the table: {message}")
     if state.startswith("22"):
-        return InvalidInput(f"a value cannot be read: {message}")
+        return InvalidInput(f"PostgreSQL rejected a value: {message}")
     if state == "55P03":
-        return Unavailable(f"somebody else has the table: {message}")
+        return Unavailable(f"Another session has locked the table: {message}")
     if not state or state.startswith(_CONNECTION_LOST_CLASSES):
-        return Unavailable(f"the connection to the database was lost: {message}")
-    return Conflict(f"the table cannot be read: {message}")
+        return Unavailable(f"The connection to the database was lost: {message}")
+    return Conflict(f"Cannot read the table: {message}")
 
 
 @asynccontextmanager
 async def _open_copy_connection(db: Database) -> AsyncIterator[Any]:
-    """A connection in a transaction with one snapshot. After an error it is closed without waiting for the rest."""
+    """Open a connection with a read-only transaction of one snapshot. An error closes it without reading the rest."""
     async with db.connection() as known:
         parameters = _read_connection_parameters(known)
     conn = await asyncpg.connect(**parameters, timeout=EXPORT_CONNECT_TIMEOUT_S, statement_cache_size=0)
@@ -201,7 +201,7 @@ async def _open_copy_connection(db: Database) -> AsyncIterator[Any]:
 
 
 def _read_connection_parameters(known: Connection) -> dict[str, Any]:
-    """The parameters of an open psycopg connection, wherever psycopg got them from."""
+    """Return the parameters of an open psycopg connection, including those from the environment and service files."""
     info = known.info
     given = info.get_parameters()
     tls = {name: given[name] for name in _TLS_PARAMETERS if given.get(name)}
@@ -219,12 +219,12 @@ def _read_connection_parameters(known: Connection) -> dict[str, Any]:
 
 
 def _enable_keepalive(conn: Any) -> None:
-    """Detect within half a minute that the server is gone."""
-    found = conn._transport.get_extra_info("socket")  # noqa: SLF001  there is no other way to it
-    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+    """Make the operating system detect a lost server within half a minute."""
+    sock = conn._transport.get_extra_info("socket")  # noqa: SLF001  asyncpg has no public API for it
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     with suppress(OSError):
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE_OPTIONS.items():
             if hasattr(socket, name):
-                found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,4 +1,4 @@
-"""The request for an export of a table, and the plan that it becomes when it is submitted."""
+"""Requests to export a table, and the validated plans that are built from them."""
 
 import re
 from collections.abc import Sequence
@@ -13,23 +13,23 @@ from tidemill.tables.resource import Field, Resource, TableName
 from tidemill.tables.values.column_texts import truncate_for_error
 
 _UNSAFE_NAME_CHARS_PATTERN = re.compile(r"[^A-Za-z0-9_-]+")
-EXPORT_FILE_RESOURCE_MAX_CHARS = 80  # characters of a resource's name in the name of a file
+EXPORT_FILE_RESOURCE_MAX_CHARS = 80  # of the resource name in a file name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableExportRequest:
-    """An export as requested, not checked yet. No ``fields`` means all."""
+    """An export as requested, not validated yet. Empty ``fields`` means all."""
 
     resource: str
     fields: tuple[str, ...] = ()
     filters: tuple[FilterCondition, ...] = ()
-    order: tuple[str, ...] = ()  # names of fields; with a minus before it, descending
+    order: tuple[str, ...] = ()  # field names; a leading minus sorts descending
     format: str = FileFormat.CSV
     compression: str = Compression.NONE
     spreadsheet_safe: bool = False
 
     def to_params(self) -> dict[str, Any]:
-        """The request as it is stored, shown, and compared when an idempotency key is repeated."""
+        """Return the request as JSON, to store it, show it, and compare it when an idempotency key is repeated."""
         return {
             "resource": self.resource,
             "fields": list(self.fields),
@@ -49,7 +49,7 @@ class SortColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableExportPlan:
-    """An export whose fields, filters and order are checked against the table."""
+    """An export whose fields, filters and order are valid for the table."""
 
     resource: str
     table: TableName
@@ -67,14 +67,14 @@ class TableExportPlan:
 
     @property
     def columns(self) -> list[str]:
-        """Every column of the table that the export reads, each once."""
+        """All columns of the table that the export reads, without duplicates."""
         columns = [field.column for field in self.fields]
         columns += [condition.column for condition in self.filters]
         columns += [sort.column for sort in self.order]
         return list(dict.fromkeys(columns))
 
     def build_file_name(self, key: str = "") -> str:
-        """A name that every file system accepts: ``users-J20261115_000777.csv.gz``."""
+        """Return a name that every file system accepts, such as ``users-J20261115_000777.csv.gz``."""
         stem = (
             _UNSAFE_NAME_CHARS_PATTERN.sub("_", self.resource).strip("_")[:EXPORT_FILE_RESOURCE_MAX_CHARS] or "export"
         )
@@ -82,7 +82,7 @@ class TableExportPlan:
 
 
 def build_table_export_plan(request: TableExportRequest, resource: Resource) -> TableExportPlan:
-    """The plan of an export of this resource; InvalidRequest with every mistake in the request."""
+    """Return the plan to export this resource; raise InvalidRequest with every problem in the request."""
     problems: list[RequestProblem] = []
     fields = _choose_fields(request.fields, resource, problems)
     filters, filter_problems = resolve_filters(request.filters, resource)
@@ -109,7 +109,7 @@ def build_table_export_plan(request: TableExportRequest, resource: Resource) -> 
 def _find_format_problems(
     format_: FileFormat, compression: Compression, *, spreadsheet_safe: bool
 ) -> list[RequestProblem]:
-    """Why these options cannot be combined."""
+    """Return a problem if these options cannot be combined."""
     try:
         OutputFileSpec(format_, (), compression, spreadsheet_safe)
     except InvalidInput as error:
@@ -119,44 +119,46 @@ def _find_format_problems(
 
 def _choose_fields(names: Sequence[str], resource: Resource, problems: list[RequestProblem]) -> tuple[Field, ...]:
     problems += [
-        (("fields",), _describe_unknown_field(name, resource)) for name in names if name not in resource.field_names
+        (("fields",), f"Invalid fields: {_describe_unknown_field(name, resource)}")
+        for name in names
+        if name not in resource.field_names
     ]
     duplicates = sorted({name for name in names if names.count(name) > 1})
-    problems += [(("fields",), f"field {truncate_for_error(name)!r} is there twice") for name in duplicates]
+    problems += [(("fields",), f'Invalid fields: "{truncate_for_error(name)}" is listed twice') for name in duplicates]
     known = {field.name: field for field in resource.fields}
     return tuple(known[name] for name in names if name in known) if names else resource.fields
 
 
 def _describe_unknown_field(name: str, resource: Resource) -> str:
     similar = format_quoted_suggestion(name, resource.field_names)
-    return f"{resource.name} has no field {truncate_for_error(name)!r}{similar}"
+    return f'"{resource.name}" has no field "{truncate_for_error(name)}"{similar}'
 
 
 def _parse_order(names: Sequence[str], resource: Resource, problems: list[RequestProblem]) -> tuple[SortColumn, ...]:
-    """The columns to sort by; those of the resource's key by default."""
+    """Return the columns to sort by; by default those of the natural key."""
     columns = []
     for text in names or resource.key:
         name = text if text in resource.field_names else text.removeprefix("-")
         if name not in resource.field_names:
-            problems.append((("order",), f"order: {_describe_unknown_field(name, resource)}"))
+            problems.append((("order",), f"Invalid order: {_describe_unknown_field(name, resource)}"))
         elif resource.get_field(name).type == "json":
-            reason = f"order: {truncate_for_error(name)!r} is {resource.get_field(name).sql_type}, which has no order"
-            problems.append((("order",), reason))
+            sql_type = resource.get_field(name).sql_type
+            problems.append((("order",), f'Invalid order: cannot sort "{truncate_for_error(name)}" of type {sql_type}'))
         else:
             columns.append(SortColumn(resource.get_field(name).column, is_descending=name != text))
     return tuple(columns)
 
 
 def _parse_choice(choices: Any, name: str, value: str, problems: list[RequestProblem]) -> Any:
-    """The member of an enum; None, and a problem, if the value is not one of them."""
+    """Return the member of an enum; for an unknown value, add a problem and return None."""
     if value in choices.__members__.values():
         return choices(value)
-    problems.append(((name,), f"there is no {name} {truncate_for_error(value)!r}; known are {', '.join(choices)}"))
+    problems.append(((name,), f'Unknown {name} "{truncate_for_error(value)}". Use one of {", ".join(choices)}.'))
     return None
 
 
 def parse_file_extension(name: str) -> tuple[FileFormat | None, Compression]:
-    """The format and the compression that a file name implies: ``users.csv.gz`` is CSV compressed with gzip."""
+    """Return the format, None if unknown, and the compression of a file name: ``users.csv.gz`` is CSV with gzip."""
     stem, compression = name.lower(), Compression.NONE
     for suffix, compression_of_suffix in ((".gz", Compression.GZIP), (".zst", Compression.ZSTD)):
         if stem.endswith(suffix):

@@ -1,4 +1,4 @@
-"""Writes the rows of a table to a stored file: from COPY through an encoder, which runs in a thread of its own."""
+"""Writes the rows of a table to a stream or a stored file: reads them with COPY and encodes them in a thread."""
 
 import asyncio
 import time
@@ -26,13 +26,16 @@ from tidemill.store.database import Database
 from tidemill.store.job_events import compute_rate
 from tidemill.telemetry.events import emit
 
-STREAM_CHUNKS_AHEAD = 2  # encoded chunks that wait for the reader
+STREAM_CHUNKS_AHEAD = 2  # encoded chunks that may wait for the reader
 
 
 async def stream_table_export(
     db: Database, plan: TableExportPlan, on_complete: Callable[[int], None] = lambda _: None
 ) -> AsyncGenerator[bytes]:
-    """The chunks of the file. ``on_complete`` gets the number of rows; closing the generator cancels the query."""
+    """Yield the chunks of the file, then call ``on_complete`` with the number of rows.
+
+    Closing the generator cancels the query.
+    """
     pipe = _ChunkPipe()
     reading = asyncio.create_task(_copy_into_pipe(db, plan, pipe, on_complete))
     reading.add_done_callback(lambda _: pipe.close())
@@ -68,7 +71,7 @@ async def _copy_into_pipe(
 
 
 class _ChunkPipe:
-    """Passes chunks from the writer to the reader. ``put`` waits while the reader is behind; ``close`` never waits."""
+    """Passes chunks from the writer to the reader. ``put`` waits for a slow reader; ``close`` never waits."""
 
     def __init__(self) -> None:
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -80,7 +83,7 @@ class _ChunkPipe:
             self._chunks.put_nowait(chunk)
 
     async def get(self) -> bytes | None:
-        """The next chunk; None after the last one."""
+        """Return the next chunk; None after the last one."""
         chunk = await self._chunks.get()
         self._slots.release()
         return chunk
@@ -90,7 +93,7 @@ class _ChunkPipe:
 
 
 class _EncodedChunks:
-    """The output of an encoder, kept until ``drain`` returns it."""
+    """Keeps the output of an encoder until ``drain`` returns it."""
 
     def __init__(self) -> None:
         self._written: list[bytes] = []
@@ -110,24 +113,24 @@ T = TypeVar("T")
 
 
 class SerialThread:
-    """A thread that runs functions one after another, also after the task that submitted them was cancelled."""
+    """A thread that runs functions one after another, even after the submitting task was cancelled."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "export-writer")
         self._begun: asyncio.Future[Any] | None = None
 
     async def submit(self, work: Callable[..., Any], *args: Any) -> None:
-        """Wait for the function submitted before, start this one, and do not wait for its end."""
+        """Wait for the previous function, then start this one and return without waiting for it."""
         await self._wait_for_submitted()
         self._begun = asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """Wait for the function submitted before, and return the result of this one."""
+        """Wait for the previous function, then run this one and return its result."""
         await self._wait_for_submitted()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def run_last(self, work: Callable[[], None]) -> None:
-        """Run this after everything else, even if that failed. Cancelling the caller does not stop it."""
+        """Run this after all other functions, even if they failed. Cancelling the caller does not stop it."""
         last = asyncio.get_running_loop().run_in_executor(self._thread, work)
         self.close()
         unfinished = [last] if self._begun is None else [self._begun, last]
@@ -142,11 +145,11 @@ class SerialThread:
             await begun
 
 
-EXPORT_CANCEL_CHECK_S = 1.0  # between checks whether the export was cancelled
+EXPORT_CANCEL_CHECK_S = 1.0  # interval of the check whether the export was cancelled
 
 
 class TableExporter:
-    """Reads in the event loop and writes in a thread, which is at most one chunk behind."""
+    """Reads rows in the event loop and writes them in a thread, which is at most one chunk behind."""
 
     def __init__(self, db: Database, blobs: BlobStore, *, ttl_hours: int) -> None:
         self._db = db
@@ -154,11 +157,11 @@ class TableExporter:
         self._ttl_hours = ttl_hours
 
     async def write_table_file(self, item: Item) -> ExportedFile:
-        """Write the file and return its description. After an error no part of the file is left."""
+        """Write the file and return its description. On any error, remove the partial file and raise the error."""
         job = await self._db.read(job_records.get_job, item.job_id)
         plan = msgspec.convert(job.params["plan"], TableExportPlan)
         name, started = plan.build_file_name(job.key), time.monotonic()
-        writing, thread = self._blobs.open_writer(), SerialThread()  # each attempt writes a file of its own
+        writing, thread = self._blobs.open_writer(), SerialThread()  # each attempt writes its own file
         writing.label = DownloadLabel(name, plan.file_spec.content_type)
         encoders: list[CopyEncoder] = []
         try:
@@ -214,15 +217,15 @@ class TableExporter:
     async def _set_expiry_and_finish_file(
         self, job_id: UUID, writing: BlobWriter, thread: SerialThread
     ) -> tuple[Blob, str]:
-        """Record when the file expires, then finish it: if the worker dies in between, the file is still removed."""
+        """Record when the file expires, then finish it. If the worker dies in between, cleanup removes the file."""
         await self._check_still_requested(job_id)
         expires_at = await self._db.run(retention.set_file_expiry, writing.name, job_id, self._ttl_hours)
         return await thread.run(writing.finish), expires_at.isoformat()
 
     async def _check_still_requested(self, job_id: UUID) -> None:
-        """Wait, which ends the attempt, if the export was cancelled or another worker has written its file."""
+        """Raise Wait, which ends the attempt, if the export was cancelled or another worker has written its file."""
         if not await self._db.read(export_records.is_export_active, job_id):
-            raise Wait("nobody wants this file any more", after=1.0, code="unwanted")
+            raise Wait("The export was cancelled or has already finished", after=1.0, code="unwanted")
 
 
 def _describe_export(plan: TableExportPlan, name: str, rows: int) -> dict[str, Any]:
@@ -235,7 +238,7 @@ def _describe_blob(blob: Blob) -> dict[str, Any]:
 
 
 def _discard_table_file(writing: BlobWriter, encoders: list[CopyEncoder]) -> None:
-    """Remove the file. Encoders are closed here, because the garbage collector would make them write their end."""
+    """Remove the file. Close the encoders here: otherwise the garbage collector closes them, and they write more."""
     writing.discard()
     for encoder in encoders:
         with suppress(Exception):
@@ -245,7 +248,7 @@ def _discard_table_file(writing: BlobWriter, encoders: list[CopyEncoder]) -> Non
 def _report_export_completed(
     resource: str, file_format: str, rows: int, seconds: float, job_id: UUID | None = None
 ) -> None:
-    """Emit ``export.completed``. A response that streams the rows has no job."""
+    """Emit ``export.completed``. A stream has no job."""
     emit(
         "export.completed",
         job=job_id,

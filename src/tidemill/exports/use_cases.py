@@ -1,4 +1,4 @@
-"""Submits exports of tables and of job results, reads their state, and opens the files that they wrote."""
+"""Submits exports of tables and job results, reads their state, and opens their files."""
 
 import asyncio
 import hashlib
@@ -33,8 +33,8 @@ from tidemill.store.jsonb import encode_json
 from tidemill.tables.introspection.table_introspection import find_access_problems
 from tidemill.tables.resource_registry import make_resource_registry
 
-EXPORT_JOB_PRIORITY = 10  # above the other jobs of its owner: a person waits for the file
-FAIL_FAST_POLICY = {"mode": "fail_fast"}  # an export without a file has failed
+EXPORT_JOB_PRIORITY = 10  # above the other jobs of its owner, because a person waits for the file
+FAIL_FAST_POLICY = {"mode": "fail_fast"}  # an export has one item: if it fails, the job fails
 RESULT_EXPORT_ATTEMPTS_MAX = 5
 RESULT_EXPORT_POLL_S = 0.1
 RESULT_EXPORT_STALL_S = 60.0
@@ -42,12 +42,12 @@ _CANCELLED_STATUSES = (JobStatus.CANCELLING, JobStatus.CANCELLED)
 
 
 async def plan_table_export(runtime: Runtime, request: TableExportRequest, role: Role | None) -> TableExportPlan:
-    """The plan of an export of a table, for a user with this role; None is code of the mill, which needs no grant.
+    """Return the plan to export a table for a user with this role. Pass None for code of the mill: it needs no grant.
 
     Raises:
         Forbidden: The role may write the resource, but not read it.
-        UnknownResource: There is no such resource, or the role may not know of it.
-        InvalidInput: With every mistake in the request, or with the privileges that the database user lacks.
+        UnknownResource: The resource does not exist, or the role has no access to it.
+        InvalidInput: With every problem in the request, or with the privileges that the database user lacks.
     """
     db, resources = runtime.db, runtime.get(make_resource_registry)
     if role is None:
@@ -56,20 +56,20 @@ async def plan_table_export(runtime: Runtime, request: TableExportRequest, role:
         resource = await resources.load_readable_resource(db, role, request.resource)
     plan = build_table_export_plan(request, resource)
     missing = await db.run(find_access_problems, plan.table, plan.columns, "read")
-    # Row-level security is no obstacle: the file has the rows that the database user sees.
+    # Ignore row-level security: the file contains the rows that the database user can see.
     missing = [privilege for privilege in missing if not privilege.startswith("row-level security")]
     if missing:
-        raise InvalidInput(f"{plan.table} cannot be read: {'; '.join(missing)}")
+        raise InvalidInput(f"Cannot read table {plan.table}: {'; '.join(missing)}")
     return plan
 
 
 async def submit_table_export(
     runtime: Runtime, spec: Submission, request: TableExportRequest, role: Role | None
 ) -> tuple[UUID, bool]:
-    """The job that writes the file, and whether it is new.
+    """Submit a job that writes the file; return its id and whether it is new.
 
-    A repeated idempotency key returns the job of the first request, even if the table has changed since. Otherwise
-    raises as ``plan_table_export`` does.
+    A repeated idempotency key returns the job of the first request, even if the table has changed since. Otherwise,
+    raises the same errors as ``plan_table_export``.
     """
     spec = replace(spec, kind=EXPORT_KIND, fingerprint_params=request.to_params(), policy=FAIL_FAST_POLICY)
     if spec.idem_key is not None:
@@ -84,16 +84,16 @@ async def submit_table_export(
 async def submit_result_export(
     runtime: Runtime, spec: Submission, job: Job, request: ResultExportRequest
 ) -> tuple[Job, bool]:
-    """The export of a job's results as they are now, and whether it is new.
+    """Submit an export of the current results of a job; return it and whether it is new.
 
-    The same request for unchanged results returns the export of the first one, unless that failed, was cancelled or
-    has lost its file.
+    Repeating the request while the results are unchanged returns the first export, unless that export failed, was
+    cancelled or has lost its file. Raises Conflict if the job was purged.
     """
-    check_storable_text("a filter", request.rows.key, *(request.rows.codes or ()))
+    check_storable_text("A filter", request.rows.key, *(request.rows.codes or ()))
     db = runtime.db
     state = await db.run(export_records.read_results_state, job.id)
     if state["purged_at"] is not None:
-        raise Conflict(f"job {job.key} was purged: its rows are gone")
+        raise Conflict(f"Job {job.key} was purged. Its rows are no longer available.")
     row = encode_json(request.to_input())
     key = f"{EXPORT_KIND}:{hashlib.sha256(encode_json([request.to_input(), state])).hexdigest()}"
     spec = replace(spec, kind=EXPORT_KIND, priority=EXPORT_JOB_PRIORITY, idem_key=key)
@@ -109,33 +109,33 @@ async def submit_result_export(
 
 
 async def _find_usable_export(db: Database, blobs: BlobStore, export_id: UUID) -> Job | None:
-    """The export, if it is open or its file still exists."""
+    """Return the export if it is open or its file still exists; otherwise None."""
     try:
         export = await db.read(job_records.get_job, export_id)
         if not export.is_closed:
             return None if export.status is JobStatus.CANCELLING else export
         file = await get_export_file_info(db, export)
-    except (UnknownJob, Conflict):  # deleted since; or failed, cancelled or expired
+    except (UnknownJob, Conflict):  # deleted, failed, cancelled or expired
         return None
     return export if await asyncio.to_thread(blobs.has, file.file_id) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ExportDetails:
-    """An export: its job, the request, and the file that it wrote."""
+    """An export: its job, its request and its file."""
 
     job: Job
     request: dict[str, Any]
     idempotency_key: str | None
     started_at: datetime | None
-    result: Mapping[str, Any]  # empty without a file
+    result: Mapping[str, Any]  # empty if there is no file
     failure_reason: str | None
     is_expired: bool
-    file_url: str | None  # in the blob store, as long as the file can be downloaded
+    file_url: str | None  # in the blob store; None if the file cannot be downloaded
 
 
 async def load_exports(runtime: Runtime, jobs: Sequence[Job]) -> list[ExportDetails]:
-    """The details of these export jobs, in their order."""
+    """Return the details of these export jobs, in the same order."""
     if not jobs:
         return []
     records = await runtime.db.read(export_records.find_export_records, [job.id for job in jobs])
@@ -144,14 +144,14 @@ async def load_exports(runtime: Runtime, jobs: Sequence[Job]) -> list[ExportDeta
 
 
 async def load_export(runtime: Runtime, job_id: UUID) -> ExportDetails:
-    """The details of one export."""
+    """Return the details of one export."""
     return (await load_exports(runtime, [await runtime.db.read(job_records.get_job, job_id)]))[0]
 
 
 def _build_export_details(runtime: Runtime, job: Job, record: ExportRecord | None, now: datetime) -> ExportDetails:
     result: Mapping[str, Any] = (record.result if record else None) or {}
     error = (record.error if record else None) or {}
-    # A table's request is a parameter of the job; that of a job's results is the input of its item.
+    # Table exports store the request in the params of the job; result exports store it in the input of the item.
     request: dict[str, Any] = job.params.get("asked") or (record.input if record else None) or {}
     if request.get("statuses"):
         request = request | {"filters": {"status": {"in": request["statuses"]}}}
@@ -177,18 +177,18 @@ class OpenExportFile(DownloadInfo):
 
 
 async def get_export_file_info(db: Database, export: Job) -> DownloadInfo:
-    """The name, size and content type of an export's file; Conflict says why there is none."""
+    """Return the name, size and content type of an export's file; raise Conflict if it has no file."""
     if export.kind != EXPORT_KIND:
-        raise Conflict(f"job {export.key} is no export: it has no file")
+        raise Conflict(f"Job {export.key} is not an export and has no file")
     item = await db.read_snapshot(item_records.get_item_details, export.id, 0)
     if item["status"] != ItemStatus.DONE or export.status in _CANCELLED_STATUSES:
         reason = f": {item['error']['reason']}" if item["error"] else ""
-        raise Conflict(f"export {export.key} is {export.status}{reason}; it has no file")
+        raise Conflict(f"Export {export.key} has no file (status: {export.status}){reason}")
     result = item["result"]
     if result.get("expires_at"):
         now = await db.run(job_records.read_database_clock)
         if datetime.fromisoformat(result["expires_at"]) <= now:
-            raise Conflict(f"the file of export {export.key} has expired; ask for the export again")
+            raise Conflict(f"The file of export {export.key} has expired. Submit the export again.")
     form = OutputFileSpec(FileFormat(result["format"]), (), Compression(result.get("compression", "none")))
     return DownloadInfo(
         result["file_id"], result["name"], result["size"], result["sha256"], content_type=form.content_type
@@ -196,7 +196,7 @@ async def get_export_file_info(db: Database, export: Job) -> DownloadInfo:
 
 
 async def open_export_file(db: Database, blobs: BlobStore, export: Job) -> OpenExportFile:
-    """The file of an export; Conflict says why there is none."""
+    """Open the file of an export; raise Conflict if it has no file."""
     info = await get_export_file_info(db, export)
     try:
         file = await asyncio.to_thread(blobs.open, info.file_id)
@@ -206,14 +206,14 @@ async def open_export_file(db: Database, blobs: BlobStore, export: Job) -> OpenE
 
 
 def make_export_gone_error(export: Job) -> Conflict:
-    return Conflict(f"the file of export {export.key} is gone; ask for the export again")
+    return Conflict(f"The file of export {export.key} no longer exists. Submit the export again.")
 
 
 async def open_results(runtime: Runtime, job: Job, format_: str) -> BinaryIO:
-    """A file with a job's results, written by a worker; the caller closes it.
+    """Export the results of a job, wait for the file, and open it; the caller closes it.
 
     Raises:
-        Conflict: The export failed, or made no progress because it is paused or no worker runs exports.
+        Conflict: The export failed, or cannot progress because it is paused or no worker runs exports.
     """
     spec = Submission(EXPORT_KIND, owner_id=job.owner_id)
     export, _ = await submit_result_export(runtime, spec, job, ResultExportRequest.create(job.id, format_))
@@ -250,7 +250,7 @@ def _get_links(job: Job) -> dict[str, str]:
 EXPORT_HOOKS = KindHooks(
     get_target=_get_exported_resource_name,
     authorize=_check_target_readable,
-    # The permission to read the exported rows was checked for the original input only.
-    fix_refusal="what an export is asked for cannot be corrected: ask for another one",
+    # Submission checked the permission to read the rows for the original input only.
+    fix_refusal="The input of an export cannot be fixed. Submit a new export.",
     get_links=_get_links,
 )

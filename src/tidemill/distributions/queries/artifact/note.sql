@@ -1,5 +1,5 @@
--- Files that were made, from the results of their items, in the flush that settles them; in key order, so that two
--- flushes never wait for each other. Of two items that mean the same, the later one counts. Index: artifact_pkey.
+-- Record generated files from the results of their items, in the flush that settles them. Rows are in key order, so
+-- that two flushes never deadlock. If two items have the same input, the later one wins. Index: artifact_pkey.
 INSERT INTO tidemill.artifact (dataset, input_key, path, job_id, seq, rows, size, sha256, format)
 SELECT DISTINCT ON (r.dataset, r.input_key)
     r.dataset, r.input_key, r.path, %(job_id)s, r.seq, r.rows, r.size, r.sha256, r.format

@@ -1,3 +1,3 @@
--- What a declared query finds, as CSV with a header. Index: as the query says.
+-- Copy the rows of a declared query as CSV with a header. Index: depends on the query.
 COPY ({query}
 ) TO STDOUT (FORMAT csv, HEADER true)

@@ -1,4 +1,4 @@
--- The same, an object a line. JSON has neither of these two characters in it, so nothing is ever quoted;
--- "found" without the star may be a column of the query.
+-- Copy the rows of a declared query as NDJSON. JSON text contains neither of the two control characters, so COPY never
+-- quotes it. "found.*" has a star because "found" alone may be a column of the query.
 COPY (SELECT row_to_json(found.*) FROM ({query}
 ) AS found) TO STDOUT (FORMAT csv, QUOTE E'\x01', DELIMITER E'\x02')

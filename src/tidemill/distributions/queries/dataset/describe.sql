@@ -1,3 +1,3 @@
--- What columns a declared query has, without looking for any of its rows.
+-- The columns of a declared query, without reading rows.
 SELECT * FROM ({query}
 ) AS found LIMIT 0

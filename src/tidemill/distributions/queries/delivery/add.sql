@@ -1,2 +1,2 @@
--- How many files a flush tells of; in its transaction.
+-- Record the number of generated and reused files of a flush, in its transaction.
 INSERT INTO tidemill.delivery (job_id, generated, reused) VALUES (%(job_id)s, %(generated)s, %(reused)s)

@@ -1,5 +1,5 @@
--- Of some distributions: how many files they have made and used again, when they began, and which input failed first. Indexes:
--- delivery_job, batch_job, outcome_exception.
+-- For each distribution: the number of generated and reused files, the start time, and the first failed input.
+-- Indexes: delivery_job, batch_job, outcome_exception.
 SELECT j.id, coalesce(d.generated, 0)::bigint, coalesce(d.reused, 0)::bigint, b.started_at, f.seq, f.error->>'reason'
 FROM unnest(%(ids)s::uuid[]) AS j(id)
 LEFT JOIN LATERAL (

@@ -1,4 +1,5 @@
--- Whether another item of a job has this input, by its newest correction if it has one. Index: item_pkey, item_fix_pkey.
+-- Whether another item of a job has this input; a fixed item counts with its latest fix.
+-- Index: item_pkey, item_fix_pkey.
 SELECT EXISTS (
     SELECT 1 FROM tidemill.item i
     WHERE i.job_id = %(job_id)s AND i.seq <> %(seq)s AND i.input::jsonb = %(input)s::jsonb

@@ -1,5 +1,5 @@
--- Exports, each with what it was asked for and what it made. An export has one item. Indexes: job_pkey, item_pkey, outcome_pkey,
--- batch_job.
+-- Exports with their requests and results. An export has one item.
+-- Indexes: job_pkey, item_pkey, outcome_pkey, batch_job.
 SELECT j.id, j.idem_key, i.input, o.result, o.error,
        (SELECT min(b.since) FROM tidemill.batch b WHERE b.job_id = j.id AND b.state <> 'ready') AS started_at
 FROM tidemill.job j

@@ -1,4 +1,4 @@
--- What changes whenever a job's rows do: an export of the same state is the same export.
+-- Columns that change whenever the rows of a job change. Exports of the same state are the same export.
 -- Index: job_pkey, batch_unfolded, item_fix_pkey.
 SELECT purged_at, updated_at, closed_at, result_columns, total, pending, processing, retry_wait, done, not_found,
     skipped, failed, cancelled, retried,

@@ -1,3 +1,3 @@
--- What an export must know of a job before it reads its rows. Index: job_pkey.
+-- Properties of a job that an export needs before it reads the rows. Index: job_pkey.
 SELECT j.key, j.sparse, j.purged_at IS NOT NULL AS purged, coalesce(g.next_seq, 0) AS total
 FROM tidemill.job j LEFT JOIN tidemill.ingest g ON g.job_id = j.id WHERE j.id = %(job_id)s
