@@ -1,4 +1,4 @@
-"""What tests of matching ask for."""
+"""Fixtures for tests of match and enrich jobs."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -28,7 +28,7 @@ def scene(db: Database, settings: Settings) -> Scene:
 
 @pytest.fixture
 async def service(scene: Scene) -> AsyncIterator[Scripted]:
-    """A service called names, which does as the test says; until then it knows everything."""
+    """A service with the name "names". Until the test scripts its responses, it finds every row."""
     async with scripted(echo) as running:
         scene.declare("names", running.url, timeout=2)
         yield running

@@ -1,4 +1,4 @@
-"""A mill that knows services, and what became of rows that were sent to them."""
+"""A mill with declared services, and helpers to submit rows and read their outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tidemill.testing import drain
 
 @dataclass
 class Row:
-    """What became of a row."""
+    """The outcome of a row."""
 
     status: str
     attempts: int
@@ -32,10 +32,10 @@ class Scene:
         self.db = db
         self.settings = settings.model_copy(update={"config": settings.home / "tidemill.toml"})
         self._services: dict[str, dict[str, Any]] = {}
-        self.limiters = ""  # as in a tidemill.toml
+        self.limiters = ""  # TOML text
 
     def declare(self, name: str, url: str, **options: Any) -> None:
-        """A service on the loopback, which its operator allows."""
+        """Declare a service on the loopback interface."""
         self._services[name] = {"url": url, "allow_private": True, "batch": 10, "use": ["user"]} | options
         assert self.settings.config is not None
         tables = [_table(name, inner) for name, inner in self._services.items()]
@@ -49,7 +49,7 @@ class Scene:
         await drain(Mill(self.settings), retries=retries, db=self.db)
 
     async def run(self, inputs: Sequence[Any], kind: str = "match", **params: Any) -> list[Row]:
-        """Send these rows, and wait for all of them."""
+        """Submit the rows, process them and return their outcomes."""
         job_id = await self.submit(inputs, kind, **params)
         await self.drain()
         await assert_sound(self.db, job_id)
@@ -66,7 +66,7 @@ class Scene:
         ]
 
     async def due_in(self, job_id: UUID) -> float:
-        """Seconds until the first of what waits is due."""
+        """Return the seconds until the first waiting batch is due."""
         query = "SELECT extract(epoch FROM min(not_before) - tidemill.now()) FROM tidemill.batch WHERE job_id = %s"
         return float((await rows(self.db, query + " AND state = 'ready'", job_id))[0][0])
 
@@ -80,7 +80,7 @@ class Scene:
         await job_control.delete_job(self.db, job_id)
 
     async def is_anywhere(self, word: str) -> bool:
-        """Whether a word is in what is kept of any job."""
+        """Return whether a word is stored in any job or outcome."""
         query = "SELECT string_agg(j::text, '') FROM tidemill.job j"
         outcomes = "SELECT string_agg(o::text, '') FROM tidemill.outcome o"
         return word in str([await rows(self.db, one) for one in (query, outcomes)])

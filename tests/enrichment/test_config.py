@@ -1,4 +1,4 @@
-"""Services as they are declared, and the machines that are behind their names."""
+"""Declarations of services, and the addresses that calls may connect to."""
 
 import asyncio
 import ssl
@@ -37,7 +37,7 @@ def test_service_declaration_sets_address_secret_and_allowed_roles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "reason"),
     [
         ({}, "services.x.url: Field required"),
         ({"url": "ftp://x.example"}, "an http or https URL"),
@@ -46,16 +46,16 @@ def test_service_declaration_sets_address_secret_and_allowed_roles() -> None:
         ({"url": "https://x.example", "secret_env": "K"}, 'services.x.secret_env: Requires "header"'),
         ({"url": "https://x.example", "header": "Host"}, "services.x.header: Input should be the name of a header"),
         ({"url": "https://x.example", "header": "X-Key", "value": "fixed"}, "{secret}"),
-        ({"url": "http://x.example", "header": "X-Key"}, "over https only"),
-        ({"url": "https://x.example", "secret": "abc"}, "Unknown key; did you mean secret_env?"),
+        ({"url": "http://x.example", "header": "X-Key"}, "Secrets require https"),
+        ({"url": "https://x.example", "secret": "abc"}, 'Unknown key; did you mean "secret_env"?'),
         ({"url": "https://x.example", "timeout": 0}, "services.x.timeout: Input should be greater than 0"),
-        ({"url": "https://x.example", "use": ["boss"]}, "none of user, admin"),
+        ({"url": "https://x.example", "use": ["boss"]}, 'must be one of "user", "admin"'),
     ],
 )
-def test_invalid_service_declaration_is_rejected_with_reason(wrong: dict[str, object], said: str) -> None:
+def test_invalid_service_declaration_is_rejected_with_reason(wrong: dict[str, object], reason: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         parse_services({"services": {"x": wrong}})
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_private_address_is_allowed_only_for_declared_host_and_port() -> None:
@@ -83,7 +83,7 @@ async def test_host_resolving_to_private_address_is_not_called(addresses: list[s
     caller = ServiceHttpClient(
         make_undeclared_service("http://rebound.example/").build_address_policy(), ServiceCallLimits(), resolver=resolve
     )
-    with pytest.raises(ServiceCallError, match="it is not on the public internet") as caught:
+    with pytest.raises(ServiceCallError, match="not on the public internet") as caught:
         await caller.call("GET", "http://rebound.example/")
     assert (caught.value.code, caught.value.is_transient) == ("address_refused", False)
     await caller.close()
@@ -91,7 +91,7 @@ async def test_host_resolving_to_private_address_is_not_called(addresses: list[s
 
 @pytest.mark.parametrize("host", ["münchen.example", "STRASSE.example", "xn--mnchen-3ya.example"])
 async def test_service_host_is_recognized_in_every_spelling(host: str) -> None:
-    """It is told its secret, and may be where it is said to be."""
+    """The client sends the secret, and accepts the private address that is allowed for the host."""
 
     async def resolve(_host: str, _port: int) -> Sequence[str]:
         return ["127.0.0.1"]
@@ -106,12 +106,12 @@ async def test_service_host_is_recognized_in_every_spelling(host: str) -> None:
 
 
 async def test_service_certificate_must_match_requested_host(tmp_path: Path) -> None:
-    """The address is chosen by us, the certificate is checked for the name all the same."""
+    """The client connects to a resolved address, but checks the certificate against the host name."""
     require("openssl")
     pem, crt = tmp_path / "both.pem", tmp_path / "its.crt"
-    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=files.example"
+    options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=files.example"
     names = ["-addext", "subjectAltName=DNS:files.example", "-keyout", str(pem), "-out", str(crt)]
-    await asyncio.to_thread(subprocess.run, ["openssl", *words.split(), *names], check=True, capture_output=True)
+    await asyncio.to_thread(subprocess.run, ["openssl", *options.split(), *names], check=True, capture_output=True)
     pem.write_bytes(pem.read_bytes() + crt.read_bytes())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)

@@ -1,4 +1,4 @@
-"""Other ways to ask for the same row."""
+"""Strategies: the queries that a match job tries for a row."""
 
 import pytest
 
@@ -31,8 +31,8 @@ def test_normalized_name_drops_case_accents_and_legal_forms(name: str, plain: st
 def test_each_strategy_builds_a_different_query() -> None:
     request = MatchRequest.from_params(ASKED | {"type": "Q43229", "properties": {"P17": "land"}})
     row = {"name": "ACME, Inc.", "land": "US"}
-    asked = [(query.strategy, query.text, query.type) for query in request.build_queries(row)]
-    assert asked == [
+    queries = [(query.strategy, query.text, query.type) for query in request.build_queries(row)]
+    assert queries == [
         ("exact", "ACME, Inc.", "Q43229"),
         ("normalized", "acme", "Q43229"),
         ("normalized+without_type", "acme", None),
@@ -53,17 +53,18 @@ def test_invalid_match_request_reports_all_problems() -> None:
     wrong = {"querry": "x", "threshold": "high", "limit": 0, "strategies": ["exact", "guess"], "properties": ["P17"]}
     with pytest.raises(InvalidRequest) as caught:
         MatchRequest.from_params(wrong)
-    told_ = "\n".join(caught.value.problems)
+    problems = "\n".join(caught.value.problems)
     for word in (
         "params.service: Field required",
         "params.query: Field required",
-        "did you mean query?",
+        'did you mean "query"?',
         "params.limit",
     ):
-        assert word in told_
-    assert "'guess' is none of exact" in told_
-    assert "params.threshold: Input should be a valid number" in told_
-    assert "params.properties" in told_
+        assert word in problems
+    assert 'params.strategies: must be one of "exact"' in problems
+    assert 'not "guess"' in problems
+    assert "params.threshold: Input should be a valid number" in problems
+    assert "params.properties" in problems
     assert len(caught.value.problems) == 7
 
 
@@ -83,7 +84,7 @@ async def test_row_not_found_is_retried_with_next_strategy(scene: Scene, service
 
 
 async def test_service_error_retries_same_strategy(scene: Scene, service: Scripted) -> None:
-    """Two ways to ask, each of which fails once: neither is skipped, and what is not found uses up no attempt."""
+    """Two strategies that each fail once: neither is skipped, and "not found" does not count as an attempt."""
 
     def answer(request: Request) -> Reply:
         if len(service.requests) in (1, 3):

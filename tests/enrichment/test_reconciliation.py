@@ -1,4 +1,4 @@
-"""Rows against a real reconciliation service that is not ours."""
+"""Match jobs against a real reconciliation service."""
 
 from enrichment.scenes import Scene
 from support.reconciliation_services import CsvReconcile
@@ -7,13 +7,13 @@ from tidemill.enrichment.match_request import MATCH_COLUMNS
 
 async def test_match_returns_best_candidate_of_real_service(scene: Scene, csv_reconcile: CsvReconcile) -> None:
     scene.declare("names", csv_reconcile.url)
-    ada, alan, nobody = await scene.match(
+    ada, alan, unknown = await scene.match(
         ["Ada Lovelace", "Allan Turing", "Zzyzx Qwq"], threshold=80, strategies=["exact"]
     )
     assert (ada.status, ada.result["id"], ada.result["score"]) == ("done", csv_reconcile.ids["Ada Lovelace"], 100.0)
     assert (alan.status, alan.result["name"], alan.result["query"]) == ("done", "Alan Turing", "Allan Turing")
     assert alan.result["candidates"][0]["name"] == "Alan Turing"
-    assert (nobody.status, nobody.result["id"], nobody.result["candidates"]) == ("not_found", None, [])
+    assert (unknown.status, unknown.result["id"], unknown.result["candidates"]) == ("not_found", None, [])
     assert set(ada.result) == set(MATCH_COLUMNS)
 
 

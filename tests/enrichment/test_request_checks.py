@@ -1,4 +1,4 @@
-"""What is not asked at all, and in which words the rest is."""
+"""Requests that must not be sent, permits, the protocol version and unexpected errors."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ async def test_private_address_is_refused_without_allow_private(scene: Scene, se
 
 
 async def test_cancelled_job_sends_no_more_requests(scene: Scene, service: Scripted) -> None:
-    """Twenty rows, one request at a time: after the second the job is cancelled."""
+    """Twenty rows, one request at a time. The job is cancelled during the second request."""
     scene.declare("names", service.url, batch=1, concurrency=1)
 
     async def answer(request: Request) -> Reply:
@@ -95,21 +95,21 @@ async def test_permit_is_taken_per_request_and_throttling_blocks_limiter(scene: 
 
 
 async def test_blocked_limiter_pauses_its_jobs_without_raising_queue_age(scene: Scene, service: Scripted) -> None:
-    """One refusal for an hour, and 600 rows: those that nobody has asked for stay as they are, and say why."""
+    """600 rows, throttled for an hour: rows without a request are unchanged and show the limiter as the reason."""
     scene.limiters = '[limiters.names]\nrate = "100/s"'
     scene.declare("names", service.url, limit="names")
     service.answer = lambda _: Reply(429, b"", {"Retry-After": "3600"})
     job_id = await scene.submit([{"name": f"name {n}"} for n in range(600)])
     await scene.drain(retries=False)
-    asked, told_of = len(service.requests), len(await scene.rows(job_id))
-    assert asked <= told_of <= 10 * asked < 600
-    await scene.drain(retries=False)  # another process, which knows nothing of it yet
-    assert (len(service.requests), len(await scene.rows(job_id))) == (asked, told_of)
+    requests, outcomes = len(service.requests), len(await scene.rows(job_id))
+    assert requests <= outcomes <= 10 * requests < 600
+    await scene.drain(retries=False)  # another process, which has not seen the throttling yet
+    assert (len(service.requests), len(await scene.rows(job_id))) == (requests, outcomes)
     await assert_sound(scene.db, job_id)
     brief = (await scene.db.run(_fetch_job_briefs, {job_id}))[job_id]
     assert (brief["limiter"], brief["blocked_until"] is not None) == ("names", True)
     await shift_clock(scene.db, "30 minutes")
-    # It is the limiter that is waited for, not a worker: nobody need be alarmed.
+    # The job waits for the limiter, not for a worker, so its age must not raise an alarm.
     assert (await check_health(scene.db)).queue_age_s < 60
     assert (await scene.db.run(read_queue_depth)).oldest_s < 60
     await scene.db.run(outbox.register_broker, "redis")
@@ -141,22 +141,22 @@ async def test_unexpected_error_before_request_fails_waiting_rows(
     scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object) -> int:
-        raise RuntimeError("nobody thought of this")
+        raise RuntimeError("unexpected")
 
     monkeypatch.setattr(match_batcher, "resolve_batch_size", broken)
     job_id = await scene.submit([{"name": name} for name in NAMES])
     async with asyncio.timeout(10):
         await scene.drain(retries=False)
-    assert {row.error["reason"] for row in await scene.rows(job_id)} == {"RuntimeError: nobody thought of this"}
+    assert {row.error["reason"] for row in await scene.rows(job_id)} == {"RuntimeError: unexpected"}
 
 
 async def test_match_continues_when_manifest_request_fails(
     scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(desk: ServiceClient, method: str, *words: Any, **more: Any) -> Any:
+    async def broken(client: ServiceClient, method: str, *args: Any, **options: Any) -> Any:
         if method == "GET":
-            raise RuntimeError("nobody thought of this")
-        return await real(desk, method, *words, **more)
+            raise RuntimeError("unexpected")
+        return await real(client, method, *args, **options)
 
     real = ServiceClient.send
     monkeypatch.setattr(ServiceClient, "send", broken)
@@ -187,7 +187,5 @@ def test_match_parameter_beyond_number_range_is_rejected(name: str, value: objec
 async def test_service_with_undeclared_limiter_is_rejected_at_startup(scene: Scene, service: Scripted) -> None:
     scene.limiters = '[limiters.names]\nrate = "100/s"'
     scene.declare("names", service.url, limit="nmaes")
-    with pytest.raises(
-        InvalidSettings, match=r"service 'names' has limit='nmaes', which is not declared; did you mean"
-    ):
+    with pytest.raises(InvalidSettings, match=r"uses limiter \"nmaes\", which is not declared; did you mean"):
         await scene.match(["Ada"])

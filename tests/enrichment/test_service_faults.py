@@ -1,4 +1,4 @@
-"""A service that refuses, fails, lies and stalls: every row gets its own, true outcome."""
+"""Services that throttle, fail, stall or return malformed responses: every row gets its own, correct outcome."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ LATER_DATE = "Mon, 16 Nov 2026 12:00:30 GMT"
 
 
 def assert_own(rows: list[Row], names: list[str] = NAMES) -> None:
-    """Every row has the candidate of its own name, and of no other."""
+    """Assert that every row has the candidate for its own name."""
     assert [(row.status, row.result.get("id")) for row in rows] == [("done", f"id of {name}") for name in names]
 
 
@@ -31,11 +31,11 @@ async def test_rows_sharing_a_request_get_their_own_candidates(scene: Scene, ser
 async def test_service_concurrency_limits_open_requests(scene: Scene, service: Scripted) -> None:
     scene.declare("names", service.url, batch=1, concurrency=3)
 
-    async def as_many_as_may_be() -> bool:
+    async def is_limit_reached() -> bool:
         return service.most_at_once >= 3
 
     async def answer(request: Request) -> Reply:
-        await eventually(as_many_as_may_be, within=20)
+        await eventually(is_limit_reached, within=20)
         return echo(request)
 
     service.answer = answer
@@ -130,7 +130,7 @@ async def test_service_outage_does_not_split_batch_into_single_rows(scene: Scene
 
 
 def by_name(answers: Mapping[str, Answer]) -> Answer:
-    """The answer that the name of the only row asks for."""
+    """Return an answer function that selects the answer by the name of the only row."""
 
     def answer(request: Request) -> Reply | Awaitable[Reply]:
         (query,) = request.queries.values()
@@ -144,20 +144,20 @@ def _of(result: Any) -> Answer:
 
 
 MALFORMED: dict[str, Answer] = {
-    "a page": lambda _: Reply(200, b"<!DOCTYPE html><p>We are back soon"),
-    "half of it": lambda request: Reply(200, echo(request).body[:-9]),
-    "nothing": lambda _: Reply(200, b""),
+    "HTML page": lambda _: Reply(200, b"<!DOCTYPE html><p>We are back soon"),
+    "truncated": lambda request: Reply(200, echo(request).body[:-9]),
+    "empty": lambda _: Reply(200, b""),
     "a list": lambda _: told([]),
     "other rows": lambda request: told({f"other {id_}": {"result": []} for id_ in request.queries}),
     "an error": lambda _: told({"status": "error", "message": "no"}),
     "no result": _of({}),
     "no list": _of({"result": {"id": "Q1"}}),
     "no id": _of({"result": [{"name": "x", "score": 1}]}),
-    "a score in words": _of({"result": [named("x", "87.5")]}),
-    "a score that is none": lambda request: Reply(
+    "score as text": _of({"result": [named("x", "87.5")]}),
+    "score NaN": lambda request: Reply(
         200, json.dumps({id_: {"result": [named("x", float("nan"))]} for id_ in request.queries}).encode()
     ),
-    "very deep": lambda _: Reply(200, b'{"q0":' + b"[" * 10_000),
+    "deeply nested": lambda _: Reply(200, b'{"q0":' + b"[" * 10_000),
     "compressed": lambda request: Reply(200, echo(request).body, {"Content-Encoding": "gzip"}),
 }
 
@@ -184,7 +184,7 @@ async def test_row_missing_in_answer_is_retried(scene: Scene, service: Scripted)
 
 
 async def test_swapped_answers_are_not_assigned_to_wrong_rows(scene: Scene, service: Scripted) -> None:
-    """Two answers are swapped, as by a broken proxy: nobody gets a neighbour's candidate."""
+    """Two responses are swapped, as by a broken proxy: no row gets the candidate of another row."""
     replies: list[Reply] = []
 
     def answer(request: Request) -> Reply:
@@ -205,8 +205,8 @@ BROKEN: dict[str, tuple[Answer, str]] = {
         "answer_too_large",
     ),
     "denied": (lambda _: Reply(401), "service_denied"),
-    "not there": (lambda _: Reply(404), "service_refused"),
-    "round and round": (lambda request: Reply(307, b"", {"Location": request.path}), "service_redirect"),
+    "not found": (lambda _: Reply(404), "service_refused"),
+    "redirect loop": (lambda request: Reply(307, b"", {"Location": request.path}), "service_redirect"),
     "to a private address": (lambda _: Reply(307, b"", {"Location": "http://10.0.0.1/"}), "address_refused"),
     "to another port here": (lambda _: Reply(307, b"", {"Location": "http://127.0.0.1:9/"}), "address_refused"),
     "to the metadata of a cloud": (
@@ -224,8 +224,8 @@ async def test_permanent_service_error_fails_row_without_retry(scene: Scene, ser
         assert (row.status, row.error["code"], row.attempts) == ("failed", BROKEN[what][1], 1), what
 
 
-PASSING: dict[str, tuple[Answer, str, float]] = {  # the last is for how long an answer is waited for
-    "silence": (lambda _: Reply(200, b"{}", delay=5), "service_timeout", 0.5),
+PASSING: dict[str, tuple[Answer, str, float]] = {  # name -> answer, error code, timeout in seconds
+    "no response": (lambda _: Reply(200, b"{}", delay=5), "service_timeout", 0.5),
     "a broken connection": (
         lambda _: Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"),
         "service_unreachable",
@@ -252,7 +252,7 @@ async def test_answer_sent_byte_by_byte_times_out(scene: Scene) -> None:
                 await writer.drain()
                 await asyncio.sleep(0.02)
         except (ConnectionError, asyncio.IncompleteReadError):
-            """Who asked is gone."""
+            """The client closed the connection."""
         finally:
             writer.transport.abort()
 

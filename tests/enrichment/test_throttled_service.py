@@ -1,4 +1,4 @@
-"""Thousands of rows against a real service that refuses everybody in the middle of it."""
+"""Thousands of rows against a real service that throttles all requests for a while."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,18 +32,18 @@ async def test_throttling_storm_loses_no_row_and_keeps_rate_limit(
     async with scripted(gate.answer) as service:
         scene.limiters = f'[limiters.names]\nrate = "{RATE}/s"\nburst = {BURST}'
         scene.declare("names", service.url, concurrency=AT_ONCE, limit="names")
-        asked = [NAMES[number % len(NAMES)] for number in range(rows)]
-        job_id = await scene.submit([{"name": name} for name in asked], threshold=90)
+        names = [NAMES[number % len(NAMES)] for number in range(rows)]
+        job_id = await scene.submit([{"name": name} for name in names], threshold=90)
         workers.start("tidemill.app.mill:builtin_mill", config=scene.settings.config)
         job = await closed(scene.db, job_id, within=300)
         await gate.close()
     assert (job.status, job.counts.done) == (JobStatus.COMPLETED, rows)
     await assert_sound(scene.db, job_id)
-    found = await scene.rows(job_id)
-    assert [row.result["id"] for row in found] == [many_names.ids[name] for name in asked]
-    assert {row.attempts for row in found} == {1}, "a refusal charges nobody"
+    outcomes = await scene.rows(job_id)
+    assert [row.result["id"] for row in outcomes] == [many_names.ids[name] for name in names]
+    assert {row.attempts for row in outcomes} == {1}, "throttled calls do not count as attempts"
     assert gate.refused
-    # One process: what it began before a window and comes to the service in it, is what it had under way.
-    came = sorted(gate.passed + gate.refused)
-    assert most_above(came, RATE, BURST) <= AT_ONCE, "the limit holds, in every window"
-    assert len(gate.refused) < len(gate.passed) / 2 + 20, "who is refused does not insist"
+    # With one process, at most its open requests started before a window and arrive in it.
+    arrivals = sorted(gate.passed + gate.refused)
+    assert most_above(arrivals, RATE, BURST) <= AT_ONCE, "the rate limit holds in every window"
+    assert len(gate.refused) < len(gate.passed) / 2 + 20, "throttled workers send few requests"

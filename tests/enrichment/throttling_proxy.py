@@ -1,4 +1,4 @@
-"""A gate before a service, which refuses everybody for a while; and what came to it, second by second."""
+"""A proxy in front of a service that throttles all requests for a while and records when requests arrive."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ STATUS = 429
 
 @dataclass
 class Gate:
-    """Passes requests on to ``url``; once ``rows`` were passed on, refuses all for ``seconds``."""
+    """Forwards requests to ``url``. After ``rows`` rows it throttles all requests for ``seconds``."""
 
     url: str
     rows: int
@@ -30,13 +30,13 @@ class Gate:
         now = time.monotonic()
         if self._is_storm(now):
             self.refused.append(now)
-            left = max(1, round((self._until or now) - now))
-            return Reply(STATUS, b"too many requests", {"Retry-After": str(left)})
+            remaining = max(1, round((self._until or now) - now))
+            return Reply(STATUS, b"too many requests", {"Retry-After": str(remaining)})
         self.passed.append(now)
         self._rows += len(request.queries)
         headers = {"Content-Type": request.headers["content-type"]}
-        answered = await self._client.post(self.url, content=request.body, headers=headers)
-        return Reply(answered.status_code, answered.content, {"Content-Type": "application/json"})
+        response = await self._client.post(self.url, content=request.body, headers=headers)
+        return Reply(response.status_code, response.content, {"Content-Type": "application/json"})
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -1,4 +1,4 @@
-"""What tests of watches ask for."""
+"""Fixtures for tests of watches."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Real FTP and SFTP servers on the loopback: `rclone serve`, over a folder of the test."""
+"""Real FTP and SFTP servers on the loopback interface: `rclone serve` on a folder of the test."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ PATIENCE_S = 20.0
 
 
 class Rclone:
-    """A server of one protocol. It can be killed."""
+    """A server for one protocol. Tests can kill it."""
 
     def __init__(self, protocol: str, folder: Path, home: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Rclone:
 
     @property
     def known_hosts(self) -> str:
-        """A line for each of the keys that the server has made for itself."""
+        """One line for each host key that the server has generated."""
         keys = (self._home / ".cache" / "rclone" / "serve-sftp").glob("*.pub")
         return "".join(f"[127.0.0.1]:{self.port} {key.read_text().strip()}\n" for key in keys)
 

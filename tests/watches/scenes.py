@@ -1,4 +1,4 @@
-"""Watches over real sources, and workers that turn when they are told to."""
+"""Watches on real sources, with scans and workers that run when the test calls them."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ IMPORT = 'import = { resource = "public.people" }'
 
 @dataclass
 class Scene:
-    """A database, a folder ``inbox`` of this machine, and watches as they are declared."""
+    """A database, a local folder ``inbox`` and declared watches."""
 
     db: Database
     settings: Settings
@@ -35,9 +35,9 @@ class Scene:
     _declared: dict[str, str] = field(default_factory=dict)
 
     def declare(self, *lines: str, name: str = "nightly", source: str = '"inbox"', wait: bool = False) -> None:
-        """A watch over the inbox, unless another source is said. What is unchanged at a second look is whole."""
-        waiting = "" if wait or any(line.startswith("marker") for line in lines) else 'stable_for = "0s"\n'
-        text = f"[watches.{name}]\nsource = {source}\n{waiting}" + "\n".join(lines)
+        """Declare a watch on ``source``. Unless ``wait``, a file is complete when a second scan finds it unchanged."""
+        stability = "" if wait or any(line.startswith("marker") for line in lines) else 'stable_for = "0s"\n'
+        text = f"[watches.{name}]\nsource = {source}\n{stability}" + "\n".join(lines)
         self._declared[name] = text + ("" if "job =" in text or "import =" in text else f"\n{ECHO}")
         Path(str(self.settings.config)).write_text("\n".join(self._declared.values()))
 
@@ -55,24 +55,24 @@ class Scene:
     async def scan(self, times: int = 1, name: str = "nightly", **options: Any) -> WatchScanReport:
         scanner = self.scanner()
         for _ in range(times):
-            scanned = await scanner.scan_watch(name, **options)
-        return scanned
+            report = await scanner.scan_watch(name, **options)
+        return report
 
     async def work(self) -> None:
         await drain(self.mill, db=self.db)
 
     async def whole_way(self) -> WatchScanReport:
-        """From the first look to the file put away."""
+        """Run all steps for the waiting files, from the first scan to the archive."""
         await self.scan(times=2)
         await self.work()
         return await self.scan()
 
     async def files(self, name: str = "nightly") -> dict[str, WatchFile]:
-        """By path, in the newest version."""
+        """Return the latest version of each file by path."""
         page = await self.db.read(watch_files.list_watch_files, name, limit=500)
         fields = WatchFile.__slots__
-        found = [WatchFile(**{name: row[name] for name in fields}) for row in reversed(page.items)]
-        return {file.path: file for file in found}
+        files = [WatchFile(**{name: row[name] for name in fields}) for row in reversed(page.items)]
+        return {file.path: file for file in files}
 
     async def states(self, name: str = "nightly") -> dict[str, FileState]:
         return {path: file.state for path, file in (await self.files(name)).items()}
@@ -116,11 +116,11 @@ async def make_scene(db: Database, settings: Settings, folder: Path) -> Scene:
 
 
 class Died(BaseException):
-    """What a process that is killed does not get to catch."""
+    """Simulates a killed process. A BaseException, so that the code under test does not catch it."""
 
 
 def dies_at(target: Any, name: str, monkeypatch: Any, *, after: bool = False) -> None:
-    """The process is gone once this is called, before it does anything or right after."""
+    """Make the next call of this function raise Died, before it runs or right ``after`` it."""
     real: Callable[..., Any] = getattr(target, name)
 
     def die(*args: Any, **kwargs: Any) -> Any:

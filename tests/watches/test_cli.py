@@ -1,4 +1,4 @@
-"""Watches from a terminal."""
+"""The commands tidemill sources and tidemill scan."""
 
 import json
 
@@ -20,19 +20,19 @@ def test_scan_command_reports_files_and_sources_command_lists_watches(tidemill: 
     tidemill.file("inbox/people.csv", "email,name\nada@x.org,Ada\n")
     assert "never scanned" in tidemill("sources").out
     assert "1 found · 0 submitted" in tidemill("scan").out
-    said = tidemill("scan", "nightly", code=1).out
-    assert "public.people" in said
+    output = tidemill("scan", "nightly", code=1).out
+    assert "public.people" in output
     assert "1 seen" in tidemill("sources").out
-    assert "declared are: nightly" in tidemill.refuses("scan", "daily")
+    assert 'Unknown watch "daily". Declared watches: nightly.' in tidemill.refuses("scan", "daily")
 
 
 def test_invalid_watch_declarations_are_all_reported_without_secrets(tidemill: Tidemill) -> None:
     tidemill.file("tidemill.toml", DECLARED + '[watches.b]\nsource = "ftp://a:geheim@h/x"\njob = {}\n')
-    said = tidemill("sources", code=2).err
-    assert "watches.b.source: a password does not belong" in said
-    assert "watches.b.job.kind: Field required" in said
-    assert "geheim" not in said
+    output = tidemill("sources", code=2).err
+    assert "watches.b.source: remove the password from the URL" in output
+    assert "watches.b.job.kind: Field required" in output
+    assert "geheim" not in output
     tidemill.file("tidemill.toml", DECLARED + 'layout = { format = "docx" }\n')
-    said = tidemill("sources", code=2).err
-    assert "TIDEMILL_SOURCES has no 'inbox'" in said
-    assert "docx" in said
+    output = tidemill("sources", code=2).err
+    assert 'folder "inbox" is not in TIDEMILL_SOURCES' in output
+    assert "docx" in output

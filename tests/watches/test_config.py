@@ -1,4 +1,4 @@
-"""Watches as they are declared, and names of files."""
+"""Declarations of watches, and file names."""
 
 import tomllib
 
@@ -14,7 +14,7 @@ from tidemill.watches.source_address import FolderAddress, HostAddress, WebAddre
 from tidemill.watches.watch import compute_scan_delay, parse_duration_s
 
 FILE_TASKS = {"import": ImportFileTask}
-SAID = """
+DECLARED = """
 [watches.nightly]
 source = "sftp://ada@files.example.com:2222//srv/out"
 pattern = ["*.csv", "*.ndjson"]
@@ -28,13 +28,13 @@ priority = 5
 
 
 def declared(text: str) -> str:
-    with pytest.raises(InvalidSettings) as told:
+    with pytest.raises(InvalidSettings) as caught:
         parse_watches(tomllib.loads(text), FILE_TASKS)
-    return str(told.value)
+    return str(caught.value)
 
 
 def test_watch_config_reads_all_options() -> None:
-    (watch,) = parse_watches(tomllib.loads(SAID), FILE_TASKS).values()
+    (watch,) = parse_watches(tomllib.loads(DECLARED), FILE_TASKS).values()
     assert watch.source == HostAddress("sftp", "files.example.com", 2222, "ada", "/srv/out")
     assert str(watch.source) == "sftp://ada@files.example.com:2222//srv/out"
     assert isinstance(watch.task, ImportFileTask)
@@ -43,7 +43,7 @@ def test_watch_config_reads_all_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("source", "address"),
     [
         ('"inbox"', FolderAddress("inbox")),
         ('"inbox/a/b/"', FolderAddress("inbox", "a/b")),
@@ -53,36 +53,36 @@ def test_watch_config_reads_all_options() -> None:
         ('["https://h/a?b", "https://h/c"]', WebAddress(("https://h/a?b", "https://h/c"))),
     ],
 )
-def test_watch_source_is_parsed(said: str, meant: object) -> None:
-    text = f'[watches.a]\nsource = {said}\njob = {{ kind = "x" }}'
+def test_watch_source_is_parsed(source: str, address: object) -> None:
+    text = f'[watches.a]\nsource = {source}\njob = {{ kind = "x" }}'
     (watch,) = parse_watches(tomllib.loads(text), FILE_TASKS).values()
-    assert watch.source == meant
+    assert watch.source == address
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("source", "reason"),
     [
-        ('"/srv/inbox"', "it is no path"),
-        ('"inbox/../other"', "lead out of it"),
-        ('"gopher://host"', "begins with one of"),
+        ('"/srv/inbox"', "not a path"),
+        ('"inbox/../other"', '".." segments'),
+        ('"gopher://host"', "must start with one of"),
         ('"ftp://u:geheim@h/x"', "password_env"),
         ('"https://u:geheim@h/x"', "authorization_env"),
-        ('"s3://key:geheim@bucket"', "keys belong into the environment"),
-        ('"sftp://host/x"', "The user is missing"),
+        ('"s3://key:geheim@bucket"', "credentials into environment variables"),
+        ('"sftp://host/x"', "User is missing"),
         ('["ftp://h/x"]', "http or https"),
         ("[]", "one or more"),
-        ("7", "is wanted"),
+        ("7", "must be a folder in TIDEMILL_SOURCES or a URL"),
     ],
 )
-def test_invalid_watch_source_is_reported_without_secrets(said: str, reason: str) -> None:
-    told = declared(f'[watches.a]\nsource = {said}\njob = {{ kind = "x" }}')
-    assert "watches.a.source: " in told
-    assert reason in told
-    assert "geheim" not in told
+def test_invalid_watch_source_is_reported_without_secrets(source: str, reason: str) -> None:
+    message = declared(f'[watches.a]\nsource = {source}\njob = {{ kind = "x" }}')
+    assert "watches.a.source: " in message
+    assert reason in message
+    assert "geheim" not in message
 
 
 def test_invalid_watch_config_reports_all_problems() -> None:
-    told = declared(
+    message = declared(
         """
 [watches.Bad]
 source = "inbox"
@@ -105,9 +105,9 @@ import = { mode = "replace", resource = 7 }
 """
     )
     for path in ("Bad", "Bad.every", "Bad.pattern", "Bad.stable_for", "Bad.password_env", "Bad.failed", "Bad.policy"):
-        assert f"  - watches.{path}: " in told, path
+        assert f"  - watches.{path}: " in message, path
     for path in ("Bad.colour", "b", "c.key_file", "c.import.mode", "c.import.resource"):
-        assert f"  - watches.{path}: " in told, path
+        assert f"  - watches.{path}: " in message, path
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_listing_comparison_finds_new_changed_and_returned_files() -> None:
     ]
     listed = [ListedFile(name, 1, "v1") for name in ("waits", "back", "done", "new")]
     listed += [ListedFile("changes", 2, "v2"), ListedFile("again", 2, "v2")]
-    news = compare_listing(listed, known)
-    assert [one.path for one in news.added] == ["new", "again"]
-    assert [(one.id, entry.version) for one, entry in news.changed] == [(3, "v1"), (2, "v2")]
+    changes = compare_listing(listed, known)
+    assert [entry.path for entry in changes.added] == ["new", "again"]
+    assert [(stored.id, entry.version) for stored, entry in changes.changed] == [(3, "v1"), (2, "v2")]
 
 
 def test_watched_file_state_depends_on_stored_rows_of_its_job() -> None:

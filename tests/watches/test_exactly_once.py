@@ -1,4 +1,4 @@
-"""A file is taken once: whoever dies where, however many look at once, and whatever happens to it meanwhile."""
+"""Each file is submitted exactly once: after crashes, with concurrent scanners, and if the file changes."""
 
 import asyncio
 import json
@@ -26,16 +26,16 @@ from watches.scenes import Died, Scene, dies_at
 
 PROCESSED, FAILED, SEEN = FileState.PROCESSED, FileState.FAILED, FileState.SEEN
 CRASHES: dict[str, tuple[Any, str, bool]] = {
-    "before the listing is noted": (watch_files, "record_listing", False),
-    "after the listing is noted": (watch_files, "record_listing", True),
-    "after it is taken": (watch_files, "claim_file", True),
+    "before the listing is recorded": (watch_files, "record_listing", False),
+    "after the listing is recorded": (watch_files, "record_listing", True),
+    "after it is claimed": (watch_files, "claim_file", True),
     "before it is fetched": (FolderWatchSource, "fetch_to_blob_store", False),
     "after it is fetched": (FolderWatchSource, "fetch_to_blob_store", True),
     "before it is submitted": (WatchFileSubmitter, "_submit_blob", False),
     "after it is submitted": (watch_files, "mark_file_submitted", False),
-    "after that is noted": (watch_files, "mark_file_submitted", True),
+    "after the submission is recorded": (watch_files, "mark_file_submitted", True),
     "before it is moved": (FolderWatchSource, "move", False),
-    "after its place is chosen": (watch_files, "reserve_archive_path", True),
+    "after its archive path is reserved": (watch_files, "reserve_archive_path", True),
     "while it is moved": (folder_source, "rename_without_overwrite", True),
     "after it is moved": (FolderWatchSource, "move", True),
 }
@@ -59,7 +59,7 @@ async def test_scanner_crash_at_any_point_submits_file_exactly_once(
     kept = scene.stored()
     needed = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.job")}
     expiring = {row[0] for row in await rows(scene.db, "SELECT file_id FROM tidemill.unneeded_file")}
-    assert needed <= kept <= needed | expiring, "what a crash left is known, and goes by itself"
+    assert needed <= kept <= needed | expiring, "files left by a crash are registered for deletion"
     assert not needed & expiring
 
 
@@ -77,7 +77,7 @@ async def test_scanner_crash_at_any_point_archives_marker_with_its_file(
 
 
 async def dies_once(scene: Scene, monkeypatch: pytest.MonkeyPatch, crash: tuple[Any, str, bool]) -> None:
-    """Scans and work to the end, one of them broken off there."""
+    """Scan and work until all files are archived. One scan crashes at the given point."""
     died = 0
     for _ in range(4):
         if not died:
@@ -118,34 +118,34 @@ async def test_scan_raises_busy_while_another_scanner_holds_watch(
     scene.declare()
     scene.put("a.csv")
     first, second = scene.scanner("w1"), scene.scanner("w2")
-    begun, go_on = asyncio.Event(), asyncio.Event()
-    noted = watch_files.record_listing
+    started, may_continue = asyncio.Event(), asyncio.Event()
+    record_listing = watch_files.record_listing
 
     async def slow(*args: Any) -> None:
-        begun.set()
-        await until(go_on)
-        await noted(*args)
+        started.set()
+        await until(may_continue)
+        await record_listing(*args)
 
     monkeypatch.setattr(watch_files, "record_listing", slow)
     scan = asyncio.create_task(first.scan_watch("nightly"))
-    await until(begun)
+    await until(started)
     with pytest.raises(Busy):
         await second.scan_watch("nightly")
-    go_on.set()
+    may_continue.set()
     assert (await scan).result.found == 1
 
 
 async def test_scanner_that_lost_its_lease_creates_no_second_job(scene: Scene) -> None:
-    """A worker that was stopped in mid-file wakes up while another has the file."""
+    """A worker that was suspended during a file resumes while another worker processes the same file."""
     scene.declare()
     scene.put("a.csv")
     await scene.scan()
     scanner = scene.scanner()
     (file,) = (await scene.files()).values()
-    order = await scanner._submitter.prepare_watch(scanner.watches["nightly"])
-    inlet, bounds = FolderWatchSource(scene.inbox, ""), FetchLimits(1 << 20)
-    made = await asyncio.gather(*(scanner._submitter.submit_file(order, inlet, file, bounds) for _ in range(3)))
-    assert len(set(made) - {None}) == 1
+    prepared = await scanner._submitter.prepare_watch(scanner.watches["nightly"])
+    source, limits = FolderWatchSource(scene.inbox, ""), FetchLimits(1 << 20)
+    job_ids = await asyncio.gather(*(scanner._submitter.submit_file(prepared, source, file, limits) for _ in range(3)))
+    assert len(set(job_ids) - {None}) == 1
     assert await scene.jobs() == 1
 
 
@@ -190,7 +190,7 @@ async def test_file_growing_during_read_is_submitted_when_stable(scene: Scene, m
     (file,) = (await scene.files()).values()
     assert (file.state, file.note) == (
         SEEN,
-        "it changed while it was read: it is taken when it has stopped changing",
+        "The file changed while it was read; waiting until it stops changing",
     )
     await scene.whole_way()
     assert [item["name"] for item in await scene.items()] == ["Ada", "Bob", "Cy"]
@@ -217,9 +217,9 @@ async def test_file_moves_to_failed_when_job_is_cancelled_or_deleted_before_read
     for name in ("cancelled.csv", "deleted.csv"):
         scene.put(name)
     await scene.scan(times=2)
-    made = {path: file.job_id or uuid4() for path, file in (await scene.files()).items()}
-    await scene.db.run(job_lifecycle.cancel_job, made["cancelled.csv"])
-    await scene.db.run(delete_job, made["deleted.csv"])
+    job_ids = {path: file.job_id or uuid4() for path, file in (await scene.files()).items()}
+    await scene.db.run(job_lifecycle.cancel_job, job_ids["cancelled.csv"])
+    await scene.db.run(delete_job, job_ids["deleted.csv"])
     await scene.work()
     await scene.scan()
     files = await scene.files()
@@ -234,8 +234,8 @@ async def test_file_that_cannot_be_archived_stays_and_is_retried(scene: Scene) -
     scene.put("a.csv")
     scene.put("processed", b"a file where a folder should be", mtime=1)
     scene.declare('pattern = "*.csv"')
-    scanned = await scene.whole_way()
-    assert "cannot be put away" in str(scanned.result.problem)
+    report = await scene.whole_way()
+    assert 'Cannot archive "a.csv"' in str(report.result.problem)
     assert await scene.states() == {"a.csv": FileState.PERSISTED}
     (scene.inbox / "processed").unlink()
     assert (await scene.scan()).result.problem is None

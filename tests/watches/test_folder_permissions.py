@@ -1,4 +1,4 @@
-"""Folders in which not everything is for us. Root may read all: so the folder is read by somebody else."""
+"""Folders with unreadable files. Root can read everything, so the tests read as another user."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ from tidemill.watches.file_state import FileState
 from tidemill.watches.sources.folder_source import LINK_DENIED_MESSAGE, FolderWatchSource
 from watches.scenes import ROWS, Scene
 
-NOBODY = 65_534
+NOBODY_UID = 65_534
 
 
 @pytest.fixture
 def box() -> Iterator[Path]:
-    """Where everybody may look, unlike in the folders of tests."""
+    """A folder that all users can read, unlike the temporary folders of tests."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         box = Path(folder) / "box"
@@ -30,11 +30,11 @@ def box() -> Iterator[Path]:
 
 @contextmanager
 def closed(folder: Path) -> Iterator[None]:
-    """To us: by giving up what root may do, or, for others, by its mode."""
+    """Make a folder unreadable for this process. If it runs as root, change its user too."""
     folder.chmod(0)
     is_root = os.geteuid() == 0
     if is_root:
-        os.seteuid(NOBODY)
+        os.seteuid(NOBODY_UID)
     try:
         yield
     finally:
@@ -49,20 +49,20 @@ def test_link_to_unreadable_file_is_refused_and_listing_continues(box: Path) -> 
     (secret / "x.csv").write_text(ROWS)
     (box / "bad.csv").symlink_to(secret / "x.csv")
     with closed(secret):
-        found = {
-            one.path: one.refusal_reason
-            for one in FolderWatchSource(box, "").list_files(recursive=False, skip_folders=frozenset())
+        refusals = {
+            entry.path: entry.refusal_reason
+            for entry in FolderWatchSource(box, "").list_files(recursive=False, skip_folders=frozenset())
         }
-    assert found == {"good.csv": None, "bad.csv": LINK_DENIED_MESSAGE}
+    assert refusals == {"good.csv": None, "bad.csv": LINK_DENIED_MESSAGE}
 
 
 def test_unreadable_subfolder_is_reported_and_listing_continues(box: Path) -> None:
     lost = box / "lost+found"
     lost.mkdir()
     with closed(lost):
-        inlet = FolderWatchSource(box, "")
-        assert [one.path for one in inlet.list_files(recursive=True, skip_folders=frozenset())] == ["good.csv"]
-    assert inlet.listing_errors == ["lost+found: Permission denied"]
+        source = FolderWatchSource(box, "")
+        assert [entry.path for entry in source.list_files(recursive=True, skip_folders=frozenset())] == ["good.csv"]
+    assert source.listing_errors == ["lost+found: Permission denied"]
 
 
 async def test_archive_folder_linked_outside_is_reported_and_nothing_is_created(scene: Scene, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ async def test_archive_folder_linked_outside_is_reported_and_nothing_is_created(
     (scene.inbox / "processed").symlink_to(out)
     scene.declare('pattern = "**/*.csv"')
     scene.put("x/y/a.csv")
-    assert "leads out" in str((await scene.whole_way()).result.problem)
+    assert "points outside the watched folder" in str((await scene.whole_way()).result.problem)
     assert list(out.rglob("*")) == []
     assert await scene.states() == {"x/y/a.csv": FileState.PERSISTED}
 
@@ -82,16 +82,16 @@ def test_folder_swapped_for_link_during_open_cannot_escape_source(box: Path, mon
     (out / "a.csv").write_text("secret")
     (box / "below").mkdir()
     (box / "below" / "a.csv").write_text(ROWS)
-    inside: Callable[[FolderWatchSource, str], Path] = FolderWatchSource._resolve_inside
+    resolve_inside: Callable[[FolderWatchSource, str], Path] = FolderWatchSource._resolve_inside
 
     def swapped(self: FolderWatchSource, path: str) -> Path:
-        found = inside(self, path)
+        resolved = resolve_inside(self, path)
         (box / "below").rename(box / "was")
         (box / "below").symlink_to(out)
-        return found
+        return resolved
 
-    inlet = FolderWatchSource(box, "")
-    assert b"".join(inlet.read("below/a.csv")) == ROWS.encode()
+    source = FolderWatchSource(box, "")
+    assert b"".join(source.read("below/a.csv")) == ROWS.encode()
     monkeypatch.setattr(FolderWatchSource, "_resolve_inside", swapped)
     with pytest.raises(UnknownFile):
-        list(inlet.read("below/a.csv"))
+        list(source.read("below/a.csv"))

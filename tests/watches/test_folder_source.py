@@ -1,4 +1,4 @@
-"""A folder of this machine: what is taken, what waits, what is passed over, and where files go."""
+"""Watches on a local folder: which files are submitted, wait or are skipped, and where they are archived."""
 
 import os
 import re
@@ -28,7 +28,7 @@ async def test_watched_file_becomes_job_and_is_archived_after_ingestion(scene: S
     second = await scene.scan()
     assert second.result.submitted == 1
     await scene.scan()
-    assert await scene.states() == {"people.csv": SUBMITTED}, "nobody has read it yet"
+    assert await scene.states() == {"people.csv": SUBMITTED}, "no worker has ingested it yet"
     assert scene.there() == ["people.csv"]
     await scene.work()
     await scene.scan()
@@ -55,7 +55,7 @@ async def test_changing_file_is_submitted_only_when_stable(scene: Scene) -> None
         scene.put("growing.csv", ROWS * size, mtime=1_000 + size)
         assert (await scene.scan()).result.submitted == 0
     assert (await scene.scan()).result.submitted == 1
-    assert len(await scene.files()) == 1, "versions that nobody took leave no trace"
+    assert len(await scene.files()) == 1, "versions that were not submitted leave no record"
 
 
 async def test_file_is_not_submitted_before_stable_for_elapses(scene: Scene) -> None:
@@ -70,10 +70,10 @@ async def test_empty_file_waits_for_content(scene: Scene) -> None:
     scene.declare()
     scene.put("a.csv", b"")
     assert (await scene.scan(times=3)).result.submitted == 0
-    assert (await scene.files())["a.csv"].note == "it is empty, and waits for content"
+    assert (await scene.files())["a.csv"].note == "The file is empty; waiting for content"
     scene.put("a.csv")
     await scene.scan()
-    assert (await scene.files())["a.csv"].note == "it waits until it has stopped changing"
+    assert (await scene.files())["a.csv"].note == "Waiting until the file stops changing"
     assert (await scene.scan()).result.submitted == 1
 
 
@@ -138,7 +138,7 @@ async def test_file_moves_to_failed_folder_when_its_job_cannot_read_it(scene: Sc
     await scene.whole_way()
     file = (await scene.files())["broken.json"]
     assert file.state is FAILED
-    assert "cannot be read" in str(file.note)
+    assert "Invalid JSON" in str(file.note)
     assert scene.there() == ["failed/broken.json"]
 
 
@@ -149,7 +149,7 @@ async def test_failed_file_is_submitted_again_only_when_scan_requests_retry(scen
     await scene.whole_way()
     (scene.inbox / "failed" / "a.csv").rename(path)
     await scene.scan(times=2)
-    assert await scene.states() == {"a.csv": FAILED}, "by itself, the same file fails once"
+    assert await scene.states() == {"a.csv": FAILED}, "a failed file is not retried automatically"
     scene.declare('import = { resource = "public.people", mapping = { mail = "email" } }')
     assert (await scene.scan(retry_failed=True)).result.submitted == 1
     await scene.work()
@@ -169,11 +169,11 @@ async def test_retry_of_ten_thousand_failed_files_is_not_quadratic(scene: Scene)
     listed = [ListedFile(f"f{number}", 1, str(number) if number > 2 else "other") for number in range(1, many + 1)]
     listed.append(ListedFile("f1", 1, "1"))
     began = time.monotonic()
-    whose = watch_files.WatchScope("nightly", "folder:inbox")
-    assert await scene.db.run(watch_files.requeue_failed_files, whose, listed, "once more") == many - 2, (
-        "one waits, one is another"
+    scope = watch_files.WatchScope("nightly", "folder:inbox")
+    assert await scene.db.run(watch_files.requeue_failed_files, scope, listed, "Retrying") == many - 2, (
+        "one file waits already, one has another version"
     )
-    assert time.monotonic() - began < 15, "compared with each other they take 30 s"
+    assert time.monotonic() - began < 15, "a pairwise comparison takes 30 s"
 
 
 async def test_file_with_new_mtime_is_submitted_again(scene: Scene) -> None:
@@ -182,7 +182,7 @@ async def test_file_with_new_mtime_is_submitted_again(scene: Scene) -> None:
     await scene.whole_way()
     scene.put("a.csv", mtime=1_000)
     await scene.scan(times=2)
-    assert await scene.jobs() == 1, "the same again is not taken again"
+    assert await scene.jobs() == 1, "the same version is not submitted again"
     scene.put("a.csv", mtime=2_000)
     await scene.whole_way()
     assert await scene.jobs() == 2
@@ -246,11 +246,11 @@ async def test_links_outside_folder_and_special_files_are_refused_with_reason(sc
     await scene.whole_way()
     files = await scene.files()
     assert files["good.csv"].state is files["inside.csv"].state is PROCESSED
-    assert files.pop("link.csv").note == "it is a link that leads out of the folder"
-    assert files.pop("pipe.csv").note == "it is not a file"
+    assert files.pop("link.csv").note == "The symbolic link points outside the watched folder"
+    assert files.pop("pipe.csv").note == "Not a regular file"
     odd = [file for file in files.values() if file.state is FileState.REFUSED]
     assert len(odd) == 2
-    assert all("rename it" in str(file.note) and file.path.isprintable() for file in odd)
+    assert all("rename the file" in str(file.note) and file.path.isprintable() for file in odd)
     assert secret.read_text() == ROWS
     assert len(await scene.items()) == 4
 
@@ -262,7 +262,7 @@ async def test_oversized_file_moves_to_failed_folder(scene: Scene) -> None:
     for _ in range(3):
         await scanner.scan_watch("nightly")
     file = (await scene.files())["big.csv"]
-    assert (file.state, file.note) == (FAILED, "it has more than 1 MB")
+    assert (file.state, file.note) == (FAILED, "The file is larger than 1 MB")
     assert scene.there() == ["failed/big.csv"]
 
 
@@ -271,9 +271,9 @@ async def test_file_without_read_permission_does_not_stop_others(scene: Scene) -
     scene.declare()
     scene.put("a.csv").chmod(0)
     scene.put("b.csv")
-    came = (await scene.scan(times=2)).result
-    assert came.submitted == 1
-    assert "a.csv" in str(came.problem)
+    result = (await scene.scan(times=2)).result
+    assert result.submitted == 1
+    assert "a.csv" in str(result.problem)
 
 
 async def test_file_names_with_special_characters_are_processed(scene: Scene) -> None:
@@ -303,16 +303,18 @@ async def test_interrupted_scan_reports_progress_and_next_scan_continues(
     for name in "abc":
         scene.put(f"{name}.csv")
     cut = await scene.scan(should_continue=lambda: False)
-    assert (cut.result.found, cut.problem) == (0, "there was no time to look at all of it: the next scan does")
+    assert (cut.result.found, cut.problem) == (0, listing.LISTING_UNFINISHED_MESSAGE)
     await scene.scan()
-    taken: list[object] = []
-    monkeypatch.setattr(watch_files, "mark_file_submitted", noted(watch_files.mark_file_submitted, taken))
-    cut = await scene.scan(should_continue=lambda: not taken)
+    submitted: list[object] = []
+    monkeypatch.setattr(watch_files, "mark_file_submitted", noted(watch_files.mark_file_submitted, submitted))
+    cut = await scene.scan(should_continue=lambda: not submitted)
     assert (cut.result.found, cut.result.submitted) == (3, 1)
-    assert cut.problem == "there was no time to take all its files: the next scan goes on with them"
-    assert (await rows(scene.db, "SELECT problem FROM tidemill.watch")) == [(None,)]  # there is nothing wrong with it
-    whole = await scene.scan()
-    assert (whole.result.submitted, whole.problem) == (2, None)
+    assert cut.problem == "The scan ran out of time before it submitted all files; the next scan continues"
+    assert (await rows(scene.db, "SELECT problem FROM tidemill.watch")) == [
+        (None,)
+    ]  # running out of time is no problem
+    complete = await scene.scan()
+    assert (complete.result.submitted, complete.problem) == (2, None)
 
 
 def noted(verb: Callable[..., Awaitable[Any]], calls: list[object]) -> Callable[..., Awaitable[Any]]:
@@ -338,7 +340,7 @@ async def test_folder_above_listing_limit_is_reported_and_processed_in_steps(
 
 async def test_misconfigured_watch_reports_problem_and_files_wait(scene: Scene) -> None:
     for wrong, reason in (
-        ('job = { kind = "nobody.has.it" }', "nobody.has.it"),
+        ('job = { kind = "unknown.kind" }', "unknown.kind"),
         ('import = { resource = "public.nothing" }', "public.nothing"),
         ('owner = "zoe"', "zoe"),
     ):
@@ -353,6 +355,6 @@ async def test_misconfigured_watch_reports_problem_and_files_wait(scene: Scene) 
 
 async def test_missing_folder_is_reported_until_it_exists(scene: Scene) -> None:
     scene.declare(source='"inbox/later"')
-    assert "there is no" in str((await scene.scan()).result.problem)
+    assert "does not exist" in str((await scene.scan()).result.problem)
     scene.put("later/a.csv")
     assert (await scene.scan(times=2)).result == WatchScanResult(looked=True, found=1, submitted=1, delay=60.0)

@@ -1,4 +1,4 @@
-"""Files of the web whose servers, and indexes, are not what one hopes for."""
+"""HTTP sources with faulty servers and indexes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,24 +20,24 @@ async def test_http_authorization_is_not_sent_to_other_servers_in_index(
 ) -> None:
     site, server = web
     other = Web()
-    with Server(other.answer) as stranger:
-        allow(scene, server, stranger)
+    with Server(other.answer) as other_server:
+        allow(scene, server, other_server)
         site.secret = "Bearer s3cr3t"
-        site.files = {"/list.txt": (f"a.csv\n{stranger.url('/x.csv')}\n".encode(), "1"), "/a.csv": CSV}
+        site.files = {"/list.txt": (f"a.csv\n{other_server.url('/x.csv')}\n".encode(), "1"), "/a.csv": CSV}
         other.files = {"/x.csv": CSV}
         monkeypatch.setenv("WEB_TOKEN", site.secret)
         scene.declare("index = true", 'authorization_env = "WEB_TOKEN"', source=f'"{server.url("/list.txt")}"')
         assert (await scene.scan(times=2)).result.submitted == 2
-    assert {heard for _, heard in other.asked} == {None}
-    assert {heard for _, heard in site.asked} == {site.secret}
+    assert {authorization for _, authorization in other.asked} == {None}
+    assert {authorization for _, authorization in site.asked} == {site.secret}
 
 
 @pytest.mark.parametrize(
     ("index", "problem", "submitted"),
     [
-        (b"http://[bad\na.csv\n", "no URL: http://[bad", 1),
-        (b'<a href="http://[">x</a><a href="a.csv">', "no URL: http://[", 1),
-        (b"<![x[ foo", "begins like a page", 0),
+        (b"http://[bad\na.csv\n", 'invalid URL: "http://[bad"', 1),
+        (b'<a href="http://[">x</a><a href="a.csv">', 'invalid URL: "http://["', 1),
+        (b"<![x[ foo", "not valid HTML", 0),
     ],
 )
 async def test_http_index_errors_are_reported_and_valid_entries_submitted(
@@ -47,9 +47,9 @@ async def test_http_index_errors_are_reported_and_valid_entries_submitted(
     allow(scene, server)
     site.files = {"/list": (index, "1"), "/a.csv": CSV}
     scene.declare("index = true", source=f'"{server.url("/list")}"')
-    came = (await scene.scan(times=2)).result
-    assert problem in str(came.problem)
-    assert came.submitted == submitted
+    result = (await scene.scan(times=2)).result
+    assert problem in str(result.problem)
+    assert result.submitted == submitted
 
 
 async def test_http_file_with_impossible_size_is_refused(scene: Scene) -> None:
@@ -63,14 +63,14 @@ async def test_http_file_with_impossible_size_is_refused(scene: Scene) -> None:
         assert (await scene.scan(times=2)).result.submitted == 1
         file = (await scene.files())[server.url("/big.csv")]
     assert file.state is FileState.REFUSED
-    assert "a size that cannot be" in str(file.note)
+    assert "invalid file size" in str(file.note)
 
 
 async def test_unexpected_scan_error_is_reported_and_watch_lease_released(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: Any) -> None:
-        raise AssertionError("\udce9\0 what now?")
+        raise AssertionError("\udce9\0 unexpected")
 
     scene.declare()
     scene.put("a.csv")
@@ -78,7 +78,7 @@ async def test_unexpected_scan_error_is_reported_and_watch_lease_released(
         patch.setattr(watch_files, "record_listing", broken)
         await scene.scan()
     problem, lease = (await rows(scene.db, "SELECT problem, lease_id FROM tidemill.watch"))[0]
-    assert (problem, lease) == ("the scan broke off: AssertionError: \\udce9 what now?", None)
+    assert (problem, lease) == ("Scan failed: AssertionError: \\udce9 unexpected", None)
     assert (await scene.scan(times=2)).result.submitted == 1
 
 
@@ -89,9 +89,9 @@ async def test_http_refused_links_do_not_stop_later_links(scene: Scene, web: tup
     site.files = {"/list": (b"".join(b"bad%d.csv\n" % n for n in range(7)) + b"good.csv\n", "1"), "/good.csv": CSV}
     server.answer = refusing(site, status)
     scene.declare("index = true", source=f'"{server.url("/list")}"')
-    came = (await scene.scan(times=2)).result
-    assert (came.found, came.submitted) == (1, 1)
-    assert "bad0.csv" in str(came.problem)
+    result = (await scene.scan(times=2)).result
+    assert (result.found, result.submitted) == (1, 1)
+    assert "bad0.csv" in str(result.problem)
 
 
 async def test_http_scan_stops_after_five_unavailable_files(scene: Scene, web: tuple[Web, Server]) -> None:

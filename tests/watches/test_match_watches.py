@@ -1,4 +1,4 @@
-"""Watches whose files are matched by a service."""
+"""Watches that submit match jobs."""
 
 import json
 
@@ -30,9 +30,9 @@ async def test_watched_file_rows_are_submitted_as_match_job(scene: Scene, kind: 
     scene.declare(matching(kind), SERVICES)
     scene.put("a.csv")
     assert (await scene.scan(times=2)).result.submitted == 1
-    made = await rows(scene.db, "SELECT kind, params ->> 'query', source FROM tidemill.job")
-    assert made[0][:2] == ("tidemill.match", "name")
-    assert "a.csv" in json.dumps(made[0][2])
+    jobs = await rows(scene.db, "SELECT kind, params ->> 'query', source FROM tidemill.job")
+    assert jobs[0][:2] == ("tidemill.match", "name")
+    assert "a.csv" in json.dumps(jobs[0][2])
 
 
 async def test_file_without_query_column_is_rejected_and_others_continue(scene: Scene) -> None:
@@ -49,5 +49,5 @@ async def test_watch_with_forbidden_service_reports_problem_and_files_wait(scene
     await scene.db.run(users.add_user, "ada", Role.USER)
     scene.declare('owner = "ada"', matching(service="secret"), SERVICES)
     scene.put("a.csv")
-    assert "there is no service 'secret'" in str((await scene.scan(times=2)).result.problem)
+    assert 'unknown service "secret"' in str((await scene.scan(times=2)).result.problem)
     assert await scene.states() == {"a.csv": FileState.SEEN}

@@ -1,4 +1,4 @@
-"""Watches that would take a file twice cannot be declared; those that only lie close together can."""
+"""Watches that would submit a file twice are rejected. Nested watches with different files are accepted."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ DEEP = 'pattern = "**/*.csv"'
 
 
 def declare(tmp_path: Path, first: tuple[str, str], second: tuple[str, str]) -> str:
-    """What is wrong with two watches, each a source and a line."""
+    """Declare two watches, each with a source and a line. Return the error message, or an empty string."""
     inbox = tmp_path / "inbox"
     (inbox / "daily").mkdir(parents=True)
     (tmp_path / "link").symlink_to(inbox)
     config = tmp_path / "tidemill.toml"
-    said = ((name, *one) for name, one in (("first", first), ("second", second)))
+    watches = ((name, *watch) for name, watch in (("first", first), ("second", second)))
     config.write_text(
-        "".join(f'[watches.{name}]\nsource = "{source}"\n{line}\njob.kind = "x"\n' for name, source, line in said)
+        "".join(f'[watches.{name}]\nsource = "{source}"\n{line}\njob.kind = "x"\n' for name, source, line in watches)
     )
     sources = {"inbox": inbox, "same": inbox, "link": tmp_path / "link", "daily": inbox / "daily"}
     try:
@@ -33,25 +33,29 @@ def declare(tmp_path: Path, first: tuple[str, str], second: tuple[str, str]) -> 
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
     [
-        (("inbox", DEEP), ("inbox/daily", ""), "takes files of daily in it, too"),
-        (("inbox/daily", ""), ("inbox", DEEP), "takes files of daily in it, too"),
-        (("inbox", 'pattern = ["*.txt", "dai*/*"]'), ("inbox/daily", ""), "takes files of daily in it, too"),
-        (("inbox", DEEP), ("daily", ""), "takes files of daily in it, too"),
-        (("inbox", ""), ("same", ""), "same and inbox are one folder"),
-        (("inbox", ""), ("link", ""), "link and inbox are one folder"),
-        (("link/daily", ""), ("inbox", DEEP), "takes files of daily in it, too"),
-        (("inbox", ""), ("inbox/processed", ""), "first puts files there"),
-        (("inbox", DEEP), ("inbox", 'processed = "done"'), "takes files of done in it, too"),
-        (("s3://bucket", DEEP), ("s3://bucket/in", ""), "takes files of in in it, too"),
-        (("sftp://a@h/x", DEEP), ("sftp://a@h/x/y", ""), "takes files of y in it, too"),
+        (("inbox", DEEP), ("inbox/daily", ""), 'also matches files in its subfolder "daily"'),
+        (("inbox/daily", ""), ("inbox", DEEP), 'also matches files in its subfolder "daily"'),
+        (
+            ("inbox", 'pattern = ["*.txt", "dai*/*"]'),
+            ("inbox/daily", ""),
+            'also matches files in its subfolder "daily"',
+        ),
+        (("inbox", DEEP), ("daily", ""), 'also matches files in its subfolder "daily"'),
+        (("inbox", ""), ("same", ""), '"same" and "inbox" are the same folder'),
+        (("inbox", ""), ("link", ""), '"link" and "inbox" are the same folder'),
+        (("link/daily", ""), ("inbox", DEEP), 'also matches files in its subfolder "daily"'),
+        (("inbox", ""), ("inbox/processed", ""), 'watch "first" archives its files in this folder'),
+        (("inbox", DEEP), ("inbox", 'processed = "done"'), 'also matches files in its subfolder "done"'),
+        (("s3://bucket", DEEP), ("s3://bucket/in", ""), 'also matches files in its subfolder "in"'),
+        (("sftp://a@h/x", DEEP), ("sftp://a@h/x/y", ""), 'also matches files in its subfolder "y"'),
     ],
 )
 def test_overlapping_watches_are_rejected_at_startup(
     tmp_path: Path, first: tuple[str, str], second: tuple[str, str], reason: str
 ) -> None:
-    said = declare(tmp_path, first, second)
-    assert reason in said
-    assert len(said.splitlines()) == 2  # one for both of them
+    message = declare(tmp_path, first, second)
+    assert reason in message
+    assert len(message.splitlines()) == 2  # the heading and one line for the pair
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The same over the network: S3, FTP, FTPS, SFTP and the web, all real, on the loopback."""
+"""Watches on network sources: real S3, FTP, FTPS, SFTP and HTTP servers on the loopback interface."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ ACCESS = 'password_env = "MILL_PASSWORD"'
 
 @dataclass
 class Place:
-    """A source of some protocol, and the folder in which its files are."""
+    """A network source, and the local folder with its files."""
 
     source: str
     access: str
@@ -69,9 +69,9 @@ def place(
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
     certificate, key = folder / "cert.pem", folder / "key.pem"
-    asked = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    asked += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*asked, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    argv += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*argv, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
     return certificate, key
 
 
@@ -87,8 +87,8 @@ async def test_network_source_files_are_submitted_and_archived(scene: Scene, pla
         (place.folder / name).write_text(ROWS)
     (place.folder / "bad.csv").write_text('"never closed')
     scene.declare('pattern = ["*.csv", "below/*.csv"]', place.access, source=place.source)
-    scanned = await scene.whole_way()
-    assert scanned.result.problem is None
+    report = await scene.whole_way()
+    assert report.result.problem is None
     states = await scene.states()
     assert {path for path, state in states.items() if state is PROCESSED} >= {
         "a.csv",
@@ -114,7 +114,7 @@ async def test_network_source_wrong_credentials_are_reported_without_secret(
         monkeypatch.setenv(name, "wrong-w0rd-of-eight")
     scene.declare(place.access, source=place.source)
     problem = str((await scene.scan()).result.problem)
-    assert "wrong" in problem or "denies access" in problem
+    assert "wrong" in problem or "denied" in problem
     assert "w0rd" not in problem
     assert await scene.files() == {}
     for name in ("MILL_PASSWORD", "INLET_SECRET"):
@@ -129,10 +129,10 @@ async def test_unreachable_network_source_is_reported_and_files_are_kept(
     scene.declare(place.access, source=place.source)
     await scene.scan()
     place.kill()
-    scanned = await scene.scan()
-    assert scanned.result.problem is not None
-    assert scanned.result.delay is not None
-    assert scanned.result.delay >= 60
+    report = await scene.scan()
+    assert report.result.problem is not None
+    assert report.result.delay is not None
+    assert report.result.delay >= 60
     assert await scene.states() == {"a.csv": FileState.SEEN}
 
 
@@ -167,9 +167,9 @@ async def test_sftp_server_with_unknown_host_key_is_refused(
     with Rclone("sftp", served, tmp_path) as server:
         hosts = tmp_path / "hosts"
         scene.declare(ACCESS, f'known_hosts = "{hosts}"', source=server.url("sftp", ""))
-        assert "there is no file" in str((await scene.scan()).result.problem)
+        assert "does not exist" in str((await scene.scan()).result.problem)
         hosts.write_text(server.known_hosts.replace(str(server.port), "1"))
-        assert "not among the known hosts" in str((await scene.scan()).result.problem)
+        assert "the host key is not in known_hosts" in str((await scene.scan()).result.problem)
         hosts.write_text(server.known_hosts)
         assert (await scene.scan()).result.problem is None
 
@@ -203,8 +203,8 @@ async def test_http_index_lists_files_and_missing_ones_do_not_stop_others(
     ):
         site.files["/out/"] = (index, "1")
         scene.declare("index = true", 'pattern = "*.csv"', source=f'"{server.url("/out/")}"')
-        came = (await scene.scan(times=2)).result
-        assert "gone.csv: there is no such file" in str(came.problem)
+        result = (await scene.scan(times=2)).result
+        assert "gone.csv: file not found" in str(result.problem)
     assert await scene.jobs() == 1
 
 
@@ -225,7 +225,7 @@ async def test_http_source_sends_authorization_from_environment(
 async def test_http_source_on_private_address_requires_remote_allow(scene: Scene, web: tuple[Web, Server]) -> None:
     site, server = web
     scene.declare(source=f'"{server.url("/a.csv")}"')
-    assert "not one of the web's" in str((await scene.scan()).result.problem)
+    assert "is not allowed" in str((await scene.scan()).result.problem)
     assert site.asked == []
 
 

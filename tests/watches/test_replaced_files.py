@@ -1,4 +1,4 @@
-"""Files that are replaced at a bad moment, and markers that outlive their files: what was not read is not put away."""
+"""Files that are replaced during archiving, and stale markers: an unread version is never archived."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ MARKED = 'marker = ".done"'
 
 
 def before(target: Any, name: str, does: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, right before this is called, something happens."""
+    """Call ``does`` once, right before the next call of this function."""
     real = getattr(target, name)
 
     def first(*args: Any, **kwargs: Any) -> Any:
@@ -39,7 +39,7 @@ def before(target: Any, name: str, does: Callable[[], object], monkeypatch: pyte
 
 
 def replace(path: Path, text: str = NEW) -> None:
-    """As careful producers do: written beside, and renamed."""
+    """Replace a file atomically: write another file and rename it."""
     beside = path.with_name(".new")
     beside.write_text(text)
     beside.replace(path)
@@ -95,7 +95,7 @@ def test_ftp_or_sftp_source_does_not_move_replaced_file(
         entry = inlet.find_entry("a.csv")
         assert entry is not None
         assert inlet.move(entry, "processed/a.csv")
-        assert inlet.move(entry, "processed/a.csv"), "what is done already is done"
+        assert inlet.move(entry, "processed/a.csv"), "a repeated move succeeds"
 
 
 def test_bucket_source_does_not_move_replaced_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,18 +107,18 @@ def test_bucket_source_does_not_move_replaced_file(tmp_path: Path, monkeypatch: 
         obstore.put(inlet._store, "in/a.csv", ROWS.encode())
         entry = inlet.find_entry("a.csv")
         assert entry is not None
-        look, looks = inlet.find_entry, 0
+        find_entry, calls = inlet.find_entry, 0
 
-        def second(name: str) -> Any:
-            nonlocal looks
-            looks += 1
-            if looks == 2:
+        def replace_before_second_call(name: str) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
                 obstore.put(inlet._store, "in/a.csv", NEW.encode())
-            return look(name)
+            return find_entry(name)
 
-        monkeypatch.setattr(inlet, "find_entry", second)
+        monkeypatch.setattr(inlet, "find_entry", replace_before_second_call)
         assert not inlet.move(entry, "processed/a.csv")
-        assert (b"".join(inlet.read("a.csv")).decode(), look("processed/a.csv")) == (NEW, None)
+        assert (b"".join(inlet.read("a.csv")).decode(), find_entry("processed/a.csv")) == (NEW, None)
 
 
 async def test_marker_left_by_failed_archiving_does_not_complete_next_file(
@@ -133,14 +133,14 @@ async def test_marker_left_by_failed_archiving_does_not_complete_next_file(
 
     def failing(self: FolderWatchSource, entry: Any, to: str) -> bool:
         if entry.path.endswith(".done"):
-            raise StorageUnavailable("it is away for a moment")
+            raise StorageUnavailable("temporarily unavailable")
         return move(self, entry, to)
 
     monkeypatch.setattr(FolderWatchSource, "move", failing)
-    assert "away for a moment" in str((await scene.scan()).result.problem)
+    assert "temporarily unavailable" in str((await scene.scan()).result.problem)
     assert scene.there() == ["a.csv.done", "processed/a.csv"]
     scene.put("a.csv", ROWS[:20], mtime=2_000)
-    assert (await scene.scan()).result.submitted == 0, "half of the next one"
+    assert (await scene.scan()).result.submitted == 0, "the next file is incomplete"
     monkeypatch.setattr(FolderWatchSource, "move", move)
     (scene.inbox / "a.csv").unlink()
     await scene.scan()

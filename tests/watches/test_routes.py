@@ -1,4 +1,4 @@
-"""Watches over HTTP: whose they are, what they say, and nothing that is secret."""
+"""HTTP routes of watches: results of scans, access of users, and no secrets."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -51,8 +51,8 @@ async def api(make_api: Make, tmp_path: Path, inbox: Path, monkeypatch: pytest.M
     return await make_api(config=declared, sources={"inbox": inbox})
 
 
-async def scan(who: httpx2.AsyncClient, **words: Any) -> list[dict[str, Any]]:
-    answer = await who.post("/v1/ingestion/scan", json=words)
+async def scan(who: httpx2.AsyncClient, **body: Any) -> list[dict[str, Any]]:
+    answer = await who.post("/v1/ingestion/scan", json=body)
     assert answer.status_code == 200, answer.text
     return list(answer.json()["scans"])
 
@@ -64,7 +64,7 @@ async def test_watch_scan_reports_found_submitted_and_processed_files(
     (first,) = await scan(ada)
     assert (first["name"], first["found"], first["submitted"]) == ("nightly", 1, 0)
     assert [(file["path"], file["state"]) for file in first["files"]] == [("a.csv", "seen")]
-    assert "stopped changing" in first["files"][0]["status"]
+    assert "stops changing" in first["files"][0]["status"]
     (second,) = await scan(ada, name="nightly")
     job_id = second["files"][0]["job_id"]
     assert (await ada.get(f"/v1/jobs/{job_id}")).json()["user_id"] == api.ids["ada"]
@@ -80,9 +80,10 @@ async def test_watch_scan_reports_problem_when_time_runs_out(
     with monkeypatch.context() as hurried:
         hurried.setattr(use_cases, "SCAN_REQUEST_TIMEOUT_S", 0.0)
         (cut,) = await scan(ada)
-    assert (cut["found"], cut["problem"]) == (0, "there was no time to look at all of it: the next scan does")
-    (whole,) = await scan(ada)
-    assert (whole["found"], whole["problem"]) == (1, None)
+    assert cut["found"] == 0
+    assert cut["problem"] == "The scan ran out of time before it listed all files; the next scan lists them again"
+    (complete,) = await scan(ada)
+    assert (complete["found"], complete["problem"]) == (1, None)
 
 
 async def test_watch_list_shows_last_scan_and_file_counts(api: Api, ada: httpx2.AsyncClient, inbox: Path) -> None:
@@ -145,10 +146,10 @@ async def test_watch_created_import_appears_in_import_routes(
     ada = await api.user("ada")
     (inbox / "people.csv").write_bytes(importing.MIXED)
     (inbox / "people.csv.done").touch()
-    (scanned,) = await scan(ada, name="people")
+    (report,) = await scan(ada, name="people")
     await drain(toy, db=api.db)
-    found = (await ada.get(f"/v1/imports/{scanned['files'][0]['job_id']}")).json()
-    assert (found["status"], found["total_records"], found["error_records"]) == ("completed_with_errors", 4, 2)
+    job = (await ada.get(f"/v1/imports/{report['files'][0]['job_id']}")).json()
+    assert (job["status"], job["total_records"], job["error_records"]) == ("completed_with_errors", 4, 2)
     (listed,) = (await ada.get("/v1/imports")).json()["imports"]
     assert listed["resource_type"] == "people"
 
@@ -156,18 +157,18 @@ async def test_watch_created_import_appears_in_import_routes(
 async def test_watch_password_never_appears_in_responses_events_or_database(
     api: Api, bob: httpx2.AsyncClient, toy: Mill
 ) -> None:
-    told: list[Any] = []
-    stop = subscribe(told.append)
+    events: list[Any] = []
+    stop = subscribe(events.append)
     try:
-        (scanned,) = await scan(bob)
+        (report,) = await scan(bob)
     finally:
         stop()
-    assert "connection failed" in scanned["problem"]
+    assert "connection failed" in report["problem"]
     shown = (await bob.get("/v1/sources")).text + (await bob.get("/v1/sources/others/files")).text
     stored = await api.db.run(_everything)
-    for text in (json.dumps(scanned), shown, repr(told), stored, repr(api.app.state.runtime.get(load_watches))):
+    for text in (json.dumps(report), shown, repr(events), stored, repr(api.app.state.runtime.get(load_watches))):
         assert SECRET not in text
-    assert "watch.failed" in [name for name, _ in told]
+    assert "watch.failed" in [name for name, _ in events]
 
 
 async def _everything(conn: Any) -> str:

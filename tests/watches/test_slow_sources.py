@@ -1,4 +1,4 @@
-"""Sources that take their time, and what they say of files that are not for us."""
+"""Slow sources, interrupted listings, and files without read permission."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +20,11 @@ from watches.website import Web, allow
 
 
 async def test_http_scan_stops_during_listing_when_interrupted(scene: Scene, web: tuple[Web, Server]) -> None:
-    _, server = web  # which has none of these files: nothing is listed, and still it is asked between them
+    _, server = web  # it has none of these files, so the scan checks for interruption without listing a file
     allow(scene, server)
     scene.declare(source=str([server.url(f"/{number}.csv") for number in range(9)]))
-    came = (await scene.scan(should_continue=lambda: len(server.requests) < 2)).result
-    assert (came.looked, came.problem, came.delay) == (False, None, 0)
+    result = (await scene.scan(should_continue=lambda: len(server.requests) < 2)).result
+    assert (result.looked, result.problem, result.delay) == (False, None, 0)
     assert len(server.requests) <= 3
 
 
@@ -50,7 +50,7 @@ def test_fetch_of_trickling_file_times_out(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(FolderWatchSource, "read", trickle)
     blobs = FolderBlobStore(tmp_path / "blobs")
-    with pytest.raises(RemoteUnreachable, match="only 1 bytes"):
+    with pytest.raises(RemoteUnreachable, match="received only 1 bytes"):
         FolderWatchSource(tmp_path, "").fetch_to_blob_store(
             ListedFile("a.csv", None, ""), blobs, "a", FetchLimits(1 << 20, seconds=0.05)
         )
@@ -59,15 +59,15 @@ def test_fetch_of_trickling_file_times_out(tmp_path: Path, monkeypatch: pytest.M
 async def test_listed_file_that_cannot_be_read_is_not_marked_gone(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an FTP server says it, which has one word for what is not there and what is not for us."""
+    """FTP servers return the same code for a missing file and a file without read permission."""
 
     def unknown(*_: Any) -> Iterator[bytes]:
-        raise UnknownFile("there is no a.csv, or not for us (550)")
+        raise UnknownFile('"a.csv" does not exist, or permission denied (550)')
 
     monkeypatch.setattr(FolderWatchSource, "read", unknown)
     scene.declare()
     scene.put("a.csv")
     for _ in range(2):
-        came = (await scene.scan(times=2)).result
-        assert "it is there, and not for us" in str(came.problem)
+        result = (await scene.scan(times=2)).result
+        assert 'Cannot read "a.csv": permission denied' in str(result.problem)
         assert await scene.states() == {"a.csv": FileState.SEEN}

@@ -1,4 +1,4 @@
-"""TLS before an FTP server that has none for its data: `rclone serve ftp --cert` encrypts only what is commanded."""
+"""A TLS proxy for FTP. `rclone serve ftp --cert` encrypts only the control connection, not data connections."""
 
 import contextlib
 import re
@@ -14,7 +14,7 @@ _OWN = {b"AUTH": b"234 go on\r\n", b"PBSZ": b"200 good\r\n", b"PROT": b"200 good
 
 
 class TlsFront:
-    """Passes on what is said; data connections lead through it, and are encrypted."""
+    """Forwards the control connection, and opens an encrypted data connection for each passive transfer."""
 
     def __init__(self, port: int, certificate: Path, key: Path, *, implicit: bool) -> None:
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -57,7 +57,7 @@ class TlsFront:
             self._pass_on(encrypted, server)
 
     def _pass_on(self, client: ssl.SSLSocket, server: socket.socket) -> None:
-        """Both ways in one thread: OpenSSL does not bear one that reads while another writes."""
+        """Forward both directions in one thread, because OpenSSL does not allow concurrent reads and writes."""
         while True:
             ready = [client] if client.pending() else select.select([client, server], [], [])[0]
             for one in ready:
@@ -70,7 +70,7 @@ class TlsFront:
                     client.sendall(_PASSIVE.sub(self._passive, data))
 
     def _greeted(self, client: socket.socket, greeting: bytes) -> ssl.SSLSocket:
-        """What was connected is closed with what comes back."""
+        """Send the greeting and return the encrypted connection. Closing it closes the client's socket."""
         if self._implicit:
             encrypted = self._wrapped(client)
             encrypted.sendall(greeting)
@@ -88,7 +88,7 @@ class TlsFront:
             raise
 
     def _command(self, data: bytes, client: socket.socket, server: socket.socket) -> None:
-        """Clients wait for an answer before they go on: one read is one command."""
+        """Handle one command. Clients wait for a reply before the next command, so each read is one command."""
         own = _OWN.get(data[:4].upper())
         if own is None:
             server.sendall(data)

@@ -1,11 +1,11 @@
-"""A web site on the loopback, as watches see it."""
+"""A web site on the loopback interface."""
 
 from support.loopback_server import Request, Server
 from watches.scenes import Scene
 
 
 class Web:
-    """Files that a server has, and what it was asked."""
+    """The files of a server, and the requests that it received."""
 
     def __init__(self) -> None:
         self.files: dict[str, tuple[bytes, str]] = {}

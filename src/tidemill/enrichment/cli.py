@@ -27,27 +27,29 @@ commands = typer.Typer()
 @commands.command("match")
 def match_command(
     file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="CSV, TSV, NDJSON, JSON, XLSX or Parquet, packed or not")
+        Path,
+        typer.Argument(exists=True, dir_okay=False, help="CSV, TSV, NDJSON, JSON, XLSX or Parquet; may be compressed"),
     ],
-    service: Annotated[str, typer.Option(help="A service of tidemill.toml, or the address of a public one")],
-    query: Annotated[str, typer.Option(help="The column with the names to search for")],
-    type_: Annotated[str | None, typer.Option("--type", help="The type of the entities, as in Q5")] = None,
+    service: Annotated[str, typer.Option(help="A service in tidemill.toml, or the URL of a public service")],
+    query: Annotated[str, typer.Option(help="Column with the names to search for")],
+    type_: Annotated[str | None, typer.Option("--type", help="Entity type, such as Q5")] = None,
     property_: Annotated[
-        list[str] | None, typer.Option("--property", help="PROPERTY=COLUMN, as in P569=born; may be repeated")
+        list[str] | None, typer.Option("--property", help="PROPERTY=COLUMN, such as P569=born; can be repeated")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=50, help="Candidates for each row, at most")] = 5,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of candidates per row")] = 5,
     threshold: Annotated[
-        float | None, typer.Option(help="The score of a match; without it, what the service calls a match is one")
+        float | None, typer.Option(help="Minimum score of a match. Without it, the service decides what is a match")
     ] = None,
     accept_match: Annotated[
-        bool | None, typer.Option("--accept-match/--no-accept-match", help="What the service calls a match is one")
+        bool | None,
+        typer.Option("--accept-match/--no-accept-match", help="Accept a candidate that the service marks as a match"),
     ] = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="Strategies, in order: exact, normalized, without_type, column:NAME, a+b; may be repeated"),
+        typer.Option(help="Strategies in order: exact, normalized, without_type, column:NAME, a+b; can be repeated"),
     ] = None,
     not_found_delay: Annotated[
-        float | None, typer.Option(min=0, help="Seconds before a row is sent with the next strategy")
+        float | None, typer.Option(min=0, help="Seconds to wait before the next strategy")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the results to this .csv, .xlsx or .ndjson file")
@@ -58,7 +60,7 @@ def match_command(
         typer.Option("--processes", "-p", min=1, max=64, help="Number of worker processes to start if none is running"),
     ] = 1,
 ) -> None:
-    """Match the rows of a file against a reconciliation service; the exit code is 0 only if nothing failed."""
+    """Match the rows of a file against a reconciliation service. Exits with code 0 only if nothing failed."""
     silence_logs()
     options: dict[str, Any] = {
         "service": service,
@@ -93,7 +95,7 @@ def run_match(
                 if output is not None:
                     await _write_results(runtime, job, output)
         except asyncio.CancelledError:
-            console.print(f"{job.key} is kept and goes on with the next worker: tidemill worker", highlight=False)
+            console.print(f"{job.key} is saved. To continue it, run: tidemill worker", highlight=False)
             raise
         print_job_summary(job)
         if output is not None:
@@ -112,5 +114,5 @@ async def _write_results(runtime: Runtime, job: Job, output: Path) -> None:
 def _parse_property_option(text: str) -> tuple[str, str]:
     name, separator, column = text.partition("=")
     if not separator or not name or not column:
-        raise InvalidInput(f"--property {text!r}: it is PROPERTY=COLUMN")
+        raise InvalidInput(f'Invalid --property "{text}": must be PROPERTY=COLUMN')
     return name, column

@@ -15,7 +15,7 @@ from tidemill.enrichment.external_service import (
     check_service_url,
 )
 
-SERVICE_TIMEOUT_MAX_S = 60  # a batch that is split takes several requests, and its rows wait
+SERVICE_TIMEOUT_MAX_S = 60  # a split batch takes several requests, and its rows wait for all of them
 HEADER_NAME_PATTERN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _SECRET_VARIABLE_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 RESERVED_HEADERS = (
@@ -68,7 +68,7 @@ class ServiceTable(ConfigTable):
             if key in given and "header" not in given:
                 yield key, 'Requires "header"'
         if "header" in given and str(given.get("url")).startswith("http:") and given.get("allow_private") is not True:
-            yield "url", "Secrets are sent over https only, unless allow_private is true"
+            yield "url", "Secrets require https unless allow_private is true"
 
     def build_service(self, name: str) -> ExternalService:
         secret_env = SERVICE_SECRET_ENV_PREFIX + name.upper().replace("-", "_")
@@ -76,5 +76,5 @@ class ServiceTable(ConfigTable):
 
 
 def parse_services(document: Mapping[str, Any]) -> dict[str, ExternalService]:
-    """The services in a document, by name; InvalidSettings with every mistake."""
+    """Return the services in a document by name. Raise InvalidSettings with all problems."""
     return parse_section(document, "services", ServiceTable, lambda name, table: table.build_service(name))

@@ -1,7 +1,7 @@
-"""The request of an enriching job, and the JSON paths that extract its fields from an answer.
+"""The request of an enrich job, and the JSON paths that extract its fields from a response.
 
-JSON paths are a part of JSONPath (RFC 9535): names, indexes and wildcards, as in ``$.offers[0].price``,
-``$['odd name'][-1]`` and ``$.offers[*].price``. There are no filters and no ``..``.
+JSON paths are a subset of JSONPath (RFC 9535): names, indexes and wildcards, such as ``$.offers[0].price``,
+``$['odd name'][-1]`` and ``$.offers[*].price``. Filters and ``..`` are not supported.
 """
 
 import re
@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 from tidemill.core.json_input import JsonObject
 
 TEMPLATE_MAX_DEPTH = 16
-URL_VALUE_MAX_CHARS = 2_000  # characters of a value in a URL
+URL_VALUE_MAX_CHARS = 2_000
 _PLACEHOLDER_PATTERN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -31,24 +31,24 @@ class PathTraversal(Exception):
 
 
 def has_path_traversal(path: str) -> bool:
-    """Whether a server may read ``.`` or ``..`` in the path, after decoding it any number of times."""
+    """Return whether the path contains a ``.`` or ``..`` segment, also after repeated decoding."""
     while (plain := unquote(path)) != path:
         path = plain
     return any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\?]", path))
 
 
 def find_template_problem(template: str) -> str | None:
-    """Why a template is not valid, or None; ``{{`` and ``}}`` are literal braces."""
-    for found in _PLACEHOLDER_PATTERN.finditer(template):
-        if found.group() in ("{", "}"):
-            return f"a {found.group()} without its other half; {{{{ and }}}} are the marks themselves"
-        if found[1] is not None and not found[1].strip():
-            return "{} names no column"
+    """Return why a template is invalid, or None. ``{{`` and ``}}`` are literal braces."""
+    for placeholder in _PLACEHOLDER_PATTERN.finditer(template):
+        if placeholder.group() in ("{", "}"):
+            return f'unbalanced "{placeholder.group()}"; write {{{{ and }}}} for literal braces'
+        if placeholder[1] is not None and not placeholder[1].strip():
+            return "{} contains no column name"
     return None
 
 
 def list_template_columns(template: Any) -> Iterator[str]:
-    """The columns that a text, or the texts in JSON, refer to."""
+    """Yield the columns that the placeholders in a string or a JSON value refer to."""
     if isinstance(template, str):
         yield from (found[1] for found in _PLACEHOLDER_PATTERN.finditer(template) if found[1] is not None)
     elif isinstance(template, Mapping):
@@ -60,9 +60,9 @@ def list_template_columns(template: Any) -> Iterator[str]:
 
 
 def list_template_problems(template: Any, depth: int = 0) -> Iterator[str]:
-    """As ``find_template_problem``, for every text in a JSON value."""
+    """Yield the problems of all strings in a JSON value, as ``find_template_problem`` does for one."""
     if depth > TEMPLATE_MAX_DEPTH:
-        yield f"it is nested more than {TEMPLATE_MAX_DEPTH} deep"
+        yield f"nested more than {TEMPLATE_MAX_DEPTH} levels deep"
     elif isinstance(template, str):
         problem = find_template_problem(template)
         if problem:
@@ -76,7 +76,10 @@ def list_template_problems(template: Any, depth: int = 0) -> Iterator[str]:
 
 
 def fill_path(template: str, row: Mapping[str, Any]) -> str:
-    """A path and query with the values of a row, escaped so that none ends its segment; an empty value raises."""
+    """Return the path and query with the values of a row, escaped so that a value cannot end its segment.
+
+    Raise EmptyTemplateValue for an empty value, and PathTraversal for a value that adds ``.`` or ``..`` segments.
+    """
 
     def replace_placeholder(found: "re.Match[str]") -> str:
         if found[1] is None:
@@ -93,7 +96,7 @@ def fill_path(template: str, row: Mapping[str, Any]) -> str:
 
 
 def fill_json(template: Any, row: Mapping[str, Any]) -> Any:
-    """JSON with the values of a row. A text that is only a placeholder becomes the value with its type."""
+    """Return the JSON with the values of a row. A string that is only a placeholder becomes the value itself."""
     if isinstance(template, str):
         whole = _PLACEHOLDER_PATTERN.fullmatch(template)
         if whole is not None and whole[1] is not None:
@@ -137,33 +140,33 @@ class JsonPath:
 
     @classmethod
     def parse(cls, text: str) -> "JsonPath":
-        """The path; ValueError says which part is not supported."""
+        """Return the parsed path. Raise ValueError if a part is not supported."""
         if not text.startswith("$"):
-            raise ValueError(f"{text[:50]!r}: a path begins with $, as in $.offers[0].price")
+            raise ValueError(f'path "{text[:50]}" must start with $, such as $.offers[0].price')
         if len(text) > JSON_PATH_MAX_CHARS:
-            raise ValueError(f"a path has at most {JSON_PATH_MAX_CHARS} characters")
+            raise ValueError(f"path must have at most {JSON_PATH_MAX_CHARS} characters")
         steps: list[str | int | None] = []
         at = 1
         while at < len(text):
             found = _STEP_PATTERN.match(text, at)
             if found is None:
                 raise ValueError(
-                    f"{text[:50]!r}: {text[at : at + 20]!r} is not understood; .name, ['name'], [0], [*] are"
+                    f'unsupported step "{text[at : at + 20]}" in path "{text[:50]}"; use .name, [\'name\'], [0] or [*]'
                 )
             steps.append(_parse_step(found))
             at = found.end()
         if len(steps) > JSON_PATH_MAX_STEPS:
-            raise ValueError(f"a path has at most {JSON_PATH_MAX_STEPS} steps")
+            raise ValueError(f"path must have at most {JSON_PATH_MAX_STEPS} steps")
         return cls(tuple(steps))
 
     def find(self, document: Any) -> Any:
-        """The value at the path, or None; with a wildcard, the list of all values."""
-        found = [document]
+        """Return the value at the path, or None. With a wildcard, return the list of all values."""
+        values = [document]
         for step in self.steps:
-            found = [inner for value in found for inner in _apply_step(value, step)][:JSON_PATH_MAX_MATCHES]
+            values = [inner for value in values for inner in _apply_step(value, step)][:JSON_PATH_MAX_MATCHES]
         if WILDCARD_STEP in self.steps:
-            return found
-        return found[0] if found else None
+            return values
+        return values[0] if values else None
 
 
 def _parse_step(found: "re.Match[str]") -> str | int | None:
@@ -189,7 +192,7 @@ def _apply_step(value: Any, step: str | int | None) -> list[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichRequest:
-    """``path`` is relative to the service's URL; ``fields`` are extracted from the answer by their JSON paths."""
+    """``path`` is relative to the service's URL; ``fields`` maps names to JSON paths in the response."""
 
     service: str
     path: str
@@ -201,7 +204,7 @@ class EnrichRequest:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> "EnrichRequest":
-        """The request; InvalidRequest with every mistake."""
+        """Return the request. Raise InvalidRequest with all problems."""
         # Only processes that call services need the pydantic models.
         from tidemill.enrichment.job_params import EnrichParams, validate_params  # noqa: PLC0415
 
@@ -211,12 +214,12 @@ class EnrichRequest:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The parameters as the job stores them, with the defaults."""
+        """The parameters as the job stores them, including the defaults."""
         return asdict(self) | {"required": list(self.required)}
 
     @property
     def referenced_columns(self) -> list[str]:
-        """The columns of the rows that path and body refer to."""
+        """The columns that path and body refer to."""
         return list(dict.fromkeys([*list_template_columns(self.path), *list_template_columns(self.body)]))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The declaration of a service that jobs call, the errors of its calls, and the permits of its limiter."""
+"""The declaration of an external service, the errors of its calls, and the permits of its limiter."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -18,7 +18,7 @@ from tidemill.core.allowed_hosts import (
 )
 from tidemill.core.principal import Role
 
-RETRY_AFTER_MAX_S = 7 * 86_400.0  # upper bound of what a service may request
+RETRY_AFTER_MAX_S = 7 * 86_400.0  # longer delays that a service requests are capped
 NOT_FOUND_STATUSES = frozenset({204, 404, 410})
 _THROTTLE_STATUSES = frozenset({429, 503})
 _RETRIED_CLIENT_ERRORS = frozenset({408, 425})
@@ -33,7 +33,7 @@ HttpHeaders = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ServiceResponse:
-    """The answer to a request, with any status."""
+    """The response to a request, with any status."""
 
     status: int
     body: bytes
@@ -41,9 +41,9 @@ class ServiceResponse:
 
 
 class ServiceCallError(Exception):
-    """A call without a usable answer. ``is_transient``: another attempt may succeed.
+    """A call without a usable response. ``is_transient``: another attempt may succeed.
 
-    ``is_splittable``: one row of the request may be the cause, so the others are sent without it.
+    ``is_splittable``: one row of the request may be the cause, so the caller sends the others without it.
     """
 
     def __init__(self, code: str, reason: str, *, is_transient: bool = False, is_splittable: bool = False) -> None:
@@ -55,46 +55,46 @@ class ServiceCallError(Exception):
 
 
 class ServiceThrottled(ServiceCallError):
-    """The service throttles requests. ``after`` is the number of seconds to wait, if the service says so."""
+    """The service throttles requests. ``after`` is the number of seconds to wait, if the service returns one."""
 
     def __init__(self, reason: str, after: float | None = None, status: int = 429) -> None:
         super().__init__("throttled", reason, is_transient=True)
         self.retry_after_s = None if after is None else min(after, RETRY_AFTER_MAX_S)
-        self.status = status  # as other exceptions of refusals have it, see domain/throttle.py
+        self.status = status  # core/throttling.py reads the status and headers of throttling exceptions
         self.headers = {} if self.retry_after_s is None else {"Retry-After": f"{self.retry_after_s:g}"}
 
 
 def error_from_status(status: int, retry_after_s: float | None = None) -> ServiceCallError | None:
-    """The error that a status stands for; None for a success."""
-    words = f"the service answered {describe_status(status)}"
+    """Return the error for a status, or None for a success."""
+    reason = f"The service returned {describe_status(status)}"
     if status in _SUCCESS_STATUSES:
         return None
     if status in _THROTTLE_STATUSES:
-        return ServiceThrottled(words, retry_after_s, status)
+        return ServiceThrottled(reason, retry_after_s, status)
     if status in _CALL_DENIED_STATUSES:
-        return ServiceCallError("service_denied", words)
+        return ServiceCallError("service_denied", reason)
     if status >= _SERVER_ERROR_MIN_STATUS or status in _RETRIED_CLIENT_ERRORS:
-        return ServiceCallError("service_error", words, is_transient=True, is_splittable=True)
+        return ServiceCallError("service_error", reason, is_transient=True, is_splittable=True)
     if status in _ALL_REDIRECT_STATUSES:
-        return ServiceCallError("service_redirect", f"{words}, which leads nowhere")
-    return ServiceCallError("service_refused", words, is_splittable=status in _INVALID_ROW_STATUSES)
+        return ServiceCallError("service_redirect", f"{reason}, which cannot be followed")
+    return ServiceCallError("service_refused", reason, is_splittable=status in _INVALID_ROW_STATUSES)
 
 
 def make_invalid_answer_error(reason: str) -> ServiceCallError:
-    """The error of a complete answer that cannot be parsed."""
+    """Return the error for a complete response that cannot be parsed. ``reason`` completes the message."""
     return ServiceCallError(
-        "invalid_answer", f"the service's answer cannot be used: {reason}", is_transient=True, is_splittable=True
+        "invalid_answer", f"Invalid response from the service: {reason}", is_transient=True, is_splittable=True
     )
 
 
 def make_answer_too_large_error(megabytes: int) -> ServiceCallError:
     return ServiceCallError(
-        "answer_too_large", f"the service's answer is larger than {megabytes} MB", is_splittable=True
+        "answer_too_large", f"The response of the service is larger than {megabytes} MB", is_splittable=True
     )
 
 
 def describe_status(status: int) -> str:
-    """The status with its standard phrase; the phrase of the server is not trusted."""
+    """Return the status with its standard phrase. The server's own phrase is not trusted."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -104,7 +104,7 @@ def describe_status(status: int) -> str:
 class ServiceCallPermit(Protocol):
     """A permit for one request: entering waits for it, leaving releases it.
 
-    An error of a throttled request that leaves the block pauses the limiter until its time to retry.
+    If the block raises the error of a throttled request, the limiter pauses until the retry time of that error.
     """
 
     async def __aenter__(self) -> Any: ...
@@ -114,13 +114,13 @@ class ServiceCallPermit(Protocol):
 
 
 class ServicePermits(Protocol):
-    """Permits of named limiters, one for each HTTP request; InvalidInput if there is no such limiter."""
+    """Permits of named limiters, one for each HTTP request. An unknown limiter raises InvalidInput."""
 
     def permit(self, name: str, key: str, /) -> ServiceCallPermit: ...
 
 
 class UnlimitedPermits:
-    """Permits every request at once. The engine still reacts to throttled outcomes of the kind."""
+    """Permits every request immediately. The engine still reacts to throttled outcomes of the kind."""
 
     def permit(self, _name: str, _key: str, /) -> ServiceCallPermit:
         return nullcontext()
@@ -128,7 +128,7 @@ class UnlimitedPermits:
 
 ReconciliationVersion = Literal["0.2", "1.0"]
 RECONCILIATION_VERSIONS: tuple[ReconciliationVersion, ...] = ("0.2", "1.0")
-SECRET_PLACEHOLDER = "{secret}"  # noqa: S105  likewise
+SECRET_PLACEHOLDER = "{secret}"  # noqa: S105  a placeholder, not a secret
 DEFAULT_WEB_PORT_BY_SCHEME = {"http": 80, "https": 443}
 
 
@@ -136,7 +136,7 @@ DEFAULT_WEB_PORT_BY_SCHEME = {"http": 80, "https": 443}
 class ExternalService:
     """A declared service. Requests go to ``url`` or to paths below it.
 
-    ``header`` carries the secret in the form of ``value``; the secret itself is only in the environment of workers.
+    ``header`` carries the secret in the format ``value``. Only the environment of the workers contains the secret.
     ``limit`` names the limiter that counts requests, not rows.
     """
 
@@ -149,9 +149,9 @@ class ExternalService:
     use: tuple[Role, ...] = (Role.ADMIN,)
     limit: str | None = None
     protocol: ReconciliationVersion = "0.2"
-    batch: int | None = None  # rows in a request; without it, as many as the service says it takes
-    concurrency: int = 4  # requests at a time, of one process
-    timeout: float = 30.0  # seconds for one request
+    batch: int | None = None  # rows per request; None: the batch size of the service's manifest
+    concurrency: int = 4  # open requests per process
+    timeout: float = 30.0  # seconds per request
     answer_mb: int = 8
 
     @property
@@ -171,7 +171,7 @@ class ExternalService:
         return role in self.use or (role is Role.ADMIN and bool(self.use))
 
     def read_secret(self, environment: Mapping[str, str]) -> str | None:
-        """The secret; None if the service needs none, ``""`` if it is missing."""
+        """Return the secret: None if the service needs none, ``""`` if the variable is not set."""
         return None if self.header is None else environment.get(self.secret_env, "").strip()
 
     def build_address_policy(self, extra_allowed: Sequence[AllowedHost] = ()) -> "ServiceAddressPolicy":
@@ -183,7 +183,7 @@ class ExternalService:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddressPolicy:
-    """The addresses that calls may connect to, also after redirects: those of the service, and public ones."""
+    """The addresses that calls may connect to, also after redirects: the service's own and public addresses."""
 
     host: str
     port: int
@@ -192,7 +192,10 @@ class ServiceAddressPolicy:
     tls: bool = False
 
     def explain_refusal(self, host: str, addresses: Sequence[IPAddress], port: int) -> str | None:
-        """Why calls may not connect there, or None. One refused address is enough: any of them could be used."""
+        """Return why calls may not connect to the host, or None.
+
+        One refused address refuses the host, because the connection may use any of its addresses.
+        """
         is_own = (host.lower(), port) == (self.host, self.port)
         if is_own and self.allow_private:
             return None
@@ -203,7 +206,7 @@ class ServiceAddressPolicy:
 
 
 def check_service_url(url: str) -> str:
-    """An http or https URL without secrets, because it is stored; ValueError says what is wrong."""
+    """Return the URL. Raise ValueError if it is not an http or https URL, or may contain a secret: URLs are stored."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -212,12 +215,12 @@ def check_service_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError("Input should be an http or https URL with a host")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("Remove the user and the password; declare a header and the variable of its secret instead")
+        raise ValueError('Remove the user and the password; set "header" and "secret_env" instead')
     if parts.query or parts.fragment or any(ord(mark) <= ord(" ") for mark in url):
         raise ValueError("Remove ?, # and spaces; secrets belong in a header")
     return url
 
 
 def make_undeclared_service(url: str) -> ExternalService:
-    """A service that an administrator names by its URL: on the public web only, and without a secret."""
+    """Return a service that an administrator refers to by URL. It must be public and has no secret."""
     return ExternalService(name=(urlsplit(url).hostname or "").lower(), url=url)

@@ -1,4 +1,4 @@
-"""Registers enrichment: rows matched against, or completed by, an external service."""
+"""Registers enrichment: jobs that match rows against an external service or add data from it."""
 
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND
 from tidemill.features import Feature
@@ -23,13 +23,12 @@ FEATURE = Feature(
     kind_aliases=SERVICE_KIND_ALIASES,
     declarations=["tidemill.enrichment.use_cases:load_services"],
     routers=["tidemill.enrichment.routes:router"],
-    openapi_tag=("services", "Services that matching and enriching jobs may call."),
+    openapi_tag=("services", "External services that match and enrich jobs may call."),
     openapi_examples="tidemill.enrichment.routes:OPENAPI_EXAMPLES",
     config_sections=["services"],
     commands_module="tidemill.enrichment.cli",
     commands={
-        "match": "Match the rows of a file against a reconciliation service; the exit code is 0 only if nothing "
-        "failed.",
+        "match": "Match the rows of a file against a reconciliation service. Exits with code 0 only if nothing failed.",
     },
     limiter_users="tidemill.enrichment.use_cases:list_limiter_references",
 )

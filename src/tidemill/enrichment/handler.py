@@ -1,4 +1,4 @@
-"""Runs matching and enriching jobs: each item is one row, sent to a service."""
+"""Handlers of match and enrich jobs. Each item is one row, sent to an external service."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ from tidemill.enrichment.use_cases import load_services
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 
-MATCH_CONCURRENCY = 200  # rows at once; the service bounds the requests
+MATCH_CONCURRENCY = 200  # rows at a time; the service's concurrency limits the requests
 QUERY_BATCHERS_CACHED_MAX = 64
 
 
@@ -70,14 +70,14 @@ class RowMatcher:
         )
 
     async def close(self) -> None:
-        for gatherer in self._batchers.values():
-            await gatherer.close()
+        for batcher in self._batchers.values():
+            await batcher.close()
         await self._clients.close()
 
     async def _fetch_candidates(self, item: Item, service: str, query: MatchQuery) -> list[MatchCandidate]:
-        tries = item.attempt - item.misses
+        attempts = item.attempt - item.misses
         # The last attempt is sent alone, so that no other row can make it fail.
-        alone = tries > 1 and tries >= self._retry.max_attempts
+        alone = attempts > 1 and attempts >= self._retry.max_attempts
         try:
             return await self._get_batcher(item.job_id, service).fetch_candidates(f"q{item.seq}", query, alone=alone)
         except ServiceThrottled:
@@ -86,12 +86,13 @@ class RowMatcher:
             raise outcome_from_call_error(error, item, self._retry) from None
 
     def _get_batcher(self, job_id: UUID, service: str) -> MatchQueryBatcher:
-        found = self._batchers.get(job_id)
-        if found is None:
+        batcher = self._batchers.get(job_id)
+        if batcher is None:
             self._drop_idle_batchers()
-            desk = self._clients.get_client(service)
-            found = self._batchers[job_id] = MatchQueryBatcher(desk, lambda: self._requests.check_active(job_id))
-        return found
+            client = self._clients.get_client(service)
+            batcher = MatchQueryBatcher(client, lambda: self._requests.check_active(job_id))
+            self._batchers[job_id] = batcher
+        return batcher
 
     def _drop_idle_batchers(self) -> None:
         if len(self._batchers) >= QUERY_BATCHERS_CACHED_MAX:
@@ -101,22 +102,24 @@ class RowMatcher:
 def _build_row_queries(request: MatchRequest, item: Item) -> list[MatchQuery]:
     row = item.input
     if not isinstance(row, dict):
-        raise Fail("the row is no object with columns", code="invalid")
+        raise Fail("The row must be a JSON object with columns", code="invalid")
     if request.query not in row:
-        raise Fail(f"the row has no column {request.query!r}", code="invalid", details={"field": request.query})
+        raise Fail(f'The row has no column "{request.query}"', code="invalid", details={"field": request.query})
     queries = request.build_queries(row)
     if not queries:
-        raise Skip(f"there is nothing to look for: {request.query} is empty")
+        raise Skip(f'Nothing to search for: column "{request.query}" is empty')
     return queries
 
 
 def _explain_no_match(candidates: list[MatchCandidate], request: MatchRequest) -> str:
     if not candidates:
-        return "the service has no candidates"
+        return "The service returned no candidates"
     best = candidates[0]
-    score = "no score" if best.score is None else f"the score {best.score:g}"
-    wanted = "none is called a match" if request.threshold is None else f"the threshold is {request.threshold:g}"
-    return f"the best of {len(candidates)} candidates, {best.name[:100]}, has {score}; {wanted}"
+    score = "no score" if best.score is None else f"score {best.score:g}"
+    reason = (
+        "the service marks none as a match" if request.threshold is None else f"the threshold is {request.threshold:g}"
+    )
+    return f'The best of {len(candidates)} candidates, "{best.name[:100]}", has {score}; {reason}'
 
 
 ENRICH_CONCURRENCY = 50
@@ -141,17 +144,17 @@ class Enricher:
         request = await self._requests.get(item.job_id)
         path = _build_request_path(request, item)
         try:
-            answered = await self._call_service(request, item, path)
-            if answered.status in NOT_FOUND_STATUSES:
-                raise NotFound(f"the service answered {describe_status(answered.status)}")
-            result = request.extract_result(_parse_answer_body(answered.body))
+            response = await self._call_service(request, item, path)
+            if response.status in NOT_FOUND_STATUSES:
+                raise NotFound(f"The service returned {describe_status(response.status)}")
+            result = request.extract_result(_parse_answer_body(response.body))
         except ServiceThrottled:
             raise
         except ServiceCallError as error:
             raise outcome_from_call_error(error, item, self._retry) from None
         missing = request.list_missing_fields(result)
         if missing:
-            raise NotFound(f"the answer has no {', '.join(missing)}", result=result)
+            raise NotFound(f"Required fields are missing in the response: {', '.join(missing)}", result=result)
         return result
 
     async def _call_service(self, request: EnrichRequest, item: Item, path: str) -> ServiceResponse:
@@ -160,32 +163,37 @@ class Enricher:
         if request.method == "POST":
             content = json.dumps(fill_json(request.body, item.input), ensure_ascii=False).encode(errors="replace")
             headers.append(("Content-Type", "application/json"))
-        desk = self._clients.get_client(request.service)
-        await desk.acquire_slot()
+        client = self._clients.get_client(request.service)
+        await client.acquire_slot()
         try:
-            insist = lambda: self._requests.check_active(item.job_id)  # noqa: E731  as short as it is
-            return await desk.send(request.method, path, check_active=insist, headers=headers, content=content)
+            return await client.send(
+                request.method,
+                path,
+                check_active=lambda: self._requests.check_active(item.job_id),
+                headers=headers,
+                content=content,
+            )
         finally:
-            desk.release_slot()
+            client.release_slot()
 
 
 def _build_request_path(request: EnrichRequest, item: Item) -> str:
     row = item.input
     if not isinstance(row, dict):
-        raise Fail("the row is no object with columns", code="invalid")
+        raise Fail("The row must be a JSON object with columns", code="invalid")
     missing = [column for column in request.referenced_columns if column not in row]
     if missing:
-        raise Fail(f"the row has no column {missing[0]!r}", code="invalid", details={"field": missing[0]})
+        raise Fail(f'The row has no column "{missing[0]}"', code="invalid", details={"field": missing[0]})
     try:
         return fill_path(request.path, row)
     except EmptyTemplateValue as empty:
-        raise Skip(f"there is nothing to ask with: {empty.column} is empty") from None
+        raise Skip(f'No request sent: column "{empty.column}" is empty') from None
     except PathTraversal:
-        raise Fail("a value leads upwards in the path: it has . or .. between slashes", code="invalid") from None
+        raise Fail('A value adds a "." or ".." segment to the path', code="invalid") from None
 
 
 def _parse_answer_body(body: bytes) -> Any:
     try:
         return json.loads(body, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
-        raise make_invalid_answer_error("it is no JSON, or not all of it") from None
+        raise make_invalid_answer_error("not valid JSON") from None

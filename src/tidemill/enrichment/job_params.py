@@ -1,4 +1,4 @@
-"""The ``params`` of matching and enriching jobs, validated when a job is submitted and when a worker loads it."""
+"""The ``params`` of match and enrich jobs, validated when a job is submitted and when a worker loads it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -37,11 +37,11 @@ def _check_path_template(path: str) -> str:
     if problem:
         raise ValueError(problem)
     if not path.isprintable() or " " in path or "#" in path or "\\" in path:
-        raise ValueError("A path has no spaces, no # and no backslash")
+        raise ValueError('Input should not contain spaces, "#" or backslashes')
     if not path.startswith("/") or path.startswith("//"):
-        raise ValueError("Input should be a path below the URL of the service, such as /items/{sku}")
+        raise ValueError("Input should be a path relative to the URL of the service, such as /items/{sku}")
     if enrich_request.has_path_traversal(path):
-        raise ValueError('A path has no segments "." and ".."')
+        raise ValueError('Input should not contain "." or ".." segments')
     return path
 
 
@@ -49,7 +49,7 @@ def _check_field_paths(fields: dict[str, str]) -> dict[str, str]:
     problems = []
     for name, path in fields.items():
         if not 0 < len(name) <= COLUMN_NAME_MAX_CHARS or "\x00" in name:
-            problems.append(f"The name of a field has 1 to {COLUMN_NAME_MAX_CHARS} characters")
+            problems.append(f"Field names must have 1 to {COLUMN_NAME_MAX_CHARS} characters")
         try:
             JsonPath.parse(path)
         except ValueError as error:
@@ -64,9 +64,9 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
         if not HEADER_NAME_PATTERN.fullmatch(name) or name.lower() in _RESERVED_REQUEST_HEADERS:
             raise ValueError(f"Header {name[:50]!r} cannot be set")
         if name.lower() in _SECRET_HEADERS:
-            raise ValueError(f"{name} is a secret and would be stored; set it in the declaration of the service")
+            raise ValueError(f"{name} is a secret and would be stored; set it in the service declaration instead")
         if not text.isascii() or not text.isprintable():
-            raise ValueError(f"{name}: Input should be printable ASCII characters")
+            raise ValueError(f"Header {name} should contain only printable ASCII characters")
     return headers
 
 
@@ -91,7 +91,7 @@ class MatchParams(ConfigTable):
     @classmethod
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if given.get("threshold") is None and given.get("accept_match") is False:
-            yield "threshold", "Field required when accept_match is false: nothing would be a match"
+            yield "threshold", "Field required when accept_match is false; otherwise no candidate can match"
 
 
 class EnrichParams(ConfigTable):
@@ -108,19 +108,20 @@ class EnrichParams(ConfigTable):
     @classmethod
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if given.get("body") is not None and given.get("method", "GET") == "GET":
-            yield "body", "A GET request has no body; set method to POST"
+            yield "body", "GET requests have no body; set method to POST"
 
     @field_validator("required")
     @classmethod
     def _check_required_names(cls, required: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         unknown = [name for name in required if name not in info.data.get("fields", required)]
         if unknown:
-            raise ValueError(f"Unknown fields: {', '.join(map(repr, unknown))}")
+            quoted = ", ".join(f'"{name}"' for name in unknown)
+            raise ValueError(f"Unknown fields: {quoted}")
         return required
 
 
 def validate_params(model: type[ConfigTable], params: Mapping[str, Any]) -> JsonObject:
-    """The parameters that are set; InvalidRequest with every mistake."""
+    """Return the parameters that are set. Raise InvalidRequest with all problems."""
     try:
         return model.model_validate(params).get_explicit_values()
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Joins the queries of rows that arrive at about the same time into one request."""
+"""Combines the queries of rows that arrive at about the same time into one request."""
 
 import asyncio
 import time
@@ -24,15 +24,15 @@ from tidemill.enrichment.reconciliation import (
 )
 from tidemill.enrichment.service_client import ActiveCheck, ServiceClient
 
-QUERY_BATCH_WAIT_S = 0.005  # how long a request that is not full waits for others to join it
-DEFAULT_QUERY_BATCH_SIZE = 10  # rows in a request, of a service that does not say how many it takes
-QUERY_BATCH_SIZE_MAX = 200  # also if the service accepts more
-MANIFEST_RETRY_S = 300.0  # until the manifest is requested again after an error
+QUERY_BATCH_WAIT_S = 0.005  # how long a request that is not full waits for more rows
+DEFAULT_QUERY_BATCH_SIZE = 10  # rows per request if the service's manifest has no batch size
+QUERY_BATCH_SIZE_MAX = 200  # even if the service accepts more
+MANIFEST_RETRY_S = 300.0  # delay before the manifest is requested again after an error
 
 
 @dataclass(eq=False, slots=True)
 class QueuedMatchQuery:
-    """One row that waits for its candidates."""
+    """A row that waits for its candidates."""
 
     id: str
     query: MatchQuery
@@ -55,13 +55,13 @@ class MatchQueryBatcher:
         return not self._tasks
 
     async def fetch_candidates(self, id_: str, query: MatchQuery, *, alone: bool = False) -> list[MatchCandidate]:
-        """The candidates of a row; ``alone``, in a request of its own."""
-        asked = QueuedMatchQuery(id_, query, asyncio.get_running_loop().create_future())
-        (self._alone if alone else self._waiting).append(asked)
+        """Return the candidates of a row. With ``alone``, send the row in its own request."""
+        queued = QueuedMatchQuery(id_, query, asyncio.get_running_loop().create_future())
+        (self._alone if alone else self._waiting).append(queued)
         if not self._is_dispatching:
             self._is_dispatching = True
             self._start_task(self._dispatch_batches())
-        return await asked.answer
+        return await queued.answer
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -74,7 +74,7 @@ class MatchQueryBatcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _dispatch_batches(self) -> None:
-        """Send a request whenever a slot is free; rows that arrive meanwhile join it."""
+        """Send a request whenever a slot is free. Rows that arrive before that join the request."""
         try:
             while self._waiting or self._alone:
                 await self._client.acquire_slot()
@@ -84,10 +84,10 @@ class MatchQueryBatcher:
             self._is_dispatching = False
 
     async def _start_next_batch(self) -> bool:
-        """Whether the slot is used. An error before that fails the waiting rows."""
+        """Return whether a request now uses the slot. An error before the request fails all waiting rows."""
         try:
             batch = await self._collect_batch()
-        except Exception as error:  # noqa: BLE001  rows must not wait for ever
+        except Exception as error:  # noqa: BLE001  rows must not wait forever
             _fail_queries([*self._alone, *self._waiting], error)
             self._alone.clear()
             self._waiting.clear()
@@ -97,16 +97,16 @@ class MatchQueryBatcher:
         return bool(batch)
 
     async def _collect_batch(self) -> list[QueuedMatchQuery]:
-        """The next rows that still wait for an answer; a row with ``alone`` by itself."""
+        """Return the next rows that still wait for candidates. A row with ``alone`` is a batch of one."""
         size = await resolve_batch_size(self._client, self._check_active)
         if len(self._waiting) < size and not self._alone:
             await asyncio.sleep(QUERY_BATCH_WAIT_S)
-        source, most = (self._alone, 1) if self._alone else (self._waiting, size)
+        queue, max_rows = (self._alone, 1) if self._alone else (self._waiting, size)
         batch: list[QueuedMatchQuery] = []
-        while source and len(batch) < most:
-            asked = source.popleft()
-            if not asked.answer.done():
-                batch.append(asked)
+        while queue and len(batch) < max_rows:
+            queued = queue.popleft()
+            if not queued.answer.done():
+                batch.append(queued)
         return batch
 
     async def _process_batch(self, batch: list[QueuedMatchQuery]) -> None:
@@ -117,46 +117,49 @@ class MatchQueryBatcher:
         except Exception as error:  # noqa: BLE001  every error fails the waiting rows
             _fail_queries(batch, error)
         finally:
-            for asked in batch:
-                asked.answer.cancel()  # when the process ends, rows must not wait for ever
+            for queued in batch:
+                queued.answer.cancel()  # when the process ends, rows must not wait forever
             self._client.release_slot()
 
     async def _send_batch(self, batch: Sequence[QueuedMatchQuery]) -> ServiceCallError | None:
-        """Send the rows and set their answers. Returns the error if no row has one."""
+        """Send the rows and set their candidates. Return the error if the whole request failed."""
         try:
-            answers = await self._send_queries({asked.id: asked.query for asked in batch})
+            answers = await self._send_queries({queued.id: queued.query for queued in batch})
         except ServiceCallError as error:
             return error
         except Outcome as outcome:  # the job was cancelled or deleted
             _fail_queries(batch, outcome)
             return None
-        for asked in batch:
-            answer = answers[asked.id]
+        for queued in batch:
+            answer = answers[queued.id]
             if isinstance(answer, str):
-                _fail_queries([asked], make_invalid_answer_error(answer))
-            elif not asked.answer.done():
-                asked.answer.set_result(answer)
+                _fail_queries([queued], make_invalid_answer_error(answer))
+            elif not queued.answer.done():
+                queued.answer.set_result(answer)
         return None
 
     async def _bisect_batch(self, batch: Sequence[QueuedMatchQuery], error: ServiceCallError) -> None:
-        """Bisect the batch to find the row that causes the error. If both halves fail transiently, none does."""
+        """Bisect the batch to find the row that causes the error.
+
+        If both halves fail with transient errors, the service is the cause and all rows fail with the error.
+        """
         if len(batch) == 1 or not error.is_splittable:
             _fail_queries(batch, error)
             return
         middle = len(batch) // 2
         halves = [batch[:middle], batch[middle:]]
-        failed = [(half, why) for half in halves if (why := await self._send_batch(half)) is not None]
-        if len(failed) == len(halves) and error.is_transient and all(why.is_transient for _, why in failed):
+        failed = [(half, cause) for half in halves if (cause := await self._send_batch(half)) is not None]
+        if len(failed) == len(halves) and error.is_transient and all(cause.is_transient for _, cause in failed):
             _fail_queries(batch, error)
             return
-        for half, why in failed:
-            await self._bisect_batch(half, why)
+        for half, cause in failed:
+            await self._bisect_batch(half, cause)
 
     async def _send_queries(self, queries: Mapping[str, MatchQuery]) -> dict[str, ReconciliationAnswer]:
         protocol = self._client.service.protocol
         message = encode_queries(queries, protocol)
         headers = [("Content-Type", message.content_type)]
-        answered = await self._client.send(
+        response = await self._client.send(
             "POST",
             message.path,
             check_active=self._check_active,
@@ -164,28 +167,31 @@ class MatchQueryBatcher:
             content=message.body,
             rows=len(queries),
         )
-        if answered.status in NOT_FOUND_STATUSES:
-            raise ServiceCallError("service_refused", f"the service answered {describe_status(answered.status)}")
-        return decode_answers(answered.body, queries, protocol)
+        if response.status in NOT_FOUND_STATUSES:
+            raise ServiceCallError("service_refused", f"The service returned {describe_status(response.status)}")
+        return decode_answers(response.body, queries, protocol)
 
 
 def _fail_queries(batch: Sequence[QueuedMatchQuery], error: BaseException) -> None:
-    for asked in batch:
-        if not asked.answer.done():
-            asked.answer.set_exception(error)
+    for queued in batch:
+        if not queued.answer.done():
+            queued.answer.set_exception(error)
 
 
 async def resolve_batch_size(client: ServiceClient, check_active: ActiveCheck) -> int:
-    """The declared batch size, or that of the service's manifest, which is requested until it is known."""
+    """Return the declared batch size, or the one in the service's manifest, or the default.
+
+    A failed manifest request is retried after ``MANIFEST_RETRY_S``.
+    """
     if client.service.batch is not None:
         return client.service.batch
     if client.batch_size is None and time.monotonic() >= client.manifest_retry_at:
         client.manifest_retry_at = time.monotonic() + MANIFEST_RETRY_S
         try:
-            answered = await client.send("GET", "", check_active=check_active, rows=0)
+            response = await client.send("GET", "", check_active=check_active, rows=0)
             client.batch_size = min(
-                read_batch_size(parse_json_object(answered.body)) or DEFAULT_QUERY_BATCH_SIZE, QUERY_BATCH_SIZE_MAX
+                read_batch_size(parse_json_object(response.body)) or DEFAULT_QUERY_BATCH_SIZE, QUERY_BATCH_SIZE_MAX
             )
-        except Exception:  # noqa: BLE001, S110  the following queries report the error
+        except Exception:  # noqa: BLE001, S110  the queries that follow report the error
             pass
     return client.batch_size or DEFAULT_QUERY_BATCH_SIZE

@@ -1,4 +1,4 @@
-"""The request of a matching job, and the query variants that each of its rows sends to a reconciliation service."""
+"""The request of a match job, and the queries that each of its rows sends to a reconciliation service."""
 
 import re
 import unicodedata
@@ -12,7 +12,7 @@ STRATEGY_COLUMN_PREFIX = "column:"
 STRATEGY_NAMES = (STRATEGY_EXACT, STRATEGY_NORMALIZED, STRATEGY_WITHOUT_TYPE, STRATEGY_WITHOUT_PROPERTIES)
 DEFAULT_STRATEGIES = (STRATEGY_EXACT, STRATEGY_NORMALIZED, f"{STRATEGY_NORMALIZED}+{STRATEGY_WITHOUT_TYPE}")
 STRATEGIES_MAX = 8
-QUERY_TEXT_MAX_CHARS = 1_000  # services search for names
+QUERY_TEXT_MAX_CHARS = 1_000  # services search for names, which are shorter
 
 _LEGAL_FORMS = {
     *("ab", "ag", "aps", "as", "asa", "bv", "co", "company", "corp", "corporation", "cv", "doo", "eg", "ev", "gbr"),
@@ -49,7 +49,7 @@ _LETTER_REPLACEMENTS = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class MatchQuery:
-    """One query for one row, and the strategy that made it."""
+    """A query for one row, and the strategy that built it."""
 
     text: str
     type: str | None = None
@@ -59,12 +59,13 @@ class MatchQuery:
 
 
 def find_strategy_problem(strategy: str) -> str | None:
-    """Why a strategy such as ``normalized+without_type`` or ``column:alias`` is not valid, or None."""
+    """Return why a strategy such as ``normalized+without_type`` or ``column:alias`` is invalid, or None."""
     for part in strategy.split("+"):
         if part not in STRATEGY_NAMES and not (
             part.startswith(STRATEGY_COLUMN_PREFIX) and len(part) > len(STRATEGY_COLUMN_PREFIX)
         ):
-            return f"{part!r} is none of {', '.join(STRATEGY_NAMES)} or {STRATEGY_COLUMN_PREFIX}NAME"
+            choices = ", ".join(f'"{name}"' for name in STRATEGY_NAMES)
+            return f'must be one of {choices}, "{STRATEGY_COLUMN_PREFIX}NAME", not "{part}"'
     return None
 
 
@@ -77,37 +78,40 @@ def build_match_queries(
     limit: int,
     strategies: Sequence[str],
 ) -> list[MatchQuery]:
-    """One query per strategy, without repeated ones; none for a row without a text to search for."""
-    found: list[MatchQuery] = []
-    asked: set[tuple[object, ...]] = set()
+    """Return one query per strategy, without duplicates. The list is empty if the row has no text to search for."""
+    queries: list[MatchQuery] = []
+    built: set[tuple[object, ...]] = set()
     values = tuple((pid, format_cell_as_query_text(row.get(name))) for pid, name in properties.items())
     given = tuple((pid, value) for pid, value in values if value)
     for strategy in strategies:
         parts = strategy.split("+")
-        where = next(
+        query_column = next(
             (part.removeprefix(STRATEGY_COLUMN_PREFIX) for part in parts if part.startswith(STRATEGY_COLUMN_PREFIX)),
             column,
         )
-        text = format_cell_as_query_text(row.get(where))
+        text = format_cell_as_query_text(row.get(query_column))
         if STRATEGY_NORMALIZED in parts:
             text = normalize_name(text)
         kind = None if STRATEGY_WITHOUT_TYPE in parts else type_
         kept = () if STRATEGY_WITHOUT_PROPERTIES in parts else given
-        if text and (text, kind, kept) not in asked:
-            asked.add((text, kind, kept))
-            found.append(MatchQuery(text, kind, kept, limit, strategy))
-    return found
+        if text and (text, kind, kept) not in built:
+            built.add((text, kind, kept))
+            queries.append(MatchQuery(text, kind, kept, limit, strategy))
+    return queries
 
 
 def format_cell_as_query_text(value: Any) -> str:
-    """A cell as a text to search for; empty for nested values."""
+    """Return the text to search for. It is empty for booleans, nulls and nested values."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     return " ".join(str(value).replace("\x00", " ").split())[:QUERY_TEXT_MAX_CHARS]
 
 
 def normalize_name(text: str) -> str:
-    """Lower case, without accents, punctuation and the legal forms at its end; a name of nothing else keeps them."""
+    """Return the name in lower case, without accents, punctuation and trailing legal forms.
+
+    A name that consists only of legal forms keeps them.
+    """
     plain = unicodedata.normalize("NFKD", text.casefold().translate(_LETTER_REPLACEMENTS))
     plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
     plain = _DOTTED_ABBREVIATION_PATTERN.sub(lambda found: found.group().replace(".", "") + " ", plain)
@@ -123,9 +127,10 @@ MATCH_LIMIT_MAX, MATCH_PROPERTIES_MAX, NOT_FOUND_DELAY_MAX_S = 50, 20, 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchRequest:
-    """``query`` and ``properties`` name columns of the row.
+    """``query`` and the values of ``properties`` are column names.
 
-    Without a ``threshold``, what the service itself calls a match is one; with it, only if ``accept_match`` says so.
+    A candidate that the service marks as a match is accepted if ``accept_match`` is true, which is the default without
+    a ``threshold``.
     """
 
     service: str
@@ -140,7 +145,7 @@ class MatchRequest:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> "MatchRequest":
-        """InvalidRequest with every mistake."""
+        """Return the request. Raise InvalidRequest with all problems."""
         # Only processes that call services need the pydantic models.
         from tidemill.enrichment.job_params import MatchParams, validate_params  # noqa: PLC0415
 
@@ -151,7 +156,7 @@ class MatchRequest:
 
     @property
     def params(self) -> dict[str, object]:
-        """As they are stored with the job, including the defaults."""
+        """The parameters as the job stores them, including the defaults."""
         return asdict(self) | {"strategies": list(self.strategies)}
 
     def build_queries(self, row: Mapping[str, Any]) -> list[MatchQuery]:

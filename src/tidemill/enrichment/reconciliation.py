@@ -1,6 +1,6 @@
-"""Requests and answers of the W3C Reconciliation API, and the choice of a candidate.
+"""Requests and responses of the W3C Reconciliation API, and the choice of a candidate.
 
-Version 0.2, which OpenRefine and most services use, and the draft of 1.0 are supported.
+Supports version 0.2, which OpenRefine and most services use, and the draft of version 1.0.
 """
 
 import json
@@ -30,7 +30,7 @@ class MatchCandidate:
 
 
 class CandidateJson(TypedDict):
-    """A candidate in the result of a row; without an id where no candidate was chosen."""
+    """A candidate in the result of a row. The id is None if no candidate was chosen."""
 
     id: str | None
     name: str | None
@@ -40,7 +40,7 @@ class CandidateJson(TypedDict):
 
 
 class MatchResult(CandidateJson):
-    """The result of a row: the chosen candidate, how the service was asked, and all its candidates."""
+    """The result of a row: the chosen candidate, the query and strategy, and all candidates."""
 
     query: str
     strategy: str
@@ -48,19 +48,22 @@ class MatchResult(CandidateJson):
 
 
 def parse_candidates(given: Any, limit: int) -> list[MatchCandidate]:
-    """At most ``limit`` candidates, best first; ValueError if they cannot be parsed."""
+    """Return at most ``limit`` candidates, best first. Raise ValueError if they cannot be parsed."""
     if not isinstance(given, list):
-        raise ValueError("its candidates are no list")  # noqa: TRY004  as for every other mistake
-    found = [_parse_candidate(one) for one in given[: 10 * limit]]
-    return sorted(found, key=lambda one: -math.inf if one.score is None else one.score, reverse=True)[:limit]
+        raise ValueError("the candidates are not a list")  # noqa: TRY004  the caller handles ValueError only
+    candidates = [_parse_candidate(one) for one in given[: 10 * limit]]
+    return sorted(candidates, key=lambda one: -math.inf if one.score is None else one.score, reverse=True)[:limit]
 
 
 def choose_candidate(candidates: Sequence[MatchCandidate], request: MatchRequest) -> MatchCandidate | None:
-    """The candidate that the service calls a match, if that is accepted; else the best that reaches the threshold."""
+    """Return the only candidate that the service marks as a match, if the request accepts that.
+
+    Otherwise return the best candidate if it reaches the threshold, or None.
+    """
     if request.accept_match:
-        sure = [one for one in candidates if one.match]
-        if len(sure) == 1:
-            return sure[0]
+        matches = [one for one in candidates if one.match]
+        if len(matches) == 1:
+            return matches[0]
     best = candidates[0] if candidates else None
     if best is None or request.threshold is None or best.score is None or best.score < request.threshold:
         return None
@@ -70,7 +73,7 @@ def choose_candidate(candidates: Sequence[MatchCandidate], request: MatchRequest
 def build_match_result(
     chosen: MatchCandidate | None, candidates: Sequence[MatchCandidate], query: MatchQuery
 ) -> MatchResult:
-    """The result of a row. Without a match it has no id, and the score of the best candidate."""
+    """Return the result of a row. Without a match, the id is None and the score is that of the best candidate."""
     best: CandidateJson = {"id": None, "name": None, "score": None, "match": False, "type": None}
     if chosen is not None:
         best = {**chosen.to_json(), "match": True}
@@ -82,7 +85,7 @@ def build_match_result(
 
 def _parse_candidate(given: Any) -> MatchCandidate:
     if not isinstance(given, Mapping):
-        raise ValueError("a candidate is no object")  # noqa: TRY004  as above
+        raise ValueError("a candidate is not an object")  # noqa: TRY004  the caller handles ValueError only
     id_ = given.get("id")
     if isinstance(id_, int) and not isinstance(id_, bool):
         id_ = str(id_)
@@ -99,13 +102,13 @@ def _parse_score(given: Mapping[str, Any]) -> float | None:
         return None
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise ValueError(f"the score of a candidate is {type(score).__name__}, not a number")  # noqa: TRY004
-    if not abs(score) <= sys.float_info.max:  # an integer may be larger than any of those
-        raise ValueError("the score of a candidate is not a finite number")
+    if not abs(score) <= sys.float_info.max:  # an integer may exceed the range of float
+        raise ValueError("the score of a candidate is not finite, or too large")
     return float(score)
 
 
 def _parse_name(given: Any) -> str:
-    """The name: a text, or in version 1.0 a list of texts in several languages."""
+    """Return the name. In version 1.0 it may be a list of names in several languages; use the first."""
     if isinstance(given, list) and given:
         given = given[0]
     if isinstance(given, Mapping):
@@ -114,7 +117,7 @@ def _parse_name(given: Any) -> str:
 
 
 def _parse_type(given: Mapping[str, Any]) -> str | None:
-    """The names of the types, or their ids if they have no names."""
+    """Return the names of the types, or their ids if they have no names."""
     types = given.get("type")
     several = types if isinstance(types, list) else [types]
     named = [
@@ -129,7 +132,7 @@ FORM_CONTENT_TYPE, JSON_CONTENT_TYPE = "application/x-www-form-urlencoded", "app
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationRequest:
-    """A request; its path is appended to the URL of the service."""
+    """A request. Its path is appended to the URL of the service."""
 
     path: str
     content_type: str
@@ -141,55 +144,53 @@ ReconciliationAnswer = list[MatchCandidate] | str
 
 
 def encode_queries(queries: Mapping[str, MatchQuery], protocol: ReconciliationVersion) -> ReconciliationRequest:
-    """One request for several rows, with the ids of the rows, so that an answer to another request is detected."""
+    """Return one request for several rows. Row ids make a response to another request detectable."""
     if protocol == "1.0":
         body = {"queries": [_encode_query_v1(query) for query in queries.values()]}
         return ReconciliationRequest("/match", JSON_CONTENT_TYPE, _encode_json(body))
-    asked = {id_: _encode_query(query) for id_, query in queries.items()}
-    return ReconciliationRequest("", FORM_CONTENT_TYPE, urlencode({"queries": _encode_json(asked).decode()}).encode())
+    by_id = {id_: _encode_query(query) for id_, query in queries.items()}
+    return ReconciliationRequest("", FORM_CONTENT_TYPE, urlencode({"queries": _encode_json(by_id).decode()}).encode())
 
 
 def decode_answers(
     body: bytes, queries: Mapping[str, MatchQuery], protocol: ReconciliationVersion
 ) -> dict[str, ReconciliationAnswer]:
-    """The answer for each row; ServiceCallError if there is none for any."""
+    """Return the answer for each row. Raise ServiceCallError if the response answers no row."""
     document = parse_json_object(body)
     if protocol == "1.0":
         return _decode_answers_v1(document, queries)
     if not any(id_ in document for id_ in queries):
-        raise make_invalid_answer_error(
-            _describe_error_answer(document) or "it is about none of the rows that were asked for"
-        )
+        raise make_invalid_answer_error(_describe_error_answer(document) or "it contains none of the requested row ids")
     return {id_: _parse_answer(document.get(id_), "result", query) for id_, query in queries.items()}
 
 
 def parse_json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object of an answer. Values such as NaN are rejected later, where they are used."""
+    """Return the JSON object in a response. Values such as NaN are rejected later, where they are used."""
     try:
         document = json.loads(body, parse_constant=lambda _: math.nan)
     except (ValueError, RecursionError):
-        look = body[:200].lstrip().lower()
-        what = "a page in HTML" if look.startswith((b"<!doctype", b"<html")) else "no JSON, or not all of it"
-        raise make_invalid_answer_error(f"it is {what}") from None
+        start = body[:200].lstrip().lower()
+        is_html = start.startswith((b"<!doctype", b"<html"))
+        raise make_invalid_answer_error("HTML page instead of JSON" if is_html else "not valid JSON") from None
     if not isinstance(document, dict):
-        raise make_invalid_answer_error("it is no JSON object")
+        raise make_invalid_answer_error("not a JSON object")
     return document
 
 
 def read_batch_size(manifest: Mapping[str, Any]) -> int | None:
-    """The number of queries per request that the manifest allows."""
-    said = manifest.get("batchSize")
-    return said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else None
+    """Return the number of queries per request that the manifest allows, or None."""
+    size = manifest.get("batchSize")
+    return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
 
 
 def _decode_answers_v1(
     document: Mapping[str, Any], queries: Mapping[str, MatchQuery]
 ) -> dict[str, ReconciliationAnswer]:
-    """The answers in the order of the queries; their number must be equal, because they have no ids."""
+    """Return the answers in the order of the queries. They have no ids, so the counts must be equal."""
     results = document.get("results")
     if not isinstance(results, list) or len(results) != len(queries):
         raise make_invalid_answer_error(
-            _describe_error_answer(document) or f"it is not about the {len(queries)} rows that were asked for"
+            _describe_error_answer(document) or f"it does not contain exactly {len(queries)} results"
         )
     pairs = zip(queries.items(), results, strict=True)
     return {id_: _parse_answer(result, "candidates", query) for (id_, query), result in pairs}
@@ -197,7 +198,7 @@ def _decode_answers_v1(
 
 def _parse_answer(said: Any, name: str, query: MatchQuery) -> ReconciliationAnswer:
     if not isinstance(said, Mapping):
-        return "it says nothing of this row"
+        return "it contains no result for this row"
     try:
         return parse_candidates(said.get(name), query.limit)
     except ValueError as error:
@@ -205,17 +206,17 @@ def _parse_answer(said: Any, name: str, query: MatchQuery) -> ReconciliationAnsw
 
 
 def _describe_error_answer(document: Mapping[str, Any]) -> str | None:
-    """Why an answer with the status 200 is an error, if it is one."""
-    return 'it is an error: {"status": "error", …}' if document.get("status") == "error" else None
+    """Return a message if a response with HTTP status 200 reports an error, else None."""
+    return 'it reports an error: {"status": "error", …}' if document.get("status") == "error" else None
 
 
 def _encode_query(query: MatchQuery) -> dict[str, object]:
-    asked: dict[str, object] = {"query": query.text, "limit": query.limit}
+    encoded: dict[str, object] = {"query": query.text, "limit": query.limit}
     if query.type is not None:
-        asked["type"] = query.type
+        encoded["type"] = query.type
     if query.properties:
-        asked["properties"] = [{"pid": pid, "v": value} for pid, value in query.properties]
-    return asked
+        encoded["properties"] = [{"pid": pid, "v": value} for pid, value in query.properties]
+    return encoded
 
 
 def _encode_query_v1(query: MatchQuery) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""HTTP routes of the services that jobs may call."""
+"""HTTP routes of external services."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from tidemill.rest.runtime_dependencies import RuntimeDep
 
 
 class ServiceOut(BaseModel):
-    """A declared service, without its secret."""
+    """A declared external service, without its secret."""
 
     name: str
     url: str = Field(description="URL of the service")
-    limit: str | None = Field(None, description="The limiter that its requests count against")
+    limit: str | None = Field(None, description="Limiter that counts the requests to the service")
 
 
 class ServiceList(BaseModel):
-    """The services that your jobs may call."""
+    """The external services that your jobs may call."""
 
     services: list[ServiceOut]
 
@@ -29,7 +29,7 @@ router = APIRouter(tags=["services"], route_class=AuthenticatedRoute)
 
 @router.get("/services", **build_route_options(Permission.USER))
 async def list_services(me: CurrentUser, runtime: RuntimeDep) -> ServiceList:
-    """List the services that your jobs of the kinds `match` and `http.enrich` may call."""
+    """List the external services that your jobs of the kinds `match` and `http.enrich` may call."""
     services = runtime.get(make_service_use_cases).list_services(me.role)
     return ServiceList(
         services=[ServiceOut(name=service.name, url=service.url, limit=service.limit) for service in services]

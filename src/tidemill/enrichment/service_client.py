@@ -1,4 +1,4 @@
-"""Calls services for items: with bounded concurrency and permits, and not for jobs that were cancelled or deleted."""
+"""Calls external services for items: with limited concurrency and permits, and only for active jobs."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
-# Errors that a change of settings or of the service can fix, so that a retry makes sense.
+# Errors that a change of the settings or of the service can fix, so a later retry can succeed.
 FIXABLE_ERROR_CODES = (
     *("service_denied", "service_secret", "service_certificate", "service_redirect", "address_refused"),
     "unknown_limiter",
@@ -44,7 +44,7 @@ FIXABLE_ERROR_CODES = (
 
 
 def outcome_from_call_error(error: ServiceCallError, item: Item, retry: RetryPolicy) -> Outcome:
-    """The outcome of a failed call. The last attempt fails with the code of the call's error."""
+    """Return the outcome of a failed call. The last attempt fails with the code of the call's error."""
     if not error.is_transient:
         return Fail(error.reason, code=error.code, retryable=error.code in FIXABLE_ERROR_CODES)
     if item.attempt - item.misses >= retry.max_attempts:
@@ -57,7 +57,7 @@ ActiveCheck = Callable[[], Awaitable[None]]
 
 
 class ServiceClient:
-    """Calls one service: waits for a slot and a permit, sends the request and reports it."""
+    """Calls one service: waits for a slot and a permit, sends the request and emits an event."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class ServiceClient:
         environment: Mapping[str, str],
         permits: ServicePermits,
     ) -> None:
-        # Imported here, because few processes call services: it costs 4 MB and 0.04 s.
+        # Imported here because it costs 4 MB and 0.04 s, and few processes call services.
         from tidemill.enrichment.service_http_client import ServiceCallLimits, ServiceHttpClient  # noqa: PLC0415
 
         self.service = service
-        self.batch_size: int | None = None  # rows per request, once the manifest was read
-        self.manifest_retry_at = 0.0  # by the monotonic clock
+        self.batch_size: int | None = None  # rows per request, known after the manifest is read
+        self.manifest_retry_at = 0.0  # on the monotonic clock
         self._slots = asyncio.Semaphore(service.concurrency)
         self._permits = permits
         self._secret = service.read_secret(environment)
@@ -79,7 +79,7 @@ class ServiceClient:
         self._caller = ServiceHttpClient(reach, bounds, secret=self._build_secret_header())
 
     async def acquire_slot(self) -> None:
-        """Wait for a slot, which the caller releases after its request."""
+        """Wait for a slot. The caller must release it after its request."""
         await self._slots.acquire()
 
     def release_slot(self) -> None:
@@ -95,24 +95,27 @@ class ServiceClient:
         content: bytes = b"",
         rows: int = 1,
     ) -> ServiceResponse:
-        """The answer, if its status is a success or "not found"; ServiceCallError for any other.
+        """Return the response if its status is a success or "not found". Raise ServiceCallError otherwise.
 
-        The caller has a slot. One request takes one permit, for any number of rows.
+        The caller must hold a slot. One request takes one permit, for any number of rows.
         """
         if self._secret is not None and not _is_valid_header_value(self._secret):
-            reason = f"{self.service.secret_env} is not set where this worker runs, or cannot be sent in a header"
+            reason = (
+                f"Environment variable {self.service.secret_env} is not set on this worker, "
+                "or contains characters that a header cannot carry"
+            )
             raise ServiceCallError("service_secret", reason)
         service = self.service
         if service.limit is not None:
-            await check_active()  # before waiting, too: a permit must not be spent on a cancelled job
+            await check_active()  # also before the wait, so that a cancelled job does not take a permit
         async with self._get_permit():
             await check_active()
             started = time.monotonic()
-            answered, failure = await self._try_send_request(method, service.url.rstrip("/") + path, headers, content)
-            self._report_call(answered, failure, rows, time.monotonic() - started)
+            response, failure = await self._try_send_request(method, service.url.rstrip("/") + path, headers, content)
+            self._report_call(response, failure, rows, time.monotonic() - started)
             if failure is not None:
                 raise failure
-        return answered
+        return response
 
     async def close(self) -> None:
         await self._caller.close()
@@ -122,22 +125,22 @@ class ServiceClient:
             return nullcontext()
         try:
             return self._permits.permit(self.service.limit, "")
-        except InvalidInput as error:  # it is not declared
+        except InvalidInput as error:  # the limiter is not declared
             raise ServiceCallError("unknown_limiter", str(error)) from None
 
     async def _try_send_request(
         self, method: str, url: str, headers: HttpHeaders | None, content: bytes
     ) -> tuple[ServiceResponse, ServiceCallError | None]:
         try:
-            answered = await self._caller.call(method, url, headers, content)
+            response = await self._caller.call(method, url, headers, content)
         except ServiceCallError as error:
             return ServiceResponse(0, b"", None), error
         failure = (
             None
-            if answered.status in NOT_FOUND_STATUSES
-            else error_from_status(answered.status, answered.retry_after_s)
+            if response.status in NOT_FOUND_STATUSES
+            else error_from_status(response.status, response.retry_after_s)
         )
-        return answered, failure
+        return response, failure
 
     def _report_call(
         self, answered: ServiceResponse, failure: ServiceCallError | None, rows: int, seconds: float
@@ -176,7 +179,7 @@ class ServiceClients:
         self._clients: dict[str, ServiceClient] = {}
 
     def get_client(self, name: str) -> ServiceClient:
-        """The client of a service; Fail if the worker does not declare it."""
+        """Return the client of a service. Raise Fail if this worker does not declare the service."""
         if name not in self._clients:
             service = self._find_service(name)
             reach = service.build_address_policy(self._allowed)
@@ -184,8 +187,8 @@ class ServiceClients:
         return self._clients[name]
 
     async def close(self) -> None:
-        for desk in self._clients.values():
-            await desk.close()
+        for client in self._clients.values():
+            await client.close()
 
     def _find_service(self, name: str) -> ExternalService:
         if "://" in name:
@@ -194,8 +197,8 @@ class ServiceClients:
             except ValueError as error:
                 raise Fail(f"{name[:200]}: {error}", code="invalid") from None
         if name not in self._declared:
-            known = format_suggestion(name, self._declared)
-            reason = f"the worker knows no service {name[:100]!r}: it reads another tidemill.toml{known}"
+            suggestion = format_suggestion(name, self._declared)
+            reason = f'Service "{name[:100]}" is not declared in the tidemill.toml of this worker{suggestion}'
             raise Fail(reason, code="unknown_service", retryable=True)
         return self._declared[name]
 
@@ -205,7 +208,7 @@ T = TypeVar("T")
 
 
 class JobRequestCache(Generic[T]):
-    """The requests of jobs, which ``read`` parses from their params once for all items."""
+    """Caches the requests of jobs, so that ``read`` parses the params of a job once for all its items."""
 
     def __init__(self, db: Database, read: Callable[[Mapping[str, Any]], T]) -> None:
         self._db = db
@@ -215,18 +218,18 @@ class JobRequestCache(Generic[T]):
         self._active_lookups: Coalescer[UUID, bool] = Coalescer(self._load_active_flags)
 
     async def get(self, job_id: UUID) -> T:
-        found = self._requests.get(job_id)
-        return found if found is not None else await self._load_request(job_id)
+        request = self._requests.get(job_id)
+        return request if request is not None else await self._load_request(job_id)
 
     async def check_active(self, job_id: UUID) -> None:
-        """Raises Wait, which requeues the item unchanged, if the job was cancelled or deleted."""
+        """Raise Wait, which requeues the item unchanged, if the job was cancelled or deleted."""
         if not await self._active_lookups.get(job_id):
-            raise Wait("nobody wants this any more", after=1.0, code="unwanted")
+            raise Wait("The job was cancelled or deleted", after=1.0, code="unwanted")
 
     async def _load_request(self, job_id: UUID) -> T:
         params = await self._params_lookups.get(job_id)
         if params is None:
-            raise Fail("the job is gone", code="job_gone")
+            raise Fail("The job was deleted", code="job_gone")
         try:
             request = self._read(params)
         except InvalidRequest as error:
@@ -246,5 +249,5 @@ class JobRequestCache(Generic[T]):
             return None
 
     async def _load_active_flags(self, job_ids: Sequence[UUID]) -> list[bool]:
-        going_on = await self._db.read(job_records.filter_active_jobs, job_ids)
-        return [job_id in going_on for job_id in job_ids]
+        active = await self._db.read(job_records.filter_active_jobs, job_ids)
+        return [job_id in active for job_id in job_ids]

@@ -1,4 +1,4 @@
-"""HTTP calls to one service: bounded in time and size, and only to addresses that were checked."""
+"""HTTP calls to one service, with limits on time and size, and only to checked addresses."""
 
 import asyncio
 import socket
@@ -28,13 +28,16 @@ SERVICE_CONNECT_TIMEOUT_S = 10.0
 
 
 async def resolve_host_async(host: str, port: int) -> list[str]:
-    """The addresses of a host, from the system's resolver."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(one[4][0]) for one in found]
+    """Return the addresses of a host from the system's resolver."""
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(info[4][0]) for info in infos]
 
 
 class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
-    """Resolves, checks and connects in one step, so that a later answer of the resolver has no effect."""
+    """Resolves a host, checks its addresses and connects to one of them.
+
+    It connects to the checked address itself, so a later DNS change has no effect.
+    """
 
     def __init__(self, reach: ServiceAddressPolicy, resolver: AsyncResolver = resolve_host_async) -> None:
         self._reach = reach
@@ -45,15 +48,15 @@ class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  as httpcore2 has it
+        timeout: float | None = None,  # noqa: ASYNC109  httpcore2 defines this signature
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         addresses = await self._resolve_addresses(host, port)
         reason = self._reach.explain_refusal(host, addresses, port)
         if reason:
-            raise ServiceCallError("address_refused", f"{host}: {reason}")
-        failure: Exception = httpcore2.ConnectError("it has no address")
+            raise ServiceCallError("address_refused", f'Connection to "{host}" refused: {reason}')
+        failure: Exception = httpcore2.ConnectError("host has no address")
         for address in addresses[:SERVICE_ADDRESSES_TRIED_MAX]:
             try:
                 seconds = timeout or SERVICE_CONNECT_TIMEOUT_S
@@ -63,24 +66,24 @@ class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
         raise failure
 
     async def _resolve_addresses(self, host: str, port: int) -> list[IPAddress]:
-        known = parse_ip_literal(host)
-        if known is not None:
-            return [known]
+        literal = parse_ip_literal(host)
+        if literal is not None:
+            return [literal]
         try:
             async with asyncio.timeout(SERVICE_CONNECT_TIMEOUT_S):
-                found = await self._resolve(host, port)
+                addresses = await self._resolve(host, port)
         except TimeoutError:
-            raise httpcore2.ConnectTimeout("its name was not resolved in time") from None
+            raise httpcore2.ConnectTimeout("resolving the host name timed out") from None
         except UnicodeError:
-            raise ServiceCallError("address_refused", f"{host[:100]!r} is not the name of a host") from None
+            raise ServiceCallError("address_refused", f"Invalid host name {host[:100]!r}") from None
         except OSError as error:
-            raise httpcore2.ConnectError("its name could not be resolved") from error
-        return list(dict.fromkeys(ip_address(text) for text in found))
+            raise httpcore2.ConnectError("cannot resolve the host name") from error
+        return list(dict.fromkeys(ip_address(text) for text in addresses))
 
 
 SERVICE_REDIRECTS_MAX = 3
 HTTP_SEE_OTHER = 303
-SERVICE_CONNECTION_IDLE_S = 15.0  # until an idle connection is closed
+SERVICE_CONNECTION_IDLE_S = 15.0  # idle connections are closed after this time
 _DEFAULT_HEADERS = [("Accept", "application/json"), ("Accept-Encoding", "identity"), ("User-Agent", "tidemill")]
 
 
@@ -92,7 +95,7 @@ class ServiceCallLimits:
 
 
 class ServiceHttpClient:
-    """An HTTP client for one service. ``secret`` is a header that is sent only to the service's own host."""
+    """An HTTP client for one service. It sends the header ``secret`` only to the service's own host."""
 
     def __init__(
         self,
@@ -112,22 +115,22 @@ class ServiceHttpClient:
     async def call(
         self, method: str, url: str, headers: HttpHeaders | None = None, content: bytes = b""
     ) -> ServiceResponse:
-        """Send a request and follow its redirects; ServiceCallError if there is no answer."""
+        """Send a request, follow redirects and return the response. Raise ServiceCallError if the call fails."""
         try:
             async with asyncio.timeout(self._bounds.seconds):
                 return await self._send_with_redirects(method, httpx2.URL(url), headers or [], content)
         except (TimeoutError, httpcore2.TimeoutException):
-            reason = f"the service did not answer within {self._bounds.seconds:g} s"
+            reason = f"The service did not respond within {self._bounds.seconds:g} s"
             raise ServiceCallError("service_timeout", reason, is_transient=True) from None
         except httpx2.InvalidURL:
-            raise ServiceCallError("address_refused", "this is not a URL") from None
+            raise ServiceCallError("address_refused", "Invalid request URL") from None
         except httpcore2.ConnectError as error:
             raise _make_connect_failure(error) from None
         except (httpcore2.NetworkError, httpcore2.RemoteProtocolError):
-            reason = "the connection to the service broke before it had answered"
+            reason = "The connection to the service was lost before the response was complete"
             raise ServiceCallError("service_unreachable", reason, is_transient=True, is_splittable=True) from None
         except httpcore2.LocalProtocolError:
-            raise ServiceCallError("service_refused", "a header has characters that cannot be sent") from None
+            raise ServiceCallError("service_refused", "A header contains characters that cannot be sent") from None
 
     async def close(self) -> None:
         if "_connection_pool" in self.__dict__:
@@ -138,13 +141,13 @@ class ServiceHttpClient:
         self, method: str, link: httpx2.URL, headers: HttpHeaders, content: bytes
     ) -> ServiceResponse:
         for _ in range(SERVICE_REDIRECTS_MAX + 1):
-            status, answered, body = await self._send_request(method, link, headers, content)
+            status, response_headers, body = await self._send_request(method, link, headers, content)
             if status not in REDIRECT_STATUSES:
-                return ServiceResponse(status, body, parse_retry_after(answered))
-            link = _resolve_redirect(link, answered.get("location"))
+                return ServiceResponse(status, body, parse_retry_after(response_headers))
+            link = _resolve_redirect(link, response_headers.get("location"))
             if status == HTTP_SEE_OTHER:
                 method, content = "GET", b""
-        raise ServiceCallError("service_redirect", f"the service redirects more than {SERVICE_REDIRECTS_MAX} times")
+        raise ServiceCallError("service_redirect", f"The service redirected more than {SERVICE_REDIRECTS_MAX} times")
 
     async def _send_request(
         self, method: str, link: httpx2.URL, headers: HttpHeaders, content: bytes
@@ -152,29 +155,29 @@ class ServiceHttpClient:
         port = link.port or {"http": 80, "https": 443}[link.scheme]
         target = httpcore2.URL(scheme=link.raw_scheme, host=link.raw_host, port=port, target=link.raw_path)
         given = {name.lower() for name, _ in headers}
-        usual = [one for one in _DEFAULT_HEADERS if one[0].lower() not in given]
-        sent = usual + headers + self._make_secret_headers(link, port)
+        defaults = [header for header in _DEFAULT_HEADERS if header[0].lower() not in given]
+        sent = defaults + headers + self._make_secret_headers(link, port)
         extensions = {"timeout": _make_timeouts(self._bounds.seconds)}
         async with self._connection_pool.stream(
             method, target, headers=sent, content=content, extensions=extensions
         ) as response:
-            head = httpx2.Headers(response.headers)
-            if head.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-                raise make_invalid_answer_error("it is compressed, which it was not asked to be")
+            response_headers = httpx2.Headers(response.headers)
+            if response_headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+                raise make_invalid_answer_error("it is compressed although the request does not accept compression")
             body = bytearray()
             async for piece in response.aiter_stream():
                 body += piece
                 if len(body) > self._bounds.max_bytes:
                     raise make_answer_too_large_error(self._bounds.max_bytes >> 20)
-        return response.status, head, self._redact_secret(bytes(body))
+        return response.status, response_headers, self._redact_secret(bytes(body))
 
     def _make_secret_headers(self, link: httpx2.URL, port: int) -> HttpHeaders:
-        """The secret header, unless a redirect leads to another host."""
+        """Return the secret header, or an empty list if a redirect leads to another host."""
         is_own = (link.raw_host.decode("ascii").lower(), port) == (self._reach.host, self._reach.port)
         return [self._secret] if self._secret is not None and is_own else []
 
     def _redact_secret(self, body: bytes) -> bytes:
-        """The body with the secret replaced, because a service may repeat it."""
+        """Return the body with the secret replaced, because a service may echo it."""
         if self._secret is None:
             return body
         for word in self._secret[1].split():
@@ -183,7 +186,7 @@ class ServiceHttpClient:
         return body
 
     def _make_ssl_context(self) -> ssl.SSLContext | None:
-        """None for a service without TLS: loading certificates is slow, and only a redirect to https needs them."""
+        """Return None for a service without TLS: loading certificates is slow, and only redirects to https need it."""
         return httpx2.create_ssl_context(trust_env=False) if self._reach.tls else None
 
     @cached_property
@@ -197,10 +200,10 @@ class ServiceHttpClient:
 
 
 def _encode_host(host: str) -> str:
-    """The host as URLs and certificates have it: names with letters beyond ASCII are encoded."""
+    """Return the host as URLs and certificates contain it: in lower case, with IDNA encoding."""
     try:
         return httpx2.URL(f"http://[{host}]" if ":" in host else f"http://{host}").raw_host.decode("ascii").lower()
-    except httpx2.InvalidURL:  # every call reports it
+    except httpx2.InvalidURL:  # every call reports the error
         return host
 
 
@@ -209,16 +212,16 @@ def _make_timeouts(seconds: float) -> dict[str, float]:
 
 
 def _resolve_redirect(link: httpx2.URL, location: str | None) -> httpx2.URL:
-    """The target of a redirect. Its address is checked when it is connected to."""
+    """Return the target of a redirect. The network backend checks its address when it connects."""
     try:
         target = link.join(location or "")
         scheme, host, user = target.scheme, target.host, target.userinfo
     except (httpx2.InvalidURL, ValueError):
-        raise ServiceCallError("service_redirect", "the service redirects to what is not a URL") from None
+        raise ServiceCallError("service_redirect", "The service redirected to an invalid URL") from None
     if not location or scheme not in ("http", "https") or not host or user:
-        raise ServiceCallError("service_redirect", "the service redirects to what cannot be followed")
+        raise ServiceCallError("service_redirect", "The service redirected to a URL that cannot be followed")
     if link.scheme == "https" and scheme == "http":
-        raise ServiceCallError("service_redirect", "the service redirects from https to http")
+        raise ServiceCallError("service_redirect", "The service redirected from https to http")
     return target.copy_with(fragment=None)
 
 
@@ -226,7 +229,7 @@ def _make_connect_failure(error: httpcore2.ConnectError) -> ServiceCallError:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            reason = f"the certificate of the service is not valid: {cause.verify_message}"
+            reason = f"Invalid certificate of the service: {cause.verify_message}"
             return ServiceCallError("service_certificate", reason)
         cause = cause.__cause__ or cause.__context__
-    return ServiceCallError("service_unreachable", "the service cannot be connected to", is_transient=True)
+    return ServiceCallError("service_unreachable", "Cannot connect to the service", is_transient=True)

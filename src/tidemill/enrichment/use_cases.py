@@ -1,4 +1,4 @@
-"""Checks jobs that call services before their rows are stored, and lists the services that a user may use."""
+"""Checks jobs that call external services before their rows are stored, and lists the services of a user."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -17,17 +17,20 @@ from tidemill.store.job_submission import Submission
 
 
 class ServiceJobUseCases:
-    """Finds the services that a process declares, and checks submissions that call them."""
+    """Finds declared services, and checks submissions that call them."""
 
     def __init__(self, declared: Mapping[str, ExternalService]) -> None:
         self._declared = declared
 
     def list_services(self, role: Role) -> list[ExternalService]:
-        """The services that a role may use."""
+        """Return the services that a role may use."""
         return [service for service in self._declared.values() if service.is_allowed_for(role)]
 
     def get_service(self, name: str, role: Role) -> ExternalService:
-        """A declared service by its name; for administrators, also any public service by its URL."""
+        """Return a declared service by name; for administrators, also any public service by URL.
+
+        Raise InvalidRequest if there is no such service, or if the role may not use it.
+        """
         if "://" in name and role is Role.ADMIN:
             try:
                 return make_undeclared_service(check_service_url(name))
@@ -35,13 +38,11 @@ class ServiceJobUseCases:
                 raise InvalidRequest([f"params.service: {error}"]) from None
         known = {service.name: service for service in self.list_services(role)}
         if name not in known:
-            raise InvalidRequest(
-                [f"params.service: there is no service {name[:100]!r}{format_suggestion(name, known)}"]
-            )
+            raise InvalidRequest([f'params.service: unknown service "{name[:100]}"{format_suggestion(name, known)}'])
         return known[name]
 
     def prepare_submission(self, spec: Submission, role: Role) -> Submission:
-        """The submission as it is stored, with its defaults and its limiter; InvalidRequest with every mistake."""
+        """Return the submission as it is stored, with defaults and limiter. Raise InvalidRequest with all problems."""
         kind = SERVICE_KIND_ALIASES.get(spec.kind, spec.kind)
         if kind == MATCH_KIND:
             match = MatchRequest.from_params(spec.params)
@@ -50,22 +51,22 @@ class ServiceJobUseCases:
         enrich = EnrichRequest.from_params(spec.params)
         service = self.get_service(enrich.service, role)
         if service.header is not None and service.header.lower() in map(str.lower, enrich.headers):
-            raise InvalidRequest([f"params.headers: {service.header} is said by the service's declaration"])
+            raise InvalidRequest([f"params.headers: {service.header} is already set by the service declaration"])
         columns = tuple(enrich.fields)
         return replace(spec, kind=ENRICH_KIND, params=enrich.params, columns=columns, limiter=service.limit)
 
 
 def make_match_submission(params: dict[str, Any], policy: dict[str, Any]) -> Submission:
-    """A match job of the local user, not checked yet."""
+    """Return the submission of a match job of the local user. It is not checked yet."""
     return Submission(MATCH_KIND, params=params, policy=policy)
 
 
 def check_required_columns(spec: Submission, columns: Collection[str]) -> None:
-    """InvalidRequest with every column that the parameters refer to and the rows lack."""
+    """Raise InvalidRequest with all columns that the parameters refer to and that do not exist."""
     if not columns:
         return
     problems = [
-        f"params.{param}: the rows have no column {name!r}{format_suggestion(name, columns)}"
+        f'params.{param}: unknown column "{name}"{format_suggestion(name, columns)}'
         for param, name in _list_required_columns(spec)
         if name not in columns
     ]
@@ -74,7 +75,7 @@ def check_required_columns(spec: Submission, columns: Collection[str]) -> None:
 
 
 def _list_required_columns(spec: Submission) -> list[tuple[str, str]]:
-    """Pairs of a parameter and a column that it refers to."""
+    """Return pairs of a parameter and a column that it refers to."""
     if spec.kind == ENRICH_KIND:
         return [
             ("path" if f"{{{name}}}" in spec.params["path"] else "body", name)
@@ -92,7 +93,7 @@ def _list_required_columns(spec: Submission) -> list[tuple[str, str]]:
 
 
 def load_services(runtime: Runtime) -> Mapping[str, ExternalService]:
-    """The services of ``tidemill.toml``; InvalidSettings with every mistake."""
+    """Return the services in ``tidemill.toml``. Raise InvalidSettings with all problems."""
     from tidemill.enrichment.config import parse_services  # noqa: PLC0415  most processes declare none
 
     return runtime.load_section(parse_services)
@@ -103,8 +104,8 @@ def make_service_use_cases(runtime: Runtime) -> ServiceJobUseCases:
 
 
 def list_limiter_references(runtime: Runtime) -> list[tuple[str, str | None]]:
-    """The limiters that services refer to."""
-    return [(f"service {service.name!r}", service.limit) for service in runtime.get(load_services).values()]
+    """Return the limiters that services refer to, with a description of the service."""
+    return [(f'service "{service.name}"', service.limit) for service in runtime.get(load_services).values()]
 
 
 def _prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> Submission:

@@ -1,1 +1,1 @@
-"""Watched folders, servers and buckets whose new files become jobs."""
+"""Watches: folders, servers and buckets whose new files become jobs."""

@@ -1,4 +1,4 @@
-"""Commands of watches: list them, and scan them now."""
+"""The commands `tidemill sources` and `tidemill scan`."""
 
 import os
 import socket
@@ -28,26 +28,27 @@ _FILE_STATE_COLOURS = {
 
 @commands.command("sources")
 def sources_command(app: WatchMillOption = BUILTIN_MILL_REFERENCE) -> None:
-    """The watches that are declared: what they watch, their last scans, their files, and what is wrong."""
+    """List the declared watches with their sources, last scans, file counts and problems."""
     statuses = run_with_runtime(lambda runtime: list_watch_statuses(runtime, None), app=app)
     if not statuses:
-        console.print("no watches are declared: see [watches.NAME] in tidemill.toml", markup=False)
+        console.print("No watches. Declare one as [watches.NAME] in tidemill.toml.", markup=False)
     for status in statuses:
         _print_watch_status(status)
 
 
 @commands.command("scan")
 def scan_command(
-    name: Annotated[str | None, typer.Argument(help="A watch; without a name, all of them")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Try files once more that failed and are there")] = False,
+    name: Annotated[str | None, typer.Argument(help="Name of a watch; default: all watches")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Retry failed files that still exist")] = False,
     app: WatchMillOption = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Look now at what a watch watches, whatever its schedule; exit code 1 if something is wrong with it."""
+    """Scan a watch now, independent of its schedule. Exits with code 1 if the scan reports a problem."""
 
     async def action(runtime: Runtime) -> list[str]:
         scanner = make_watch_scanner(runtime, f"{socket.gethostname()}-{os.getpid()}-scan")
         if name is not None and name not in scanner.watches:
-            raise InvalidInput(f"there is no watch {name!r}; declared are: {', '.join(scanner.watches) or 'none'}")
+            declared = ", ".join(scanner.watches) or "none"
+            raise InvalidInput(f'Unknown watch "{name}". Declared watches: {declared}.')
         return [await _scan_watch(scanner, one, again=again) for one in ([name] if name else scanner.watches)]
 
     if any(run_with_runtime(action, app=app)):
@@ -55,7 +56,7 @@ def scan_command(
 
 
 async def _scan_watch(scanner: WatchScanner, name: str, *, again: bool) -> str:
-    """The problem of the scan; empty if there is none."""
+    """Scan a watch and print the report. Return the problem of the scan, or an empty string."""
     try:
         report = await scanner.scan_watch(name, retry_failed=again)
     except Busy as error:

@@ -1,4 +1,4 @@
-"""The section ``[watches]`` of ``tidemill.toml``: sources whose new files become jobs."""
+"""The section ``[watches]`` of ``tidemill.toml``."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -78,11 +78,11 @@ def _parse_duration(value: Any) -> float:
 
 def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     if any(one.startswith("/") or "//" in one or ".." in one.split("/") for one in patterns):
-        raise ValueError("A pattern is relative to the source, such as *.csv or **/*.csv")
+        raise ValueError("Patterns are relative to the source, such as *.csv or **/*.csv")
     try:
         FilePattern(patterns)
     except re.error:
-        raise ValueError("Invalid pattern; write one such as *.csv") from None
+        raise ValueError("Invalid pattern; use a glob such as *.csv") from None
     return patterns
 
 
@@ -94,7 +94,7 @@ def _check_marker(text: str) -> str:
 
 def _check_folder_name(name: str) -> str:
     if not _FOLDER_NAME_PATTERN.fullmatch(name):
-        raise ValueError("Input should be the name of one folder")
+        raise ValueError("Input should be a folder name, not a path")
     return name
 
 
@@ -121,7 +121,7 @@ def _format_task_choice(keys: Sequence[str]) -> str:
 
 
 class WatchTable(ConfigTable):
-    """One table of the section, without the keys of the file tasks: ``make_watch_table_model`` adds these."""
+    """One table of the section. ``make_watch_table_model`` adds the keys of the file tasks."""
 
     task_keys: ClassVar[tuple[str, ...]] = ()
 
@@ -159,11 +159,11 @@ class WatchTable(ConfigTable):
         if sum(key in given for key in cls.task_keys) != 1:
             yield "", _format_task_choice(cls.task_keys)
         if _SFTP_WITHOUT_USER_PATTERN.match(str(given.get("source"))):
-            yield "source", "The user is missing: sftp://user@host/folder"
+            yield "source", "User is missing; write sftp://user@host/folder"
         if "marker" in given and "stable_for" in given:
-            yield "stable_for", 'Conflicts with "marker": a file with a marker is complete'
+            yield "stable_for", 'Conflicts with "marker", which decides when a file is complete'
         if given.get("processed", DEFAULT_PROCESSED_FOLDER) == given.get("failed", DEFAULT_FAILED_FOLDER):
-            yield "failed", 'Input should be another folder than "processed"'
+            yield "failed", 'Input should differ from "processed"'
         if ("access_key_env" in given) != ("secret_key_env" in given):
             yield "access_key_env", "Set both access_key_env and secret_key_env"
 
@@ -173,7 +173,7 @@ class WatchTable(ConfigTable):
         if "source" in info.data:
             kind = get_source_kind(info.data["source"])
             if info.field_name not in _ACCESS_KEYS_BY_SOURCE_KIND.get(kind, ()):
-                raise ValueError(f"Not supported for a source of kind {kind}")
+                raise ValueError(f"Not supported for {kind} sources")
         return value
 
     def build_watch(self, name: str) -> Watch:
@@ -187,12 +187,12 @@ class WatchTable(ConfigTable):
 
 
 def _make_task_field_name(key: str) -> str:
-    """The field for a task. Keys such as ``import`` cannot be names of fields."""
+    """Return the field name for a task. Keys such as ``import`` are not valid field names."""
     return f"{key}_task"
 
 
 def make_watch_table_model(file_tasks: Mapping[str, type[FileTask]]) -> type[WatchTable]:
-    """The model of a watch with one key for each task."""
+    """Return the model of a watch table with one key per file task."""
     fields: dict[str, Any] = {
         _make_task_field_name(key): (task | None, Field(None, alias=key)) for key, task in file_tasks.items()
     }
@@ -202,9 +202,9 @@ def make_watch_table_model(file_tasks: Mapping[str, type[FileTask]]) -> type[Wat
 
 
 def parse_watches(document: Mapping[str, Any], file_tasks: Mapping[str, type[FileTask]]) -> dict[str, Watch]:
-    """The watches in a document, by name; InvalidSettings with every mistake.
+    """Return the watches in a document by name. Raise InvalidSettings with all problems.
 
-    ``file_tasks`` are those of the enabled features; the task ``job`` always exists.
+    ``file_tasks`` are the tasks of the enabled features. The task ``job`` always exists.
     """
     table = make_watch_table_model({JOB_TASK_KEY: JobFileTask, **file_tasks})
     return parse_section(document, "watches", table, lambda name, table: table.build_watch(name))

@@ -1,4 +1,4 @@
-"""Archives files: into one folder when all their rows are stored, into another when they were rejected."""
+"""Archives files: moves stored files to the processed folder and rejected files to the failed folder."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,8 +17,8 @@ UNSETTLED_FILES_PAGE_SIZE = 500
 SUBMITTED, PERSISTED, PROCESSED = FileState.SUBMITTED, FileState.PERSISTED, FileState.PROCESSED
 REJECTED, FAILED = FileState.REJECTED, FileState.FAILED
 FINAL_STATE_AFTER = {PERSISTED: PROCESSED, REJECTED: FAILED}
-REPLACED_MESSAGE = "it was replaced by another one meanwhile, which is a file of its own"
-VANISHED_MESSAGE = "it was gone before it could be put away"
+REPLACED_MESSAGE = "Not archived: a new version replaced the file and is processed separately"
+VANISHED_MESSAGE = "Not archived: the file was removed from the source"
 
 
 class FileArchiver:
@@ -26,26 +26,26 @@ class FileArchiver:
         self._db = db
 
     async def mark_files_to_archive(self, watch: Watch) -> list[WatchFile]:
-        """Update files whose jobs have finished reading, and return the files to archive."""
+        """Update the states of files whose jobs have read them, and return the files to archive."""
         to_move: list[WatchFile] = []
         after = 0
-        while found := await self._db.run(
+        while page := await self._db.run(
             watch_files.list_unsettled_files, watch.name, after=after, limit=UNSETTLED_FILES_PAGE_SIZE
         ):
-            for file, job_state in found:
+            for file, job_state in page:
                 if file.state is not SUBMITTED:
                     to_move.append(file)
                 elif (decision := decide_file_state(job_state)) is not None:
-                    state, why = decision
-                    if await self._db.run(watch_files.set_file_state, file, state, why, before=(SUBMITTED,)):
-                        to_move.append(replace(file, state=state, note=why))
-            after = found[-1][0].id
+                    state, reason = decision
+                    if await self._db.run(watch_files.set_file_state, file, state, reason, before=(SUBMITTED,)):
+                        to_move.append(replace(file, state=state, note=reason))
+            after = page[-1][0].id
         return to_move
 
     async def archive_files(
         self, watch: Watch, source: WatchSource | None, files: list[WatchFile], should_continue: Callable[[], bool]
     ) -> str | None:
-        """Move the files, and return the problem of the first that cannot be moved."""
+        """Move the files. Return the problem of the first file that cannot be moved, or None."""
         problem = None
         for file in files:
             if not should_continue():
@@ -53,23 +53,23 @@ class FileArchiver:
             try:
                 note = await self._archive_file_and_marker(watch, source, file)
             except (StorageAccessDenied, StorageUnavailable, InvalidInput, UnknownFile, OSError) as error:
-                await self._db.run(watch_files.set_file_message, file, f"it cannot be put away: {error}")
-                problem = problem or f"{file.path} cannot be put away: {error}"
+                await self._db.run(watch_files.set_file_message, file, f"Cannot archive the file: {error}")
+                problem = problem or f'Cannot archive "{file.path}": {error}'
                 continue
             await self._set_final_state(file, note)
         return problem
 
     async def _set_final_state(self, file: WatchFile, note: str | None) -> None:
         state = FINAL_STATE_AFTER[file.state]
-        why = "; ".join(text for text in (file.note if file.state is REJECTED else None, note) if text) or None
-        if await self._db.run(watch_files.set_file_state, file, state, why, before=(file.state,)):
-            emit("watch.settled", watch=file.watch, path=file.path, state=state, job=file.job_id, reason=why)
+        reason = "; ".join(text for text in (file.note if file.state is REJECTED else None, note) if text) or None
+        if await self._db.run(watch_files.set_file_state, file, state, reason, before=(file.state,)):
+            emit("watch.settled", watch=file.watch, path=file.path, state=state, job=file.job_id, reason=reason)
 
     async def _archive_file_and_marker(self, watch: Watch, source: WatchSource | None, file: WatchFile) -> str | None:
-        """A message if the file could not be moved because it is gone or replaced."""
+        """Move the file and its marker. Return a message if the file is gone or replaced, else None."""
         if source is None or file.source != watch.source_key:
             return None  # the watch does not move files, or its source has changed
-        marker = await self._find_marker(watch, source, file)  # before the file: it cannot be newer
+        marker = await self._find_marker(watch, source, file)  # before the file, so that a newer marker stays
         now = await asyncio.to_thread(source.find_entry, file.path)
         note = None
         if now is None and not await self._is_moved(source, file):
@@ -86,14 +86,14 @@ class FileArchiver:
         return file.moved_to is not None and await asyncio.to_thread(source.find_entry, file.moved_to) is not None
 
     async def _move_to_archive(self, watch: Watch, source: WatchSource, file: WatchFile) -> bool:
-        """False if another version has replaced the file; that version stays."""
-        wanted = join_archive_path(_choose_archive_folder(watch, file), file.path)
-        target = file.moved_to or await self._choose_free_path(source, wanted, file.id)
+        """Move the file. Return False if a new version has replaced it; the new version stays."""
+        preferred = join_archive_path(_choose_archive_folder(watch, file), file.path)
+        target = file.moved_to or await self._choose_free_path(source, preferred, file.id)
         target = await self._db.run(watch_files.reserve_archive_path, file, target)
         try:
             is_moved = await asyncio.to_thread(source.move, file.entry, target)
-        except FileExistsError:  # it was created after the check for a free path
-            target = add_mark_before_extension(wanted, file.id)
+        except FileExistsError:  # another process created the target after the check for a free path
+            target = add_mark_before_extension(preferred, file.id)
             await self._db.run(watch_files.replace_archive_path, file, target)
             is_moved = await asyncio.to_thread(source.move, file.entry, target)
         if not is_moved:
@@ -110,7 +110,7 @@ class FileArchiver:
         )
 
     async def _move_marker(self, watch: Watch, source: WatchSource, file: WatchFile, marker: ListedFile) -> None:
-        """A marker that has changed belongs to another version, and stays."""
+        """Move the marker, unless it has changed: then it belongs to a new version of the file and stays."""
         target = await self._choose_free_path(
             source, join_archive_path(_choose_archive_folder(watch, file), marker.path), file.id
         )

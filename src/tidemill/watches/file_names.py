@@ -1,4 +1,4 @@
-"""Names of files: which are taken, which are not whole yet, and what they are called when they are put away."""
+"""File names: which files a watch accepts, which are unfinished, and their names in the archive."""
 
 import hashlib
 import re
@@ -17,10 +17,10 @@ UNFINISHED_NAME_SUFFIXES = (
     ".upload",
     "~",
 )
-FILE_PATH_MAX_CHARS = 1_000  # characters of a path that is taken: an index has no room for more
+FILE_PATH_MAX_CHARS = 1_000  # longer paths exceed the size limit of an index entry
 PRINTABLE_PATH_MAX_CHARS = 300
 PROBLEM_TEXT_MAX_CHARS = 2_000
-UNPRINTABLE_NAME_MESSAGE = "its name has bytes that are no text, or characters that cannot be shown: rename it"
+UNPRINTABLE_NAME_MESSAGE = "The file name is not valid UTF-8 or contains unprintable characters; rename the file"
 
 
 def is_hidden(path: str) -> bool:
@@ -28,21 +28,21 @@ def is_hidden(path: str) -> bool:
 
 
 def is_unfinished(path: str) -> bool:
-    """By the name that programs give a file which they still write."""
+    """Return whether the name has a suffix that programs use for files that they are still writing."""
     return path.lower().endswith(UNFINISHED_NAME_SUFFIXES)
 
 
 def find_name_problem(path: str) -> str | None:
-    """Why a file of that name cannot be taken."""
-    if not path.isprintable():  # a byte that is no UTF-8 is half a pair here, and no more printable than a line end
+    """Return why a file with this path cannot be submitted, or None."""
+    if not path.isprintable():  # bytes that are not UTF-8 become lone surrogates, which are not printable either
         return UNPRINTABLE_NAME_MESSAGE
     if len(path) > FILE_PATH_MAX_CHARS:
-        return f"its name has {len(path)} characters; at most {FILE_PATH_MAX_CHARS} can be taken"
+        return f"The file path has {len(path)} characters; the maximum is {FILE_PATH_MAX_CHARS}"
     return None
 
 
 def make_printable_path(path: str) -> str:
-    """As it can be stored and printed, and not mistaken for another."""
+    """Return a unique path that can be stored and printed. Escape and shorten the path if necessary."""
     if find_name_problem(path) is None:
         return path
     plain = path.encode("utf-8", "surrogateescape")
@@ -51,13 +51,13 @@ def make_printable_path(path: str) -> str:
 
 
 def sanitize_problem_text(problem: str) -> str:
-    """What is wrong, as it can be stored and printed: it may repeat a name that cannot."""
+    """Return the message without characters that cannot be stored or printed; it may contain a file name."""
     return problem.encode("utf-8", "backslashreplace").decode().replace("\0", "")[:PROBLEM_TEXT_MAX_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
 class FilePattern:
-    """Globs: ``*.csv`` is in the folder itself, ``**/*.csv`` also in those below it."""
+    """A set of globs: ``*.csv`` matches in the folder itself, ``**/*.csv`` also in its subfolders."""
 
     globs: tuple[str, ...] = ("*",)
     _compiled: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False, default=())
@@ -70,13 +70,16 @@ class FilePattern:
         return any("/" in glob for glob in self.globs)
 
     def matches(self, path: str) -> bool:
-        """Hidden files and those that are still written match nothing."""
+        """Return whether a glob matches the path. Hidden and unfinished files never match."""
         if is_hidden(path) or is_unfinished(path):
             return False
         return any(one.fullmatch(path) for one in self._compiled)
 
     def can_overlap(self, other: "FilePattern", folder: str = "") -> bool:
-        """Whether one file in this folder below, or deeper, may match both: the other one counts from there."""
+        """Return whether a file in ``folder`` or below may match both patterns.
+
+        This pattern is relative to the source, ``other`` is relative to ``folder``.
+        """
         if is_hidden(folder):
             return False
         return any(
@@ -86,12 +89,12 @@ class FilePattern:
         )
 
     def matches_name(self, path: str) -> bool:
-        """The same of the last part alone: files of the web have no folder here."""
+        """Return whether a glob matches the file name alone. HTTP sources have no folders."""
         return self.matches(path.rpartition("/")[2])
 
 
 def _glob_to_regex(glob: str) -> str:
-    """As shells read it: a star does not go beyond a slash, two of them do."""
+    """Return the glob as a regular expression. As in shells, ``*`` does not match a slash, but ``**`` does."""
     out, at = "", 0
     while at < len(glob):
         if glob.startswith("**/", at):
@@ -111,7 +114,7 @@ def _glob_to_regex(glob: str) -> str:
 
 
 def _can_reach_folder(glob: str, folder: str) -> bool:
-    """Whether what matches may lie in this folder."""
+    """Return whether a file in this folder or below may match the glob."""
     *folders, name = glob.split("/")
     for at, part in enumerate(filter(None, folder.split("/"))):
         if "**" in [*folders, name][at]:
@@ -122,7 +125,7 @@ def _can_reach_folder(glob: str, folder: str) -> bool:
 
 
 def _can_share_suffix(one: str, other: str) -> bool:
-    """Whether a name may end as both do: one that ends in .csv does not end in .json."""
+    """Return whether one name may match the ends of both globs: ``*.csv`` and ``*.json`` cannot overlap."""
     ends = [re.split(r"[*?\]]", glob)[-1].rpartition("/")[2] for glob in (one, other)]
     return ends[0].endswith(ends[1]) or ends[1].endswith(ends[0])
 
@@ -132,7 +135,7 @@ def join_archive_path(folder: str, path: str) -> str:
 
 
 def add_mark_before_extension(path: str, mark: object) -> str:
-    """The same with a mark before its endings, for when the name is taken: ``in/a.42.csv.gz``."""
+    """Return the path with a mark before its extensions, for a name that exists already: ``in/a.42.csv.gz``."""
     pure = PurePosixPath(path)
     stem = pure.name[: -len("".join(pure.suffixes))] if pure.suffixes else pure.name
     return str(pure.with_name(f"{stem}.{mark}{pure.name[len(stem) :]}"))

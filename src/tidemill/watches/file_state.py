@@ -8,19 +8,19 @@ from enum import StrEnum
 from uuid import UUID
 
 FILE_SIZE_MAX_BYTES, FILE_VERSION_MAX_CHARS = (1 << 63) - 1, 200
-INVALID_SIZE_MESSAGE = "its server gives a size that cannot be"
+INVALID_SIZE_MESSAGE = "The server reports an invalid file size"
 
 
 class FileState(StrEnum):
-    SEEN = "seen"  # it waits until it is whole
-    TAKEN = "taken"  # it is being fetched and submitted
-    SUBMITTED = "submitted"  # there is a job, which has not read all of it yet
-    PERSISTED = "persisted"  # all its rows are stored; it is to be moved away
-    PROCESSED = "processed"  # and that is done
-    REJECTED = "rejected"  # it cannot be read; it is to be moved away
-    FAILED = "failed"  # and that is done
-    REFUSED = "refused"  # it is nothing that could be taken, and stays where it is
-    GONE = "gone"  # it vanished before it was taken
+    SEEN = "seen"  # waits until it is complete
+    TAKEN = "taken"  # a scanner has claimed it, and fetches and submits it
+    SUBMITTED = "submitted"  # a job exists that has not ingested the whole file yet
+    PERSISTED = "persisted"  # all rows are stored; the file waits to be archived
+    PROCESSED = "processed"  # stored and archived
+    REJECTED = "rejected"  # cannot be ingested; the file waits to be archived
+    FAILED = "failed"  # rejected and archived
+    REFUSED = "refused"  # cannot be submitted, and stays at the source
+    GONE = "gone"  # removed from the source before it was submitted
 
 
 OPEN_FILE_STATES = (FileState.SEEN, FileState.TAKEN, FileState.SUBMITTED, FileState.PERSISTED, FileState.REJECTED)
@@ -28,16 +28,16 @@ OPEN_FILE_STATES = (FileState.SEEN, FileState.TAKEN, FileState.SUBMITTED, FileSt
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file as a listing has it. ``version`` changes when the file does: its time, or its tag."""
+    """A file in a listing. ``version`` is its modification time or ETag, and changes when the file does."""
 
     path: str
     size: int | None
     version: str
-    refusal_reason: str | None = None  # why it cannot be taken, whatever its name
-    changed_at: float | None = field(default=None, compare=False)  # when, in seconds of the source's clock, if it says
+    refusal_reason: str | None = None  # why the file cannot be submitted
+    changed_at: float | None = field(default=None, compare=False)  # epoch seconds on the source's clock, if known
 
     def __post_init__(self) -> None:
-        """Servers say what they like: what no row has room for is no size, and a long tag is kept as its digest."""
+        """Refuse a size that exceeds the database column, and replace a long or unprintable version with its digest."""
         if self.size is not None and self.size > FILE_SIZE_MAX_BYTES:
             object.__setattr__(self, "size", None)
             object.__setattr__(self, "refusal_reason", self.refusal_reason or INVALID_SIZE_MESSAGE)
@@ -49,13 +49,13 @@ class ListedFile:
         return (self.size, self.version) == (other.size, other.version)
 
     def is_older_than(self, other: "ListedFile") -> bool:
-        """Whether both times are known and this file is older."""
+        """Return whether both times are known and this file is older."""
         return self.changed_at is not None and other.changed_at is not None and self.changed_at < other.changed_at
 
 
 @dataclass(frozen=True, slots=True)
 class WatchFile:
-    """A file that was found."""
+    """A stored file of a watch, in one version."""
 
     id: int
     watch: str
@@ -81,12 +81,12 @@ class WatchFile:
         return ListedFile(self.path, self.size, self.version)
 
 
-UNFINISHED_FILE_STATES = (*OPEN_FILE_STATES, FileState.FAILED)  # what failed may be tried once more
+UNFINISHED_FILE_STATES = (*OPEN_FILE_STATES, FileState.FAILED)  # failed files can be retried
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
-    """As much of a file that was found before as is needed to tell whether it is news."""
+    """The columns of a stored file that are needed to compare it with a listing."""
 
     id: int
     path: str
@@ -98,14 +98,20 @@ class RecordedFile:
 
 @dataclass(frozen=True, slots=True)
 class ListingChanges:
-    """What a listing has that was not known: new files, and files that wait in another version, or had vanished."""
+    """Differences between a listing and the stored files.
+
+    ``changed`` contains waiting files with a new version, and files that were gone and exist again.
+    """
 
     added: list[ListedFile]
     changed: list[tuple[RecordedFile, ListedFile]]
 
 
 def compare_listing(entries: Sequence[ListedFile], known: Iterable[RecordedFile]) -> ListingChanges:
-    """A file is known by path, size and version; of those that wait there is one for each path."""
+    """Return the new and the changed files of a listing.
+
+    Path, size and version identify a file. Each path has at most one waiting file.
+    """
     versions, waiting = {}, {}
     for one in known:
         versions[one.path, one.size, one.version] = one
@@ -113,24 +119,24 @@ def compare_listing(entries: Sequence[ListedFile], known: Iterable[RecordedFile]
             waiting[one.path] = one
     added, changed = [], []
     for entry in entries:
-        same, waits = versions.get((entry.path, entry.size, entry.version)), waiting.get(entry.path)
-        if same is None and waits is None:
+        stored, waiting_file = versions.get((entry.path, entry.size, entry.version)), waiting.get(entry.path)
+        if stored is None and waiting_file is None:
             added.append(entry)
-        elif same is None and waits is not None:
-            changed.append((waits, entry))
-        elif same is not None and waits is None and same.state == FileState.GONE:
-            changed.append((same, entry))
+        elif stored is None and waiting_file is not None:
+            changed.append((waiting_file, entry))
+        elif stored is not None and waiting_file is None and stored.state == FileState.GONE:
+            changed.append((stored, entry))
     return ListingChanges(added, changed)
 
 
 def find_orphaned_file_ids(known: Iterable[RecordedFile], declared: Collection[str]) -> list[int]:
-    """Unfinished files whose watch is not declared any more, because it was renamed or removed."""
+    """Return the ids of unfinished files whose watch was renamed or removed."""
     return [one.id for one in known if one.watch not in declared and one.state in UNFINISHED_FILE_STATES]
 
 
 @dataclass(frozen=True, slots=True)
 class FileJobState:
-    """What is known of the job of a file; it may be deleted."""
+    """The state of a file's job, which may have been deleted."""
 
     exists: bool
     ingest_done: bool = False
@@ -139,18 +145,21 @@ class FileJobState:
 
 
 def decide_file_state(facts: FileJobState) -> tuple[FileState, str | None] | None:
-    """Persisted when all its rows are stored, whatever becomes of them; rejected if they never will be."""
+    """Return the new state of a submitted file and the reason, or None if its job is still reading it.
+
+    The file is persisted when all its rows are stored, and rejected if its job ended before that.
+    """
     if not facts.exists:
-        return FileState.REJECTED, "its job was deleted before all its rows were stored"
+        return FileState.REJECTED, "The job was deleted before all rows were stored"
     if facts.ingest_done:
         return FileState.PERSISTED, None
     if facts.closed_as is None:
         return None
-    reason = facts.failure_reason or f"its job was {facts.closed_as} before all its rows were stored"
+    reason = facts.failure_reason or f"The job ended as {facts.closed_as} before all rows were stored"
     return FileState.REJECTED, reason
 
 
 def build_idempotency_key(file: WatchFile) -> str:
-    """The idempotency key of the file's job: every process and every attempt builds the same."""
+    """Return the idempotency key of the file's job. It is the same in every process and after a crash."""
     version = "\0".join((file.source, file.path, str(file.size), file.version, str(file.tries)))
     return f"watch {hashlib.sha256(version.encode()).hexdigest()}"

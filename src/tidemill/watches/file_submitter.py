@@ -28,11 +28,11 @@ from tidemill.watches.source_address import WebAddress
 from tidemill.watches.sources.watch_source import FetchLimits, WatchSource
 from tidemill.watches.watch import Watch
 
-CHANGED_WHILE_READ_MESSAGE = "it changed while it was read: it is taken when it has stopped changing"
+CHANGED_WHILE_READ_MESSAGE = "The file changed while it was read; waiting until it stops changing"
 NOT_SUBMITTED_STATES = (FileState.SEEN, FileState.TAKEN)
 
 
-CONSECUTIVE_FAILURES_MAX = 3  # then the source is at fault, not the files
+CONSECUTIVE_FAILURES_MAX = 3  # after that, the source is probably the cause, not the files
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class WatchFileSubmitter:
         self._staged_files = runtime.get(make_staged_files)
 
     async def prepare_watch(self, watch: Watch) -> PreparedWatch:
-        """Check everything that can be wrong with a watch, before a file is claimed.
+        """Check the owner and the task of a watch before a file is claimed.
 
         Raises:
             UnknownUser, UnknownResource, UnknownKind, InvalidInput: The watch cannot submit files now.
@@ -81,9 +81,10 @@ class WatchFileSubmitter:
     async def submit_files(
         self, prepared: PreparedWatch, source: WatchSource, files: Sequence[WatchFile], limits: FetchLimits
     ) -> FileSubmissionResult:
-        """Submit files one after another. A file that cannot be read now is retried later, without blocking the others.
+        """Submit files one after another.
 
-        Several unreadable files in a row end the scan.
+        A file that cannot be read does not block the others; the next scan retries it. After
+        ``CONSECUTIVE_FAILURES_MAX`` unreadable files in a row the scan ends.
         """
         submitted, consecutive_failures, problem = 0, 0, None
         for file in files:
@@ -95,10 +96,8 @@ class WatchFileSubmitter:
             except Interrupted:  # the file stays claimed, and the next scan continues with it
                 return FileSubmissionResult(submitted, problem, has_more=True)
             except (StorageAccessDenied, StorageUnavailable, RemoteUnreachable, OSError) as error:
-                await self._db.run(
-                    watch_files.requeue_changed_file, file, file.entry, f"it cannot be read now: {error}"
-                )
-                problem = problem or f"{file.path} cannot be read: {error}"
+                await self._db.run(watch_files.requeue_changed_file, file, file.entry, f"Cannot read the file: {error}")
+                problem = problem or f'Cannot read "{file.path}": {error}'
                 consecutive_failures += 1
                 if consecutive_failures >= CONSECUTIVE_FAILURES_MAX:
                     break
@@ -107,22 +106,25 @@ class WatchFileSubmitter:
     async def submit_file(
         self, prepared: PreparedWatch, source: WatchSource, file: WatchFile, limits: FetchLimits
     ) -> UUID | None:
-        """The job of the file, which may exist already. None if there is none: the state of the file contains why."""
+        """Submit a file and return the id of its job, which may exist already.
+
+        Return None if the file was not submitted. The state and note of the file then contain the reason.
+        """
         owner_id = file.owner_id or prepared.owner.id
         existing = await self._db.run(find_by_idempotency_key, owner_id, build_idempotency_key(file))
         if existing is not None:
             await self._db.run(watch_files.mark_file_submitted, file, existing["id"])
             return UUID(str(existing["id"]))
-        name = uuid4().hex  # a new name: the file of an earlier attempt may belong to a job
+        name = uuid4().hex  # a new name, because the stored file of an earlier attempt may belong to a job
         if not await self._db.run(watch_files.claim_file, file, prepared.owner.id, name):
             return None
         try:
             blob = await asyncio.to_thread(source.fetch_to_blob_store, file.entry, self._blobs, name, limits)
         except UnknownFile:
-            # FTP reports a file that it may not read as missing.
+            # FTP servers report a file without read permission as missing.
             if await asyncio.to_thread(source.find_entry, file.path) is not None:
-                raise StorageAccessDenied("it is there, and not for us") from None
-            await self._set_state(file, FileState.GONE, "it vanished before it was taken")
+                raise StorageAccessDenied("permission denied") from None
+            await self._set_state(file, FileState.GONE, "The file was removed before it was submitted")
             return None
         except (TooLarge, InvalidInput) as error:
             await self._set_state(file, FileState.REJECTED, str(error))
@@ -133,10 +135,10 @@ class WatchFileSubmitter:
         return await self._submit_blob(prepared, file, blob)
 
     async def _confirm_unchanged_or_requeue(self, source: WatchSource, file: WatchFile, blob: Blob) -> bool:
-        """Whether the fetched file is the listed version. Otherwise it was written while it was read."""
+        """Return whether the fetched file is the listed version. Otherwise requeue the file or mark it as gone."""
         now = await asyncio.to_thread(source.find_entry, file.path)
         if now is None:
-            await self._set_state(file, FileState.GONE, "it vanished while it was read")
+            await self._set_state(file, FileState.GONE, "The file was removed while it was read")
             return False
         if now.version == file.version and now.size in (None, file.size) and file.size in (None, blob.size):
             return True
@@ -153,7 +155,7 @@ class WatchFileSubmitter:
             await self._staged_files.discard(blob.id)
             await self._set_state(file, FileState.REJECTED, str(error))
             return None
-        except IdempotencyKeyReused:  # another scanner submitted the file with an older configuration of the watch
+        except IdempotencyKeyReused:  # another scanner submitted the file with another configuration of the watch
             existing = await self._db.run(find_by_idempotency_key, prepared.owner.id, key)
             if existing is None:
                 raise
@@ -168,6 +170,6 @@ class WatchFileSubmitter:
 
 
 def get_file_name(watch: Watch, path: str) -> str:
-    """The name of the file; for HTTP sources without the suffix that distinguishes equal names."""
+    """Return the name of the file, for HTTP sources without the suffix that makes equal names unique."""
     path = path.partition("#")[0] if isinstance(watch.source, WebAddress) else path
     return path.rpartition("/")[2]

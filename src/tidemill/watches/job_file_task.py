@@ -1,4 +1,4 @@
-"""The task ``job`` of a watch: each file becomes a job of a kind."""
+"""The task ``job`` of a watch: each file becomes a job of one kind."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from tidemill.store.users import User
 
 def _check_kind(kind: str) -> str:
     if kind.startswith(BUILTIN_KIND_PREFIX) and kind not in SERVICE_KINDS:
-        raise ValueError('Only Tidemill itself submits jobs of this kind; use "import" for imports')
+        raise ValueError('Reserved for internal jobs; use "import" for imports')
     return kind
 
 
@@ -51,9 +51,15 @@ class PreparedFileJob:
     spec: Submission
     layout_options: Mapping[str, object]
 
-    async def submit(self, blob: Blob, name: str, idempotency_key: str, source: Mapping[str, str]) -> UUID:  # noqa: ARG002  jobs do not store the source
+    async def submit(
+        self,
+        blob: Blob,
+        name: str,
+        idempotency_key: str,
+        source: Mapping[str, str],  # noqa: ARG002  jobs do not store the source
+    ) -> UUID:
         if not blob.size:
-            raise InvalidInput("the file is empty")
+            raise InvalidInput("The file is empty")
         layout = await asyncio.to_thread(self._detect_layout, blob.id, name)
         spec = replace(self.spec, idem_key=idempotency_key, idem_print=blob.sha256)
         job, _ = await submit_stored_file(self.runtime, spec, blob, name, layout)

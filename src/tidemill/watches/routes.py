@@ -1,4 +1,4 @@
-"""HTTP routes of watches: list them and their files, and scan them now."""
+"""HTTP routes of watches: list watches and their files, and scan watches."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -29,7 +29,7 @@ WatchName = Annotated[str, Field(max_length=63, pattern=r"^[a-z][a-z0-9_-]*$", e
 
 
 class WatchTaskOut(BaseModel):
-    """What becomes of a file: a job of a kind, or an import into a resource."""
+    """What a watch creates from each file: a job of a kind, or an import into a resource."""
 
     kind: str
     resource_type: str | None = None
@@ -37,24 +37,24 @@ class WatchTaskOut(BaseModel):
 
 
 class WatchOut(BaseModel):
-    """A watch, and how it is."""
+    """A watch and its state."""
 
     name: str
-    source: str = Field(description="Where files come from; never with a secret")
-    scheme: str = Field(description="folder, s3, gs, az, ftp, ftps, sftp or http")
+    source: str = Field(description="Folder, bucket or URL that is watched, without secrets")
+    scheme: str = Field(description="Type of the source: folder, s3, gs, az, ftp, ftps, ftpes, sftp or http")
     pattern: list[str]
     task: WatchTaskOut
     owner: str
-    every_s: float | None = Field(description="Seconds between scans; null: only when somebody asks")
-    marker: str | None = Field(description="The ending of the file that says that another one is whole")
-    moves: bool = Field(description="Whether files are put away afterwards, or only remembered")
+    every_s: float | None = Field(description="Seconds between scans; null for scans on request only")
+    marker: str | None = Field(description="Suffix of the marker file that shows that a file is complete")
+    moves: bool = Field(description="Whether files are moved to an archive folder")
     scanning: bool = False
     last_scan_at: datetime | None = None
     next_scan_at: datetime | None = None
-    found: int = Field(0, description="Files that the last scan found")
-    submitted: int = Field(0, description="Files that it made jobs of")
-    problem: str | None = Field(None, description="What is wrong with it, if anything is")
-    files: dict[FileState, int] = Field(default_factory=dict, description="How many files are in which state")
+    found: int = Field(0, description="Number of files that the last scan found")
+    submitted: int = Field(0, description="Number of files that the last scan submitted as jobs")
+    problem: str | None = Field(None, description="Problem of the last scan, if any")
+    files: dict[FileState, int] = Field(default_factory=dict, description="Number of files by state")
     links: dict[str, str]
 
 
@@ -63,28 +63,28 @@ class WatchList(BaseModel):
 
 
 class WatchFileOut(BaseModel):
-    """A file in one version, and what has become of it."""
+    """A file in one version, and its state."""
 
     model_config = ConfigDict(from_attributes=True)
 
     id: int
     path: str
     size: int | None
-    version: str = Field(description="Its time, or its tag: what changes when it does")
+    version: str = Field(description="Modification time or ETag of the file")
     state: FileState
     status: str | None = Field(
-        validation_alias=AliasChoices("note", "status"), description="Why it is so, or what it waits for"
+        validation_alias=AliasChoices("note", "status"), description="Reason for the state, or what the file waits for"
     )
     job_id: UUID | None
     job_key: str | None = None
     moved_to: str | None
-    tries: int = Field(description="How often it was tried again after it had failed")
-    seen_at: datetime = Field(description="When it was first seen in this version")
+    tries: int = Field(description="Number of retries after the file failed")
+    seen_at: datetime = Field(description="When a scan first found this version")
     updated_at: datetime = Field(validation_alias=AliasChoices("at", "updated_at"))
 
 
 class WatchFilePage(BaseModel):
-    """The newest change first."""
+    """A page of files, most recently changed first."""
 
     files: list[WatchFileOut]
     next_page: NextPageToken = None
@@ -94,21 +94,21 @@ class WatchFileQuery(QueryModel):
     state: Annotated[
         FileState | None,
         EMPTY_IS_NONE,
-        Field(description="Files in this state", json_schema_extra=add_empty_choice_to_schema),
+        Field(description="Return only files in this state", json_schema_extra=add_empty_choice_to_schema),
     ] = None
     page_size: PageSize = 100
     after: AfterCursor = None
 
 
 class ScanIn(RequestModel):
-    """Which watch to scan now; without a name, all of yours."""
+    """The watch to scan. Without a name, all your watches are scanned."""
 
     name: WatchName | None = None
-    again: StrictBool = Field(False, description="Files that failed, and are there still or again, are tried once more")
+    again: StrictBool = Field(False, description="Retry failed files that still exist at the source")
 
 
 class ScanOut(BaseModel):
-    """What a scan of a watch came to."""
+    """The result of a scan of one watch."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -116,7 +116,7 @@ class ScanOut(BaseModel):
     found: int
     submitted: int
     problem: str | None
-    files: list[WatchFileOut] = Field(description="Those that it changed, and those that wait; 500 at most")
+    files: list[WatchFileOut] = Field(description="Files that the scan changed and files that wait; at most 500")
 
 
 class ScanList(BaseModel):
@@ -124,12 +124,12 @@ class ScanList(BaseModel):
 
 
 router = APIRouter(tags=["sources"], route_class=AuthenticatedRoute)
-WatchPathName = Annotated[str, Path(max_length=63, description="A watch's name", examples=["nightly"])]
+WatchPathName = Annotated[str, Path(max_length=63, description="Name of a watch", examples=["nightly"])]
 
 
 @router.get("/sources", **build_route_options(Permission.USER))
 async def list_sources(me: CurrentUser, runtime: RuntimeDep) -> WatchList:
-    """Your watches: what they watch, what the last scan found, and what is wrong, if anything is."""
+    """List your watches with their sources, last scans, file counts and problems."""
     return WatchList(sources=[_build_watch_out(status) for status in await use_cases.list_watch_statuses(runtime, me)])
 
 
@@ -137,7 +137,7 @@ async def list_sources(me: CurrentUser, runtime: RuntimeDep) -> WatchList:
 async def list_source_files(
     source_name: WatchPathName, query: Annotated[WatchFileQuery, Query()], me: CurrentUser, runtime: RuntimeDep
 ) -> WatchFilePage:
-    """The files of a watch, the newest change first, each with what has become of it."""
+    """List the files of a watch with their states, most recently changed first."""
     page = await use_cases.list_watch_files(
         runtime,
         me,
@@ -152,7 +152,10 @@ async def list_source_files(
 
 @router.post("/ingestion/scan", **build_route_options(Permission.USER, 404))
 async def scan_sources(body: ScanIn, me: CurrentUser, runtime: RuntimeDep) -> ScanList:
-    """Look now at what a watch watches, or all of yours do; what is whole is taken, what is stored is put away."""
+    """Scan a watch now, or all your watches.
+
+    A scan submits complete files as jobs and archives files whose rows are stored.
+    """
     scans = await use_cases.scan_watches(runtime, me, body.name, retry_failed=body.again)
     return ScanList(scans=[ScanOut.model_validate(scan) for scan in scans])
 

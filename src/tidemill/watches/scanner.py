@@ -36,7 +36,10 @@ LISTED_FILES_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class SourceListing:
-    """Files that match the watch, also those that cannot be accepted; with markers, the paths whose marker exists."""
+    """Files that match the watch, including refused files.
+
+    ``marked_paths`` are the files that have a marker, or None if the watch uses no markers.
+    """
 
     entries: list[ListedFile]
     marked_paths: list[str] | None
@@ -51,11 +54,11 @@ class SourceListing:
     def problem(self) -> str | None:
         if self.source_problem is not None or self.is_complete:
             return self.source_problem
-        return f"there are more than {LISTED_FILES_MAX:,} files: only so many are looked at"
+        return f"The source has more than {LISTED_FILES_MAX:,} files; the scan ignored the rest"
 
 
 def list_source_files(watch: Watch, source: WatchSource) -> SourceListing:
-    """The current files of a source. It blocks: call it in a thread."""
+    """Return the current files of a source. This call blocks; run it in a thread."""
     entries: list[ListedFile] = []
     markers: dict[str, ListedFile] = {}
     for entry in source.list_files(
@@ -74,7 +77,7 @@ def list_source_files(watch: Watch, source: WatchSource) -> SourceListing:
 
 
 def _accepts_path(watch: Watch, path: str) -> bool:
-    if isinstance(watch.source, WebAddress):  # the name is the last part of the URL; there are no folders
+    if isinstance(watch.source, WebAddress):  # HTTP sources have no folders; the name is the last part of the URL
         return watch.pattern.matches_name(path.partition("#")[0]) or not watch.source.is_index
     return watch.accepts_path(path)
 
@@ -85,7 +88,10 @@ def _refuse_invalid_name(entry: ListedFile) -> ListedFile:
 
 
 def _find_marked_paths(watch: Watch, entries: list[ListedFile], markers: dict[str, ListedFile]) -> list[str] | None:
-    """Files with a marker. A marker that is older than its file belongs to an earlier version of the file."""
+    """Return the files with a marker, or None if the watch uses no markers.
+
+    A marker that is older than its file belongs to an earlier version and does not count.
+    """
     if watch.marker is None:
         return None
     return [file.path for file in entries if file.path in markers and not markers[file.path].is_older_than(file)]
@@ -94,12 +100,12 @@ def _find_marked_paths(watch: Watch, entries: list[ListedFile], markers: dict[st
 FILES_RECORDED_AT_ONCE = 1_000
 SCAN_FILES_REPORTED_MAX = 500
 SCAN_IDLE_S = 5.0
-WAITS_UNTIL_STABLE_MESSAGE = "it waits until it has stopped changing"
-WAITS_FOR_CONTENT_MESSAGE = "it is empty, and waits for content"
-WAITS_FOR_MARKER_MESSAGE = "it waits for its marker, which may not be older than it is"
-LISTING_UNFINISHED_MESSAGE = "there was no time to look at all of it: the next scan does"
-FILES_REMAIN_MESSAGE = "there was no time to take all its files: the next scan goes on with them"
-RETRIED_AFTER_FAILURE_MESSAGE = "it failed before, and is tried once more"
+WAITS_UNTIL_STABLE_MESSAGE = "Waiting until the file stops changing"
+WAITS_FOR_CONTENT_MESSAGE = "The file is empty; waiting for content"
+WAITS_FOR_MARKER_MESSAGE = "Waiting for a marker that is not older than the file"
+LISTING_UNFINISHED_MESSAGE = "The scan ran out of time before it listed all files; the next scan lists them again"
+FILES_REMAIN_MESSAGE = "The scan ran out of time before it submitted all files; the next scan continues"
+RETRIED_AFTER_FAILURE_MESSAGE = "Retrying after a failure"
 ShouldContinue = Callable[[], bool]
 
 
@@ -113,7 +119,7 @@ class WatchScanReport:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the watch, or that the scan was interrupted."""
+        """The problem of the watch, or a message that the scan ran out of time."""
         if self.result.problem is not None or not self.result.is_cut:
             return self.result.problem
         return FILES_REMAIN_MESSAGE if self.result.looked else LISTING_UNFINISHED_MESSAGE
@@ -145,7 +151,7 @@ class WatchScanner:
         return self._watches
 
     async def scan_due_watch(self, should_continue: ShouldContinue = lambda: True) -> float:
-        """Scan one watch that is due, and return the seconds until the next call; 0 if another watch may be due."""
+        """Scan one watch that is due. Return the seconds until the next call: 0 if another watch may be due."""
         if not self._watches:
             return SCAN_IDLE_S * 12
         await self._register_watches()
@@ -173,7 +179,7 @@ class WatchScanner:
             watch_leases.lease_watch, name, lease_id=uuid4(), seconds=self._lease_s, worker=self._worker
         )
         if lease is None:
-            raise Busy(f"{name} is being scanned already")
+            raise Busy(f'Another process is scanning watch "{name}"')
         result = await self._run_scan(lease, should_continue, retry_failed=retry_failed)
         files = await self._db.read(watch_files.list_files_of_scan, name, lease.began, SCAN_FILES_REPORTED_MAX)
         return WatchScanReport(self._watches[name], result, files)
@@ -202,7 +208,7 @@ class WatchScanner:
     async def _scan_safely(
         self, watch: Watch, lease: WatchLease, should_continue: ShouldContinue, *, retry_failed: bool
     ) -> WatchScanResult:
-        """Scan, and return every error as a problem of the watch. Its files keep their states."""
+        """Scan, and return every error as the problem of the watch. The files keep their states."""
         every = watch.every or SCAN_IDLE_S
         try:
             return await self._archive_and_submit_files(watch, lease, should_continue, retry_failed=retry_failed)
@@ -210,7 +216,7 @@ class WatchScanner:
             return WatchScanResult(looked=False, delay=0.0 if lease.is_due else None, is_cut=True)
         except Exception as error:  # noqa: BLE001  an unexpected error must be visible and must release the lease
             is_known = isinstance(error, TidemillError | OSError)
-            problem = str(error) if is_known else f"the scan broke off: {type(error).__name__}: {error}"
+            problem = str(error) if is_known else f"Scan failed: {type(error).__name__}: {error}"
             delay = compute_scan_delay(every, lease.failures) if lease.is_due else None
             return WatchScanResult(looked=lease.is_due, problem=problem, delay=delay)
 
@@ -218,7 +224,7 @@ class WatchScanner:
         self, watch: Watch, lease: WatchLease, should_continue: ShouldContinue, *, retry_failed: bool
     ) -> WatchScanResult:
         if not should_continue():
-            raise Interrupted("nobody waits for it any more")
+            raise Interrupted("The scan was interrupted")
         to_archive = await self._archiver.mark_files_to_archive(watch)
         if not lease.is_due and (not to_archive or not watch.archives_files):
             problem = await self._archiver.archive_files(watch, None, to_archive, should_continue)
@@ -237,7 +243,7 @@ class WatchScanner:
         return WatchScanResult(True, problem, listing.accepted_count, files.submitted, delay, is_cut)
 
     async def _list_and_record_files(self, watch: Watch, source: WatchSource, *, retry_failed: bool) -> SourceListing:
-        """List the source and store which files are new, changed or missing."""
+        """List the source, and store which files are new, changed or missing."""
         listing = await asyncio.to_thread(list_source_files, watch, source)
         scope = WatchScope(watch.name, watch.source_key, frozenset(self._watches))
         for start in range(0, len(listing.entries), FILES_RECORDED_AT_ONCE):
@@ -287,7 +293,7 @@ class WatchScanner:
 
     @contextlib.asynccontextmanager
     async def _hold_lease(self, lease: WatchLease, should_continue: ShouldContinue) -> AsyncIterator[ShouldContinue]:
-        """Extend the lease while the scan runs. The scan must stop when the returned function is false."""
+        """Extend the lease while the scan runs. The scan must stop when the yielded function returns False."""
         is_held = True
 
         async def extend_lease() -> None:
@@ -306,14 +312,17 @@ class WatchScanner:
 
 
 def _explain_waiting(watch: Watch, entry: ListedFile) -> str:
-    """Why a file is not submitted yet."""
+    """Return why a file is not submitted yet."""
     if watch.marker is not None:
         return WAITS_FOR_MARKER_MESSAGE
     return WAITS_FOR_CONTENT_MESSAGE if entry.size == 0 else WAITS_UNTIL_STABLE_MESSAGE
 
 
 def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
-    """The watches of ``tidemill.toml``; InvalidSettings with every mistake, also conflicts with the settings."""
+    """Return the watches in ``tidemill.toml``.
+
+    Raise InvalidSettings with all problems, including unknown folders and overlapping watches.
+    """
     from tidemill.config_sections import raise_if_invalid  # noqa: PLC0415  most processes declare no watches
     from tidemill.watches.config import parse_watches  # noqa: PLC0415
 
@@ -326,7 +335,8 @@ def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
             if root is None:
                 known = ", ".join(sorted(settings.sources)) or "none"
                 problems.append(
-                    f"watches.{watch.name}.source: TIDEMILL_SOURCES has no {watch.source.root!r}; it has: {known}"
+                    f'watches.{watch.name}.source: folder "{watch.source.root}" is not in TIDEMILL_SOURCES, '
+                    f"which contains: {known}"
                 )
             else:
                 folders[watch.name] = (root / watch.source.path).resolve()
@@ -340,19 +350,19 @@ def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
 
 
 def make_watch_scanner(runtime: Runtime, worker: str | None = None) -> WatchScanner:
-    """The scanner of a worker; without its id, that of an HTTP service."""
+    """Return the scanner of a worker, or, without a worker id, of an HTTP service process."""
     submitter = WatchFileSubmitter(runtime)
     watches = runtime.get(load_watches)
     return WatchScanner(runtime.db, runtime.settings, watches, submitter, worker=worker or f"service-{os.getpid()}")
 
 
 def make_worker_loops(runtime: Runtime, worker: str) -> list[PeriodicLoop]:
-    """The loop that scans watches, unless the settings turn it off."""
+    """Return the loop that scans watches, or an empty list if the settings disable it."""
     return [WatchScanLoop(make_watch_scanner(runtime, worker))] if runtime.settings.scan_watches else []
 
 
 class WatchScanLoop(PeriodicLoop):
-    """Scans one watch after the other. A scan that is running ends soon after the loop is stopped."""
+    """Scans due watches one after another. A running scan ends soon after the loop is stopped."""
 
     name = "scan"
 

@@ -1,4 +1,4 @@
-"""Where the files of a watch are. Addresses hold no secrets: what could be one is refused, and not repeated."""
+"""Addresses of watch sources. They contain no secrets: errors about an address never repeat it."""
 
 import re
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ _SOURCE_HOST_PATTERN = re.compile(r"[A-Za-z0-9_.-]+|[0-9A-Fa-f:.]+")
 
 @dataclass(frozen=True, slots=True)
 class FolderAddress:
-    """A folder of TIDEMILL_SOURCES, or one inside it: ``inbox/daily``."""
+    """A folder in TIDEMILL_SOURCES or a subfolder, such as ``inbox/daily``."""
 
     root: str
     path: str = ""
 
     @property
     def key(self) -> str:
-        """What tells it from every other source, also in a database."""
+        """The stored identifier of the source, unique among all sources."""
         return f"folder:{self}"
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class FolderAddress:
 
 @dataclass(frozen=True, slots=True)
 class HostAddress:
-    """A folder of another machine: ``sftp://ada@files.example.com/out``."""
+    """A folder on an FTP or SFTP server, such as ``sftp://ada@files.example.com/out``."""
 
     scheme: str
     host: str
@@ -54,18 +54,18 @@ class HostAddress:
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    """Files of the web, by their URLs, or an index of them."""
+    """URLs of files on web servers, or the URL of an index that lists them."""
 
     urls: tuple[str, ...]
     is_index: bool = False
 
     @property
     def key(self) -> str:
-        """The same for all: each file is known by its whole URL."""
+        """The same for all web addresses, because the complete URL identifies a file."""
         return "web"
 
     def __str__(self) -> str:
-        """Without what may be a secret."""
+        """The first URL without query and fragment, which may contain secrets."""
         more = f" and {len(self.urls) - 1} more" if len(self.urls) > 1 else ""
         return strip_query_and_fragment(self.urls[0]) + more
 
@@ -93,41 +93,41 @@ def strip_query_and_fragment(url: str) -> str:
 
 
 def parse_source_address(given: Any, *, is_index: bool = False) -> SourceAddress:
-    """InvalidInput says what is wrong; nothing of an address that may hold a secret is repeated."""
+    """Return the address of a source. Raise InvalidInput without repeating the address, which may contain a secret."""
     if isinstance(given, list | tuple):
         if not given or not all(isinstance(one, str) and _parse_scheme(one) in WEB_SCHEMES for one in given):
-            raise InvalidInput("a list has one or more http or https URLs, and nothing else")
+            raise InvalidInput("a list must contain one or more http or https URLs")
         return _parse_web_address(given, is_index=is_index)
     if not isinstance(given, str) or not given.strip() or not given.isprintable():
-        raise InvalidInput("a folder of TIDEMILL_SOURCES, or an address, is wanted")
+        raise InvalidInput("must be a folder in TIDEMILL_SOURCES or a URL")
     scheme = _parse_scheme(given)
     if is_index and scheme not in WEB_SCHEMES:
-        raise InvalidInput("only a file of the web, http or https, can be an index")
+        raise InvalidInput("an index must be an http or https URL")
     if scheme in WEB_SCHEMES:
         return _parse_web_address([given], is_index=is_index)
     if scheme in DEFAULT_FILE_PORT_BY_SCHEME:
         return _parse_host_address(given)
     if scheme in BUCKETS:
-        found = parse_blob_location(given)
-        assert isinstance(found, BucketLocation)  # noqa: S101  by its scheme
-        return found
+        location = parse_blob_location(given)
+        assert isinstance(location, BucketLocation)  # noqa: S101  the scheme is one of BUCKETS
+        return location
     if scheme:
         known = ", ".join(f"{name}://" for name in (*BUCKETS, *DEFAULT_FILE_PORT_BY_SCHEME, *WEB_SCHEMES))
-        raise InvalidInput(f"an address begins with one of {known}; a folder is one of TIDEMILL_SOURCES")
+        raise InvalidInput(f"must start with one of {known}, or be a folder in TIDEMILL_SOURCES")
     return _parse_folder_address(given)
 
 
 def _parse_scheme(text: str) -> str:
-    before, found, _ = text.partition("://")
-    return before.lower() if found else ""
+    scheme, separator, _ = text.partition("://")
+    return scheme.lower() if separator else ""
 
 
 def _parse_folder_address(text: str) -> FolderAddress:
     root, _, path = text.strip().rstrip("/").partition("/")
     if not _SOURCE_ROOT_PATTERN.fullmatch(root):
-        raise InvalidInput("a folder begins with a name of TIDEMILL_SOURCES, as in inbox/daily; it is no path")
+        raise InvalidInput("must start with a folder name from TIDEMILL_SOURCES, such as inbox/daily, not a path")
     if any(part in ("", ".", "..") for part in path.split("/")) and path:
-        raise InvalidInput("a folder inside a source is words between slashes, without dots that lead out of it")
+        raise InvalidInput('a subfolder must not contain empty, "." or ".." segments')
     return FolderAddress(root, path)
 
 
@@ -136,19 +136,19 @@ def _parse_host_address(text: str) -> HostAddress:
         parts = urlsplit(text)
         port, password = parts.port, parts.password
     except ValueError:
-        raise InvalidInput("this is not an address, like sftp://user@host/folder") from None
+        raise InvalidInput("invalid URL; write it as sftp://user@host/folder") from None
     if password is not None:
         raise InvalidInput(
-            "a password does not belong into an address: say password_env, the name of a variable that holds it"
+            "remove the password from the URL; set password_env to the environment variable that contains it"
         )
     if parts.query or parts.fragment:
-        raise InvalidInput("an address has no ? and no #: it is a host and a folder")
+        raise InvalidInput('must not contain "?" or "#"; write it as sftp://user@host/folder')
     host = parts.hostname or ""
     if not _SOURCE_HOST_PATTERN.fullmatch(host):
-        raise InvalidInput("the address has no host, or one that cannot be")
-    path = parts.path.removeprefix("/").rstrip("/")  # //folder is one of the machine, /folder one of the user
+        raise InvalidInput("the URL has no host, or an invalid one")
+    path = parts.path.removeprefix("/").rstrip("/")  # /folder is relative to the user's home, //folder is absolute
     if path and any(part in (".", "..", "") for part in path.removeprefix("/").split("/")):
-        raise InvalidInput("the folder is words between slashes, without dots that lead out of it")
+        raise InvalidInput('the folder must not contain empty, "." or ".." segments')
     return HostAddress(
         parts.scheme, host, port or DEFAULT_FILE_PORT_BY_SCHEME[parts.scheme], parts.username or "", path
     )
@@ -160,16 +160,16 @@ def _parse_web_address(given: Sequence[str], *, is_index: bool) -> WebAddress:
             parts = urlsplit(one)
             _ = parts.port
         except ValueError:
-            raise InvalidInput("one of the URLs is none") from None
+            raise InvalidInput("invalid URL") from None
         if parts.username is not None or parts.password is not None:
             raise InvalidInput(
-                "a user or a password does not belong into a URL: say authorization_env, the name of a variable "
-                "that holds the Authorization header"
+                "remove the user and the password from the URL; set authorization_env to the environment variable "
+                "that contains the Authorization header"
             )
         if not parts.hostname:
-            raise InvalidInput("one of the URLs has no host")
+            raise InvalidInput("a URL has no host")
     if is_index and len(given) > 1:
-        raise InvalidInput("an index is one URL")
+        raise InvalidInput("an index must be one URL")
     if len(set(given)) < len(given):
-        raise InvalidInput("the same URL is in the list twice")
+        raise InvalidInput("the list contains a URL twice")
     return WebAddress(tuple(given), is_index)

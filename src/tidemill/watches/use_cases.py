@@ -1,4 +1,4 @@
-"""What users do with watches: list them and their files, and scan them now."""
+"""Use cases of watches: list watches and their files, and scan watches."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ SCAN_REQUEST_TIMEOUT_S = 20.0  # the next scan continues with the remaining file
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """A watch, and what the database knows about its scans and files."""
+    """A watch, and the stored state of its scans and files."""
 
     watch: Watch
     state: Mapping[str, Any]  # empty if no worker has registered the watch yet
@@ -27,7 +27,7 @@ class WatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class ScanSummary:
-    """The result of one scan. ``files`` were changed by it, or still wait."""
+    """The result of one scan. ``files`` are the files that it changed or that still wait."""
 
     name: str
     found: int = 0
@@ -37,7 +37,7 @@ class ScanSummary:
 
 
 def list_visible_watches(runtime: Runtime, user: Principal | None) -> list[Watch]:
-    """The watches of a user. Administrators, and the local caller (None), see all."""
+    """Return the watches of a user. Administrators and the local caller (None) see all watches."""
     watches = runtime.get(load_watches).values()
     if user is None or user.is_admin:
         return list(watches)
@@ -45,11 +45,11 @@ def list_visible_watches(runtime: Runtime, user: Principal | None) -> list[Watch
 
 
 def get_visible_watch(runtime: Runtime, user: Principal | None, name: str) -> Watch:
-    """UnknownEntity if there is no such watch, or if it belongs to another user."""
+    """Return a watch by name. Raise UnknownEntity if it does not exist or belongs to another user."""
     for watch in list_visible_watches(runtime, user):
         if watch.name == name:
             return watch
-    raise UnknownEntity(f"there is no watch {name!r}")
+    raise UnknownEntity(f'Unknown watch "{name}"')
 
 
 async def list_watch_statuses(runtime: Runtime, user: Principal | None) -> list[WatchStatus]:
@@ -61,13 +61,13 @@ async def list_watch_statuses(runtime: Runtime, user: Principal | None) -> list[
 async def list_watch_files(
     runtime: Runtime, user: Principal, name: str, *, state: FileState | None, limit: int, after: object
 ) -> Page[dict[str, Any]]:
-    """The files of a watch, the last changed first."""
+    """Return a page of a watch's files, most recently changed first."""
     watch = get_visible_watch(runtime, user, name)
     return await runtime.db.read(watch_files.list_watch_files, watch.name, state=state, limit=limit, after=after)
 
 
 async def scan_watches(runtime: Runtime, user: Principal, name: str | None, *, retry_failed: bool) -> list[ScanSummary]:
-    """Scan one watch, or all watches of the user, within the time of a request."""
+    """Scan one watch, or all watches of the user, within ``SCAN_REQUEST_TIMEOUT_S``."""
     watches = list_visible_watches(runtime, user) if name is None else [get_visible_watch(runtime, user, name)]
     deadline = time.monotonic() + SCAN_REQUEST_TIMEOUT_S
     return [await _scan_watch(runtime, watch, deadline, retry_failed=retry_failed) for watch in watches]

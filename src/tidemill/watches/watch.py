@@ -1,4 +1,4 @@
-"""A watch: where its files come from, what becomes of them, and which watches overlap."""
+"""A watch: its source, its task and its schedule. Also detects watches that overlap."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,15 +29,15 @@ _DURATION_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 def parse_duration_s(text: str) -> float:
-    """``90s``, ``5m``, ``2h``, ``1d``; else a ValueError."""
-    found = _DURATION_PATTERN.fullmatch(text.strip().lower())
-    if found is None:
+    """Return the seconds of a duration such as ``90s``, ``5m``, ``2h`` or ``1d``. Raise ValueError if it is invalid."""
+    match_ = _DURATION_PATTERN.fullmatch(text.strip().lower())
+    if match_ is None:
         raise ValueError("Input should be a duration, such as 30s, 5m, 2h or 1d")
-    return float(found[1]) * DURATION_UNIT_SECONDS[found[2]]
+    return float(match_[1]) * DURATION_UNIT_SECONDS[match_[2]]
 
 
 def compute_scan_delay(every: float, failures: int) -> float:
-    """Seconds until the next listing of a source: they double with each failure, up to ``SCAN_BACKOFF_MAX_S``."""
+    """Return the seconds until the next scan. They double with each failure, up to ``SCAN_BACKOFF_MAX_S``."""
     return max(every, min(every * 2.0 ** min(failures, 20), SCAN_BACKOFF_MAX_S))
 
 
@@ -81,7 +81,7 @@ class Watch:
 
     @property
     def source_key(self) -> str:
-        """Identifies the source: its files are submitted once, even if the watch is renamed."""
+        """Identifies the source, so that its files are submitted once even if the watch is renamed."""
         return get_source_key(self.source)
 
     @property
@@ -93,31 +93,34 @@ class Watch:
         return get_source_kind(self.source)
 
     def is_archived_path(self, path: str) -> bool:
-        """Whether the path is in an archive folder, of this watch or of a watch on a folder below."""
+        """Return whether the path is in an archive folder of this watch, or of a watch on a subfolder."""
         return any(folder in (self.processed, self.failed) for folder in path.split("/")[:-1])
 
     def accepts_path(self, path: str) -> bool:
-        """Whether a file with this path is submitted when it is complete."""
+        """Return whether a file with this path is submitted when it is complete."""
         is_marker = self.marker is not None and path.endswith(self.marker)
         return not is_marker and not self.is_archived_path(path) and self.pattern.matches(path)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """The resolved location of a source: its host or store, and the folders below."""
+    """The resolved location of a source: its host or store, and its folders."""
 
     store: tuple[object, ...]
     parts: tuple[str, ...]
 
     def relative_to(self, outer: "SourceLocation") -> tuple[str, ...] | None:
-        """The folders from an outer location to this one; None if this one is not below it."""
+        """Return the folders from an outer location to this one, or None if this one is not inside it."""
         if self.store != outer.store or self.parts[: len(outer.parts)] != outer.parts:
             return None
         return self.parts[len(outer.parts) :]
 
 
 def find_overlap_problems(watches: Iterable[Watch], folders: Mapping[str, PurePath]) -> Iterator[str]:
-    """A message for each pair of watches that would submit one file twice. ``folders``: watch -> its local folder."""
+    """Yield a message for each pair of watches that would submit a file twice.
+
+    ``folders`` maps the names of watches to their local folders.
+    """
     located = [
         (watch, location)
         for watch in watches
@@ -132,7 +135,7 @@ def find_overlap_problems(watches: Iterable[Watch], folders: Mapping[str, PurePa
 
 
 def _locate_source(watch: Watch, folder: PurePath | None) -> SourceLocation | None:
-    """None for HTTP sources: their files are identified by the complete URL."""
+    """Return the location of a source, or None for HTTP sources, whose files are identified by the complete URL."""
     match watch.source:
         case FolderAddress():
             return None if folder is None else SourceLocation(("folder",), folder.parts)
@@ -150,20 +153,23 @@ def _split_path(path: str) -> tuple[str, ...]:
 
 def _explain_overlap(outer: Watch, inner: Watch, below: tuple[str, ...]) -> str | None:
     if not below and outer.source_key != inner.source_key:
-        return f"{inner.source} and {outer.source} are one folder, which {outer.name} watches: call it the same in both"
+        return (
+            f'"{inner.source}" and "{outer.source}" are the same folder, which watch "{outer.name}" uses already; '
+            "use the same name in both watches"
+        )
     if (
         outer.archives_files
         and outer.is_archived_path("/".join((*below[:1], "")))
         and outer.pattern.can_overlap(inner.pattern)
     ):
-        return f"{outer.name} puts files there that it has taken: they would be taken twice"
+        return f'watch "{outer.name}" archives its files in this folder, so they would be submitted twice'
     archive_folders = [(*below, name) for name in (inner.processed, inner.failed) if inner.archives_files]
     for folder in [below, *archive_folders] if below else archive_folders:
         if not outer.is_archived_path("/".join((*folder, ""))) and outer.pattern.can_overlap(
             inner.pattern, "/".join(folder)
         ):
             return (
-                f"{outer.name} watches {outer.source} and takes files of {'/'.join(folder)} in it, too: "
-                "they would be taken twice; let its pattern leave them out, or watch one of the folders only"
+                f'watch "{outer.name}" on "{outer.source}" also matches files in its subfolder "{"/".join(folder)}", '
+                "so they would be submitted twice; exclude them in its pattern, or watch only one of the folders"
             )
     return None

@@ -1,4 +1,4 @@
-"""The stored files of watches. Each state change is one statement, so that only one of several processes makes it."""
+"""The stored files of watches. Each state change is one statement, so that only one process can make it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,40 +39,40 @@ class WatchScope:
 
     watch: str
     source: str
-    declared: frozenset[str] = frozenset()  # all declared watches; files of other watches are orphans
+    declared: frozenset[str] = frozenset()  # all declared watches; files of other watches are orphaned
 
 
 async def record_listing(
     conn: Connection, scope: WatchScope, entries: Sequence[ListedFile], explain_wait: Callable[[ListedFile], str]
 ) -> None:
-    """Store the new and the changed files of a part of a listing. Known files are not written."""
+    """Store the new and the changed files of a part of a listing. Unchanged files are not written."""
     columns = _build_listing_params(scope, entries)
     known = [RecordedFile(**row) for row in await fetch_rows(conn, sql("watch_file/known"), columns)]
     orphans = find_orphaned_file_ids(known, {scope.watch} | scope.declared)
     if orphans:
         await conn.execute(sql("watch_file/adopt"), {"watch": scope.watch, "ids": orphans})
-    news = compare_listing(entries, known)
-    if news.changed:
-        ids, changed = [one.id for one, _ in news.changed], [entry for _, entry in news.changed]
+    changes = compare_listing(entries, known)
+    if changes.changed:
+        ids, changed = [stored.id for stored, _ in changes.changed], [entry for _, entry in changes.changed]
         notes = [explain_wait(entry) for entry in changed]
         await conn.execute(
             sql("watch_file/change"), _build_listing_params(scope, changed) | {"ids": ids, "notes": notes}
         )
-    if news.added:
-        refusals = [one.refusal_reason for one in news.added]
-        notes = [explain_wait(entry) for entry in news.added]
+    if changes.added:
+        refusals = [entry.refusal_reason for entry in changes.added]
+        notes = [explain_wait(entry) for entry in changes.added]
         await conn.execute(
-            sql("watch_file/add"), _build_listing_params(scope, news.added) | {"refusals": refusals, "notes": notes}
+            sql("watch_file/add"), _build_listing_params(scope, changes.added) | {"refusals": refusals, "notes": notes}
         )
 
 
 async def mark_missing_files(conn: Connection, scope: WatchScope, listed: Sequence[ListedFile]) -> int:
-    """Mark waiting files that the listing does not contain."""
+    """Mark waiting files that the listing does not contain as gone. Return their number."""
     return (await conn.execute(sql("watch_file/lose"), _build_listing_params(scope, listed))).rowcount
 
 
 async def requeue_failed_files(conn: Connection, scope: WatchScope, listed: Sequence[ListedFile], reason: str) -> int:
-    """Let failed files that still exist wait for another attempt."""
+    """Requeue failed files that still exist. Return their number."""
     return (
         await conn.execute(sql("watch_file/again"), _build_listing_params(scope, listed) | {"note": reason})
     ).rowcount
@@ -86,7 +86,7 @@ async def list_ready_files(
 
 
 async def claim_file(conn: Connection, file: WatchFile, owner_id: int, file_id: str) -> bool:
-    """Claim a file before it is fetched. The stored file is removed automatically if no job owns it."""
+    """Claim a file before it is fetched. Maintenance deletes the stored copy if no job uses it."""
     claim = {"id": file.id, "owner_id": owner_id, "file_id": file_id}
     is_claimed = await _run_transition(conn, "watch_file/take", claim)
     if is_claimed:
@@ -110,7 +110,7 @@ async def set_file_message(conn: Connection, file: WatchFile, note: str) -> None
 
 
 async def requeue_changed_file(conn: Connection, file: WatchFile, entry: ListedFile, note: str) -> None:
-    """Let a file wait in its current version. If that version is known already, this one is gone."""
+    """Requeue a file with its current version. If that version is stored already, mark this file as gone."""
     params = {"id": file.id, "size": entry.size, "version": entry.version, "note": note}
     if not await _run_transition(conn, "watch_file/wait_again", params):
         await set_file_state(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
@@ -129,12 +129,12 @@ async def replace_archive_path(conn: Connection, file: WatchFile, moved_to: str 
 async def list_unsettled_files(
     conn: Connection, watch: str, *, after: int, limit: int
 ) -> list[tuple[WatchFile, FileJobState]]:
-    found = await fetch_rows(conn, sql("watch_file/unsettled"), {"watch": watch, "after": after, "limit": limit})
-    return [(WatchFile(**{name: row[name] for name in _WATCH_FILE_COLUMNS}), _parse_job_state(row)) for row in found]
+    rows = await fetch_rows(conn, sql("watch_file/unsettled"), {"watch": watch, "after": after, "limit": limit})
+    return [(WatchFile(**{name: row[name] for name in _WATCH_FILE_COLUMNS}), _parse_job_state(row)) for row in rows]
 
 
 async def forget_old_watch_files(conn: Connection) -> int:
-    """Delete files that were finished more than ``WATCH_FILE_KEPT_DAYS`` ago."""
+    """Delete the records of files that were archived or removed more than ``WATCH_FILE_KEPT_DAYS`` ago."""
     return (
         await conn.execute(sql("watch_file/forget"), {"days": WATCH_FILE_KEPT_DAYS, "limit": FORGET_MAX_WATCH_FILES})
     ).rowcount
@@ -147,7 +147,7 @@ async def list_files_of_scan(conn: Connection, watch: str, began: datetime, limi
 async def list_watch_files(
     conn: Connection, watch: str, *, state: FileState | None = None, limit: int, after: object = None
 ) -> Page[RowDict]:
-    """The last changed files first."""
+    """Return a page of files, most recently changed first."""
     filters = fingerprint_filters(watch, state)
     at, last = (
         (datetime.max.replace(tzinfo=UTC), BIGINT_SAFE_MAX)
@@ -155,11 +155,11 @@ async def list_watch_files(
         else WATCH_FILES_ORDER.parse_position(after, filters)
     )
     params = {"watch": watch, "state": state, "at": at, "id": last, "limit": limit + 1}
-    found = await fetch_rows(conn, sql("watch_file/list" if state is None else "watch_file/list_state"), params)
-    if len(found) <= limit:
-        return Page(found, None)
-    last_shown = found[limit - 1]
-    return Page(found[:limit], WATCH_FILES_ORDER.build_position(filters, last_shown["at"], last_shown["id"]))
+    rows = await fetch_rows(conn, sql("watch_file/list" if state is None else "watch_file/list_state"), params)
+    if len(rows) <= limit:
+        return Page(rows, None)
+    last_shown = rows[limit - 1]
+    return Page(rows[:limit], WATCH_FILES_ORDER.build_position(filters, last_shown["at"], last_shown["id"]))
 
 
 def _build_listing_params(scope: WatchScope, entries: Sequence[ListedFile]) -> dict[str, object]:

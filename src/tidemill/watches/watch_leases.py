@@ -14,7 +14,7 @@ sql = make_sql_loader("tidemill.watches")
 
 @dataclass(frozen=True, slots=True)
 class WatchLease:
-    """The right to scan a watch. ``is_due``: the source is listed too, and not only finished files archived."""
+    """The right to scan a watch. If ``is_due`` is False, the scan only archives files and does not list the source."""
 
     name: str
     is_due: bool
@@ -31,7 +31,7 @@ class WatchScanResult:
     problem: str | None = None
     found: int = 0
     submitted: int = 0
-    delay: float | None = None  # seconds until the source is listed again; None: unchanged
+    delay: float | None = None  # seconds until the next listing of the source; None: unchanged
     is_cut: bool = False  # the scan was interrupted
 
 
@@ -48,13 +48,13 @@ async def lease_due_watch(
     seconds: float,
     worker: str,
 ) -> WatchLease | None:
-    """Lease one watch that is due; a retry after a lost COMMIT returns the same lease."""
+    """Lease one watch that is due, or return None. A retry after a lost COMMIT returns the same lease."""
     params = {"names": names, "scheduled": scheduled, "lease_id": lease_id, "seconds": seconds, "worker": worker}
     return await _run_lease_statement(conn, "watch/lease_due", params, lease_id)
 
 
 async def lease_watch(conn: Connection, name: str, *, lease_id: UUID, seconds: float, worker: str) -> WatchLease | None:
-    """Lease a watch independently of its schedule; None if another process holds the lease."""
+    """Lease a watch independently of its schedule. Return None if another process holds the lease."""
     params = {"name": name, "lease_id": lease_id, "seconds": seconds, "worker": worker}
     return await _run_lease_statement(conn, "watch/lease_named", params, lease_id)
 
@@ -71,7 +71,7 @@ async def extend_watch_lease(conn: Connection, lease: WatchLease, seconds: float
 
 
 async def finish_watch_scan(conn: Connection, lease: WatchLease, result: WatchScanResult) -> None:
-    """Store the result and release the lease. Nothing happens if the lease was lost."""
+    """Store the result and release the lease. Do nothing if the lease was lost."""
     params = {name: getattr(result, name) for name in WatchScanResult.__slots__}
     bounds = {"least": ARCHIVE_CHECK_MIN_S, "most": ARCHIVE_CHECK_MAX_S}
     await conn.execute(sql("watch/finish"), params | bounds | {"name": lease.name, "lease_id": lease.lease_id})
@@ -84,5 +84,5 @@ async def read_seconds_to_next_due(conn: Connection, names: Sequence[str], sched
 
 
 async def read_watch_states(conn: Connection, names: Sequence[str]) -> dict[str, RowDict]:
-    """Name -> schedule, last scan and file counts, for watches that a worker has registered."""
+    """Return schedule, last scan and file counts by name, for watches that a worker has registered."""
     return {row["name"]: row for row in await fetch_rows(conn, sql("watch/list"), {"names": list(names)})}

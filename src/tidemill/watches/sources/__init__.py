@@ -1,4 +1,4 @@
-"""Where files come from by themselves: folders, buckets, FTP and SFTP servers, the web."""
+"""Watch sources: folders, buckets, FTP and SFTP servers, and web servers."""
 
 import os
 from pathlib import Path
@@ -15,9 +15,9 @@ DEFAULT_KNOWN_HOSTS_PATH = "~/.ssh/known_hosts"
 
 
 def open_watch_source(watch: Watch, settings: Settings) -> WatchSource:
-    """Connected, to be closed by whoever asked. Blocking: for threads.
+    """Connect to the source of a watch and return it. The caller must close it. This call blocks; run it in a thread.
 
-    Secrets are read here, from the environment, and nowhere else. Clients are imported where they are needed.
+    Only this function reads the secrets of watches, from the environment. It imports a client only when it is needed.
     """
     source, access = watch.source, watch.access
     match source:
@@ -46,7 +46,7 @@ def _open_folder_source(source: FolderAddress, settings: Settings) -> WatchSourc
 
     top = settings.sources.get(source.root)
     if top is None:
-        raise InvalidInput(f"there is no folder {source.root!r} in TIDEMILL_SOURCES")
+        raise InvalidInput(f'Folder "{source.root}" is not in TIDEMILL_SOURCES')
     return FolderWatchSource(top, source.path)
 
 
@@ -74,7 +74,7 @@ def _read_secret(name: str | None) -> str | None:
         return None
     value = os.environ.get(name)
     if not value:
-        raise StorageAccessDenied(f"the environment variable {name} is not set")
+        raise StorageAccessDenied(f"Environment variable {name} is not set")
     return value
 
 
@@ -84,6 +84,5 @@ def _read_key_file(path: str | None) -> str | None:
     try:
         return Path(path).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StorageAccessDenied(
-            f"the private key cannot be read: {getattr(error, 'strerror', None) or 'no text'}"
-        ) from None
+        reason = getattr(error, "strerror", None) or "the file is not text"
+        raise StorageAccessDenied(f"Cannot read the private key: {reason}") from None

@@ -1,4 +1,4 @@
-"""A bucket of an object store, or a part of it."""
+"""The watch source for a bucket of an object store, or a prefix in it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -20,7 +20,7 @@ BUCKET_WATCH_LIMITS = ObjectStoreLimits(tries=3, all_tries_s=20.0)
 
 
 class BucketWatchSource(WatchSource):
-    """Keys below a prefix. There are no folders: putting a file away is a copy, and then a removal."""
+    """The objects below a prefix. Object stores cannot rename, so a move is a copy and a deletion."""
 
     def __init__(self, place: BucketLocation, config: Mapping[str, str] | None = None) -> None:
         self._place = place
@@ -30,7 +30,7 @@ class BucketWatchSource(WatchSource):
     def list_files(self, *, recursive: bool, skip_folders: frozenset[str]) -> Iterator[ListedFile]:
         top = self._place.prefix or None
         with translate_store_errors(self._place, ""):
-            if not recursive:  # what is below, and that is all we ever put away, is not even listed
+            if not recursive:  # this does not list deeper keys, which include all archived files
                 yield from self._make_entries(obstore.list_with_delimiter(self._store, top)["objects"])
                 return
             for metas in obstore.list(self._store, top, chunk_size=1_000):
@@ -52,34 +52,37 @@ class BucketWatchSource(WatchSource):
                 yield bytes(piece)
 
     def move(self, entry: ListedFile, to: str) -> bool:
-        """Another file of that name is overwritten only if it is a copy that was begun before: look first."""
+        """Copy the object to ``to`` and delete the original. Return False if another version has replaced it.
+
+        This overwrites ``to``. The caller must make sure that ``to`` is free, or the copy of an interrupted move.
+        """
         if (now := self.find_entry(entry.path)) is None:
             if self.find_entry(to) is None:
-                raise UnknownFile(f"there is no {entry.path} any more")
+                raise UnknownFile(f'"{entry.path}" does not exist any more')
             return True
         if not now.is_same_version(entry):
             return False
         with translate_store_errors(self._place, entry.path):
             obstore.copy(self._store, self._place.key_for(entry.path), self._place.key_for(to))
             now = self.find_entry(entry.path)
-            is_replaced = now is not None and not now.is_same_version(entry)  # and so may be what was copied
+            is_replaced = now is not None and not now.is_same_version(entry)  # the copy may be the new version too
             with suppress(FileNotFoundError):
                 obstore.delete(self._store, self._place.key_for(to if is_replaced else entry.path))
         return not is_replaced
 
     def _make_entries(self, metas: Iterable["ObjectMeta"]) -> Iterator[ListedFile]:
-        """Without the object that some tools put where they show a folder."""
+        """Yield the entries without the placeholder object that some tools create for a folder."""
         return (self._make_entry(meta) for meta in metas if meta["path"] != self._place.prefix)
 
     def _make_entry(self, meta: "ObjectMeta") -> ListedFile:
         path = meta["path"].removeprefix(f"{self._place.prefix}/" if self._place.prefix else "")
-        # In a listing some stores know parts of a second, or a tag without its quotes; the head of an object does not.
+        # Some stores return fractions of a second, or an ETag without quotes, in listings but not for single objects.
         changed, tag = meta["last_modified"].replace(microsecond=0), (meta["e_tag"] or "").strip('"')
         version = f"{changed.isoformat()} {tag}".strip()
         return ListedFile(path, meta["size"], version, changed_at=meta["last_modified"].timestamp())
 
 
 def make_store_config(secrets: Mapping[str, str | None]) -> dict[str, str] | None:
-    """What a watch says of its own store; None: all is in the environment, as for stored files."""
-    found = {name: value for name, value in secrets.items() if value}
-    return found or None
+    """Return the store options that a watch sets, or None to use the environment, as for stored files."""
+    config = {name: value for name, value in secrets.items() if value}
+    return config or None

@@ -1,4 +1,4 @@
-"""A folder of an FTP server: in the clear, with TLS from the first byte (ftps), or once it is asked for (ftpes)."""
+"""The watch source for a folder on an FTP server: without TLS, with implicit TLS (ftps) or explicit TLS (ftpes)."""
 
 import ftplib
 import socket
@@ -27,10 +27,10 @@ _UNKNOWN_COMMAND_CODES = ("500", "501", "502", "504")
 
 
 class _FtpTls(ftplib.FTP_TLS):
-    """Data goes through the session of the control connection, which many servers insist on."""
+    """Reuses the TLS session of the control connection for data, which many servers require."""
 
     def ntransfercmd(self, cmd: str, rest: Any = None) -> tuple[Any, int | None]:
-        data, size = ftplib.FTP.ntransfercmd(self, cmd, rest)  # noqa: S321  and wrapped below
+        data, size = ftplib.FTP.ntransfercmd(self, cmd, rest)  # noqa: S321  wrapped in TLS below
         if self._prot_p:  # type: ignore[attr-defined]
             session = self.sock.session if isinstance(self.sock, ssl.SSLSocket) else None
             data = self.context.wrap_socket(data, server_hostname=self.host, session=session)
@@ -38,7 +38,7 @@ class _FtpTls(ftplib.FTP_TLS):
 
 
 class _ImplicitFtpTls(_FtpTls):
-    """TLS from the first byte on."""
+    """Implicit TLS: the connection is encrypted from the first byte."""
 
     def connect(self, host: str = "", port: int = 0, *_: Any, **__: Any) -> str:
         self.host, self.port = host, port
@@ -54,7 +54,10 @@ class _ImplicitFtpTls(_FtpTls):
         return self.welcome
 
     def prot_p(self) -> str:
-        """Some servers will not hear of it where all is encrypted anyway: so is the data, or nothing is transferred."""
+        """Request encrypted data connections. Encrypt them even if the server rejects the command.
+
+        Some servers reject it with implicit TLS, because they encrypt data connections anyway.
+        """
         try:
             return super().prot_p()
         except ftplib.error_perm as error:
@@ -66,7 +69,7 @@ _FTP_TLS_CLIENTS: dict[str, type[_FtpTls]] = {"ftps": _ImplicitFtpTls, "ftpes": 
 
 
 class FtpWatchSource(FolderTreeSource):
-    """Passive mode only: it passes through what stands between."""
+    """A folder on an FTP server. Uses passive mode only, which works through firewalls and NAT."""
 
     def __init__(self, address: HostAddress, password: str | None, ca_file: str | None = None) -> None:
         self._address = address
@@ -91,7 +94,7 @@ class FtpWatchSource(FolderTreeSource):
             elif kind == "file":
                 yield FolderChild(_make_entry(path, facts.get("size"), facts.get("modify")))
             else:
-                yield FolderChild(ListedFile(path, None, facts.get("modify", ""), "it is not a file"))
+                yield FolderChild(ListedFile(path, None, facts.get("modify", ""), "Not a regular file"))
 
     def find_entry(self, path: str) -> ListedFile | None:
         try:
@@ -105,14 +108,14 @@ class FtpWatchSource(FolderTreeSource):
     def read(self, path: str) -> ByteChunks:
         with self._translate_errors(path):
             self._ftp.voidcmd("TYPE I")
-            is_whole = False
+            is_complete = False
             try:
                 with self._ftp.transfercmd(f"RETR {_to_latin1_wire_path(self._full_path(path))}") as data:
                     while piece := data.recv(FTP_READ_BYTES):
                         yield piece
-                is_whole = True
+                is_complete = True
             finally:
-                if not is_whole:  # what the server says of that must not be taken for its next answer
+                if not is_complete:  # read the reply to the aborted transfer, so that the next command does not
                     with suppress(OSError, EOFError, ftplib.Error):
                         self._ftp.voidresp()
             self._ftp.voidresp()
@@ -123,10 +126,11 @@ class FtpWatchSource(FolderTreeSource):
             self._ftp.rename(_to_latin1_wire_path(self._full_path(path)), _to_latin1_wire_path(self._full_path(to)))
 
     def _connect(self, password: str | None) -> ftplib.FTP:
-        # Bytes as they are: names that are no UTF-8 must not end the listing of the others.
+        # latin-1 preserves all bytes, so a name that is not valid UTF-8 does not fail the listing.
         options: dict[str, Any] = {"timeout": SERVER_SILENCE_TIMEOUT_S, "encoding": "latin-1"}
-        made = _FTP_TLS_CLIENTS.get(self._address.scheme)
-        ftp = ftplib.FTP(**options) if made is None else made(context=self._tls, **options)  # noqa: S321  as declared
+        tls_class = _FTP_TLS_CLIENTS.get(self._address.scheme)
+        # The scheme "ftp" declares a source without TLS.
+        ftp = ftplib.FTP(**options) if tls_class is None else tls_class(context=self._tls, **options)  # noqa: S321
         try:
             ftp.connect(self._address.host, self._address.port)
             ftp.login(self._address.user or "anonymous", password or "")
@@ -146,7 +150,7 @@ class FtpWatchSource(FolderTreeSource):
         except ftplib.error_perm as error:
             if not str(error).startswith(_UNKNOWN_COMMAND_CODES):
                 raise
-        # An old server: names alone, and a question for each. What has no size is no file.
+        # Servers without MLSD list only names. Query each name; entries without a size are not files.
         names = [_from_latin1_wire_name(line.rpartition("/")[2]) for line in self._retrieve_lines("NLST", path)]
         self._ftp.voidcmd("TYPE I")
         return [
@@ -154,7 +158,7 @@ class FtpWatchSource(FolderTreeSource):
         ]
 
     def _retrieve_lines(self, command: str, path: str) -> list[str]:
-        """A server may take its time with each of them."""
+        """Return the lines of a listing. Check for interruption at each line, because servers can be slow."""
         lines: list[str] = []
 
         def append_line(line: str) -> None:
@@ -177,7 +181,7 @@ class FtpWatchSource(FolderTreeSource):
     def _make_parent_folders(self, to: str) -> None:
         parts = to.split("/")[:-1]
         for end in range(1, len(parts) + 1):
-            with suppress(ftplib.error_perm):  # it is there; if it is not, the rename says so
+            with suppress(ftplib.error_perm):  # the folder probably exists; if not, the rename reports an error
                 self._ftp.mkd(_to_latin1_wire_path(self._full_path("/".join(parts[:end]))))
 
     def _full_path(self, path: str) -> str:
@@ -191,39 +195,38 @@ class FtpWatchSource(FolderTreeSource):
             raise self._translate_ftp_error(error, path) from None
 
     def _translate_ftp_error(self, error: Exception, path: str) -> TidemillError:
-        """In words that no server chose: its own could be anything."""
+        """Return the error with Tidemill's own message, because a server's message may contain anything."""
         code = str(error)[:3] if isinstance(error, ftplib.Error) else ""
-        what: Callable[[str], TidemillError]
+        make_error: Callable[[str], TidemillError]
         match error:
             case ssl.SSLCertVerificationError():
-                what, why = StorageAccessDenied, f"its certificate is not valid: {error.verify_message}"
+                make_error, reason = StorageAccessDenied, f"invalid certificate: {error.verify_message}"
             case ssl.SSLError():
-                what, why = RemoteUnreachable, "it does not speak TLS as it should"
+                make_error, reason = RemoteUnreachable, "TLS connection failed"
             case ftplib.error_perm() if code in _LOGIN_FAILED_CODES:
-                what, why = StorageAccessDenied, "the user or the password is wrong"
+                make_error, reason = StorageAccessDenied, "wrong user name or password"
             case ftplib.error_perm() | ftplib.error_temp() if code in _NO_SUCH_FILE_CODES:
-                what, why = UnknownFile, f"there is no {path or 'such folder'}, or not for us ({code})"
+                missing = f'"{path}"' if path else "the folder"
+                make_error, reason = UnknownFile, f"{missing} does not exist, or permission denied ({code})"
             case ftplib.Error():
-                what, why = StorageUnavailable, f"the server refuses ({code})"
+                make_error, reason = StorageUnavailable, f"the server returned an error ({code})"
             case TimeoutError():
-                what, why = RemoteUnreachable, "it does not answer in time"
+                make_error, reason = RemoteUnreachable, "the server did not respond in time"
             case _:
-                what, why = (
-                    RemoteUnreachable,
-                    f"the connection failed: {getattr(error, 'strerror', None) or 'it was closed'}",
-                )
-        return what(f"{self._address}: {why}")
+                cause = getattr(error, "strerror", None) or "closed by the server"
+                make_error, reason = RemoteUnreachable, f"connection failed: {cause}"
+        return make_error(f"{self._address}: {reason}")
 
 
 def _parse_listing_line(line: str) -> tuple[str, dict[str, str]]:
-    """``type=file;size=1;modify=20261115120000; a name``, as RFC 3659 has it."""
+    """Return the name and the facts of a line such as ``type=file;size=1;modify=20261115120000; a name`` (RFC 3659)."""
     facts, _, name = line.rstrip("\r\n").partition(" ")
     pairs = (fact.partition("=") for fact in facts.removesuffix(";").split(";"))
     return _from_latin1_wire_name(name), {key.lower(): value for key, _, value in pairs}
 
 
 def _make_entry(path: str, size: str | None, modified: str | None) -> ListedFile:
-    """Parts of a second, which some servers have in a listing and not in an answer, are left out of the version."""
+    """Return the entry. Its version has no fractions of a second, which some servers return only in listings."""
     text = modified or ""
     return ListedFile(path, parse_size(size), text[:FTP_TIMESTAMP_CHARS], changed_at=_parse_modified(text))
 
@@ -237,7 +240,7 @@ def _parse_modified(text: str) -> float | None:
 
 
 def _to_latin1_wire_path(path: str) -> str:
-    """UTF-8, in the disguise in which bytes go through the client as they are."""
+    """Return the UTF-8 bytes of the path decoded as latin-1, so that the client sends them unchanged."""
     return path.encode("utf-8", "surrogateescape").decode("latin-1")
 
 

@@ -1,4 +1,4 @@
-"""Files of the web: those of a list, or those that an index names. They cannot be moved."""
+"""The watch source for files on web servers, from a list of URLs or an index. The files cannot be moved."""
 
 import hashlib
 import json
@@ -24,14 +24,14 @@ INDEX_MAX_BYTES = 4 << 20
 INDEX_FILES_MAX = 10_000
 PROBE_TIMEOUT_S = 15.0
 INDEX_NAME_MAX_CHARS = 100
-UNREACHABLE_IN_A_ROW_MAX = 5  # files of which nobody answers, one after the other: the others would take as long
-_HEAD_UNSUPPORTED_STATUSES = (400, 403, 405, 501)  # also from stores whose links are signed for GET alone
+UNREACHABLE_IN_A_ROW_MAX = 5  # then the listing stops, because the remaining files would time out too
+_HEAD_UNSUPPORTED_STATUSES = (400, 403, 405, 501)  # also from stores whose links are signed for GET only
 _MISSING_STATUSES = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 _DENIED_STATUSES = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class HttpWatchSource(WatchSource):
-    """Speaks only to machines that downloads may speak to."""
+    """Files on web servers. Connects only to addresses that downloads may connect to."""
 
     def __init__(
         self, address: WebAddress, blobs: BlobStore, limits: DownloadLimits, authorization: str | None
@@ -40,14 +40,19 @@ class HttpWatchSource(WatchSource):
         self._limits = limits
         self._authorization = authorization
         self._origins = {_parse_origin(url) for url in address.urls}
-        looking = replace(limits, total_s=PROBE_TIMEOUT_S)
-        self._looking = {
-            is_ours: self._make_downloader(blobs, looking, is_own_server=is_ours) for is_ours in (True, False)
+        probe_limits = replace(limits, total_s=PROBE_TIMEOUT_S)
+        self._probers = {
+            is_own: self._make_downloader(blobs, probe_limits, is_own_server=is_own) for is_own in (True, False)
         }
         self.listing_errors: list[str] = []
-        self._urls: dict[str, str] = {}  # whole, by what they are called here
+        self._urls: dict[str, str] = {}  # display URL -> complete URL
 
-    def list_files(self, *, recursive: bool, skip_folders: frozenset[str]) -> Iterator[ListedFile]:  # noqa: ARG002  there are no folders
+    def list_files(
+        self,
+        *,
+        recursive: bool,  # noqa: ARG002  HTTP sources have no folders
+        skip_folders: frozenset[str],  # noqa: ARG002
+    ) -> Iterator[ListedFile]:
         self.listing_errors = []
         in_a_row = 0
         for path in self._refresh_url_names():
@@ -56,37 +61,36 @@ class HttpWatchSource(WatchSource):
                 entry = self.find_entry(path)
             except (StorageAccessDenied, RemoteUnreachable, InvalidInput) as error:
                 self.listing_errors.append(str(error))
-                in_a_row = (
-                    in_a_row + 1 if isinstance(error, RemoteUnreachable) else 0
-                )  # a refusal says nothing of others
+                # A server that denies access to one file is reachable, so the next files may be available.
+                in_a_row = in_a_row + 1 if isinstance(error, RemoteUnreachable) else 0
                 if in_a_row >= UNREACHABLE_IN_A_ROW_MAX:
                     return
                 continue
             in_a_row = 0
             if entry is None:
-                self.listing_errors.append(f"{path}: there is no such file")
+                self.listing_errors.append(f"{path}: file not found")
             else:
                 yield entry
 
     def find_entry(self, path: str) -> ListedFile | None:
-        found = self._probe(self._find_url(path), "HEAD")
-        if found.status in _HEAD_UNSUPPORTED_STATUSES:
-            found = self._probe(self._find_url(path), "GET")
-        if found.status in _MISSING_STATUSES:
+        response = self._probe(self._find_url(path), "HEAD")
+        if response.status in _HEAD_UNSUPPORTED_STATUSES:
+            response = self._probe(self._find_url(path), "GET")
+        if response.status in _MISSING_STATUSES:
             return None
-        _check_status(path, found.status)
-        version = found.headers.get("etag") or found.headers.get("last-modified") or ""
-        return ListedFile(path, parse_size(found.headers.get("content-length")), version)
+        _check_status(path, response.status)
+        version = response.headers.get("etag") or response.headers.get("last-modified") or ""
+        return ListedFile(path, parse_size(response.headers.get("content-length")), version)
 
-    def read(self, path: str) -> ByteChunks:  # pragma: no cover  a download is stored as it comes, see fetch
+    def read(self, path: str) -> ByteChunks:  # pragma: no cover  fetch_to_blob_store downloads files instead
         raise NotImplementedError(path)
 
     def move(self, entry: ListedFile, to: str) -> bool:
-        raise InvalidInput(f"{entry.path} cannot be moved to {to}: files of the web are only remembered")
+        raise InvalidInput(f'Cannot move "{entry.path}" to "{to}": files of HTTP sources cannot be moved')
 
     def fetch_to_blob_store(self, entry: ListedFile, blobs: BlobStore, name: str, limits: FetchLimits) -> Blob:
         if entry.size is not None and entry.size > limits.max_bytes:
-            raise TooLarge(f"it has more than {limits.max_bytes >> 20} MB")
+            raise TooLarge(f"The file is larger than {limits.max_bytes >> 20} MB")
         url = self._find_url(entry.path)
         remote = self._make_downloader(blobs, self._limits, is_own_server=self._is_own_server(url))
         try:
@@ -101,7 +105,7 @@ class HttpWatchSource(WatchSource):
         if self._address.is_index:
             urls = tuple(self._read_index(urls[0]))
         if len(urls) > INDEX_FILES_MAX:
-            raise InvalidInput(f"the index names more than {INDEX_FILES_MAX} files")
+            raise InvalidInput(f"The index contains more than {INDEX_FILES_MAX} files")
         self._urls = {make_display_url(url): url for url in urls}
         return list(self._urls)
 
@@ -109,27 +113,27 @@ class HttpWatchSource(WatchSource):
         if path not in self._urls:
             self._refresh_url_names()
         if path not in self._urls:
-            raise UnknownFile(f"there is no {path} any more")
+            raise UnknownFile(f'"{path}" is not in the source any more')
         return self._urls[path]
 
     def _read_index(self, url: str) -> Iterator[str]:
-        found = self._probe(url, "GET", max_body_bytes=INDEX_MAX_BYTES)
-        _check_status(strip_query_and_fragment(url), found.status)
-        if found.status in _MISSING_STATUSES:
-            raise UnknownFile(f"{strip_query_and_fragment(url)}: there is no such index ({found.status})")
-        for name in parse_index(found.body):
+        response = self._probe(url, "GET", max_body_bytes=INDEX_MAX_BYTES)
+        _check_status(strip_query_and_fragment(url), response.status)
+        if response.status in _MISSING_STATUSES:
+            raise UnknownFile(f"{strip_query_and_fragment(url)}: index not found ({response.status})")
+        for name in parse_index(response.body):
             try:
                 yield urljoin(url, name).partition("#")[0]
             except ValueError:
-                self.listing_errors.append(f"the index names what is no URL: {name[:INDEX_NAME_MAX_CHARS]}")
+                self.listing_errors.append(f'The index contains an invalid URL: "{name[:INDEX_NAME_MAX_CHARS]}"')
 
     def _probe(self, url: str, method: str, *, max_body_bytes: int = 0) -> ProbeResponse:
-        return self._looking[self._is_own_server(url)].probe(
+        return self._probers[self._is_own_server(url)].probe(
             url, method=method, max_body_bytes=max_body_bytes, should_continue=self.should_continue
         )
 
     def _is_own_server(self, url: str) -> bool:
-        """Whether it is of a server that the watch itself names: an index may name any."""
+        """Return whether the watch itself names the server of the URL. An index may contain any server."""
         return _parse_origin(url) in self._origins
 
     def _make_downloader(self, blobs: BlobStore, limits: DownloadLimits, *, is_own_server: bool) -> Downloader:
@@ -146,7 +150,7 @@ def _check_status(path: str, status: int) -> None:
 
 
 def _parse_origin(url: str) -> tuple[str, str, int] | None:
-    """None of what cannot be asked anyway."""
+    """Return scheme, host and port of a URL, or None if it is invalid."""
     try:
         return get_url_origin(httpx2.URL(url))
     except (httpx2.InvalidURL, ValueError, KeyError):
@@ -154,38 +158,38 @@ def _parse_origin(url: str) -> tuple[str, str, int] | None:
 
 
 def make_display_url(url: str) -> str:
-    """A URL as it is shown and kept: what follows the path may be a secret, and is only told apart."""
+    """Return the URL as it is shown and stored. A hash replaces the query and fragment, which may contain a secret."""
     shown = strip_query_and_fragment(url)
     return shown if shown == url else f"{shown}#{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 
 
 def parse_index(index: bytes) -> list[str]:
-    """A name or URL a line, a JSON list of them, or the links of a page; each once."""
+    """Return the unique names or URLs in an index: one per line, a JSON list, or the links of an HTML page."""
     try:
         text = index.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidInput("the index is not text") from None
+        raise InvalidInput("The index is not UTF-8 text") from None
     start = text.lstrip()[:1]
     if start == "[":
-        found = _parse_json_index(text)
+        names = _parse_json_index(text)
     elif start == "<":
-        found = _parse_html_links(text)
+        names = _parse_html_links(text)
     else:
         lines = (line.strip() for line in text.splitlines())
-        found = [line for line in lines if line and not line.startswith("#")]
-    if any(not name.isprintable() for name in found):
-        raise InvalidInput("the index has a name that cannot be shown")
-    return list(dict.fromkeys(found))
+        names = [line for line in lines if line and not line.startswith("#")]
+    if any(not name.isprintable() for name in names):
+        raise InvalidInput("The index contains a name with unprintable characters")
+    return list(dict.fromkeys(names))
 
 
 def _parse_json_index(text: str) -> list[str]:
     try:
-        found = json.loads(text)
+        names = json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidInput("the index begins like JSON, and is none") from None
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise InvalidInput("the index is JSON, but not a list of names")
-    return found
+        raise InvalidInput('The index starts with "[" but is not valid JSON') from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput("The JSON index is not a list of strings")
+    return names
 
 
 class _LinkCollector(HTMLParser):
@@ -203,6 +207,6 @@ def _parse_html_links(text: str) -> list[str]:
     page = _LinkCollector()
     try:
         page.feed(text)
-    except (AssertionError, ValueError):  # the parser's own way to say so
-        raise InvalidInput("the index begins like a page, and is none") from None
+    except (AssertionError, ValueError):  # HTMLParser raises these for malformed documents
+        raise InvalidInput('The index starts with "<" but is not valid HTML') from None
     return page.links

@@ -1,4 +1,4 @@
-"""A folder of an SFTP server. Its host key must be known."""
+"""The watch source for a folder on an SFTP server, whose host key must be known."""
 
 import asyncio
 import stat
@@ -28,12 +28,12 @@ from tidemill.watches.sources.watch_source import (
 
 try:
     import asyncssh
-except ImportError as error:  # pragma: no cover  the extra is there in every test
-    raise InvalidInput("sftp needs the extra: pip install 'tidemill[sftp]'") from error
+except ImportError as error:  # pragma: no cover  every test environment has the extra
+    raise InvalidInput("SFTP requires an extra: pip install 'tidemill[sftp]'") from error
 
 T = TypeVar("T")
 SFTP_READ_BYTES = 256 << 10
-SFTP_LISTING_TIMEOUT_S = 120.0  # a folder may have very many files
+SFTP_LISTING_TIMEOUT_S = 120.0  # listing a folder with many files takes long
 _FOLDER_TYPE, _FILE_TYPE, _LINK_TYPE = (
     asyncssh.FILEXFER_TYPE_DIRECTORY,
     asyncssh.FILEXFER_TYPE_REGULAR,
@@ -43,7 +43,7 @@ _FOLDER_TYPE, _FILE_TYPE, _LINK_TYPE = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SftpCredentials:
-    """How we prove who we are; ``known_hosts`` is how the server does."""
+    """Credentials of the user, and the file ``known_hosts`` that authenticates the server."""
 
     known_hosts: Path
     password: str | None = None
@@ -52,7 +52,7 @@ class SftpCredentials:
 
 
 class SftpWatchSource(FolderTreeSource):
-    """Blocking, like all inlets: the client runs in an event loop of its own, only while something is asked."""
+    """A folder on an SFTP server. Calls block: each runs the client in this object's own event loop."""
 
     def __init__(self, address: HostAddress, keys: SftpCredentials) -> None:
         self._address = address
@@ -77,12 +77,10 @@ class SftpWatchSource(FolderTreeSource):
             if name in (".", ".."):
                 continue
             path = join_path(folder, name)
-            if (
-                _read_file_type(attrs) == _LINK_TYPE
-            ):  # where it leads is the server's to say: it keeps to what we may see
-                found = self.find_entry(path)
-                if found is not None:
-                    yield FolderChild(found)
+            if _read_file_type(attrs) == _LINK_TYPE:  # the server resolves links and enforces permissions
+                entry = self.find_entry(path)
+                if entry is not None:
+                    yield FolderChild(entry)
             else:
                 yield FolderChild(_make_entry(path, attrs), is_folder=_read_file_type(attrs) == _FOLDER_TYPE)
 
@@ -98,7 +96,7 @@ class SftpWatchSource(FolderTreeSource):
             file = self._run_with_timeout(self._open_file(path))
             try:
                 while piece := self._run_with_timeout(file.read(SFTP_READ_BYTES)):
-                    assert isinstance(piece, bytes)  # noqa: S101  it was opened so
+                    assert isinstance(piece, bytes)  # noqa: S101  the file is opened in binary mode
                     yield piece
             finally:
                 with suppress(OSError, asyncssh.Error):
@@ -123,18 +121,18 @@ class SftpWatchSource(FolderTreeSource):
         return self._runner.run(await_operation())
 
     async def _connect(self, keys: SftpCredentials) -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
-        """Nothing of whoever runs us: not their agent, not their keys, not their settings."""
+        """Connect with the given credentials only, without the SSH agent, keys and configuration of the local user."""
         if not keys.known_hosts.is_file():
             raise StorageAccessDenied(
-                f"{self._address}: the host key cannot be checked: there is no file {keys.known_hosts} of known hosts"
+                f'{self._address}: cannot verify the host key: known_hosts file "{keys.known_hosts}" does not exist'
             )
-        mine = [] if keys.key is None else [asyncssh.import_private_key(keys.key, keys.passphrase)]
+        client_keys = [] if keys.key is None else [asyncssh.import_private_key(keys.key, keys.passphrase)]
         connection = await asyncssh.connect(
             self._address.host,
             self._address.port,
             username=self._address.user,
             password=keys.password,
-            client_keys=mine or None,
+            client_keys=client_keys or None,
             known_hosts=str(keys.known_hosts),
             agent_path=None,
             config=None,
@@ -160,32 +158,33 @@ class SftpWatchSource(FolderTreeSource):
             raise self._translate_sftp_error(error, path) from None
 
     def _translate_sftp_error(self, error: Exception, path: str) -> TidemillError:
-        """In words that no server chose: its own could be anything."""
+        """Return the error with Tidemill's own message, because a server's message may contain anything."""
+        target = f'"{path}"' if path else "the folder"
         match error:
             case asyncssh.HostKeyNotVerifiable():
-                kind, why = StorageAccessDenied, "its host key is not among the known hosts"
+                kind, reason = StorageAccessDenied, "the host key is not in known_hosts"
             case asyncssh.PermissionDenied():
-                kind, why = StorageAccessDenied, "the user, the password or the key is wrong"
+                kind, reason = StorageAccessDenied, "wrong user name, password or key"
             case asyncssh.KeyImportError() | asyncssh.KeyEncryptionError():
-                kind, why = StorageAccessDenied, "the private key cannot be read, or needs another passphrase"
+                kind, reason = StorageAccessDenied, "cannot read the private key; check its format and passphrase"
             case asyncssh.SFTPNoSuchFile() | asyncssh.SFTPNoSuchPath():
-                return UnknownFile(f"{self._address}: there is no {path or 'such folder'}")
+                return UnknownFile(f"{self._address}: {target} does not exist")
             case asyncssh.SFTPPermissionDenied():
-                kind, why = StorageAccessDenied, f"{path or 'the folder'} is not for us"
+                kind, reason = StorageAccessDenied, f"permission denied for {target}"
             case asyncssh.SFTPError():
-                return StorageUnavailable(f"{self._address}: the server refuses ({type(error).__name__})")
+                return StorageUnavailable(f"{self._address}: the server returned an error ({type(error).__name__})")
             case TimeoutError():
-                return RemoteUnreachable(f"{self._address}: it does not answer in time")
+                return RemoteUnreachable(f"{self._address}: the server did not respond in time")
             case asyncssh.Error():
-                return RemoteUnreachable(f"{self._address}: the connection failed ({type(error).__name__})")
+                return RemoteUnreachable(f"{self._address}: connection failed ({type(error).__name__})")
             case _:
-                words = getattr(error, "strerror", None) or "it was closed"
-                return RemoteUnreachable(f"{self._address}: the connection failed: {words}")
-        return kind(f"{self._address}: {why}")
+                cause = getattr(error, "strerror", None) or "closed by the server"
+                return RemoteUnreachable(f"{self._address}: connection failed: {cause}")
+        return kind(f"{self._address}: {reason}")
 
 
 def _read_file_type(attrs: asyncssh.SFTPAttrs) -> int:
-    """Version 3 of the protocol, which nearly all speak, has it in the permissions only."""
+    """Return the file type. Version 3 of the protocol, the most common, has it in the permissions only."""
     if attrs.type != asyncssh.FILEXFER_TYPE_UNKNOWN or attrs.permissions is None:
         return attrs.type
     kinds = {stat.S_IFDIR: _FOLDER_TYPE, stat.S_IFREG: _FILE_TYPE, stat.S_IFLNK: _LINK_TYPE}
@@ -194,6 +193,7 @@ def _read_file_type(attrs: asyncssh.SFTPAttrs) -> int:
 
 def _make_entry(path: str, attrs: asyncssh.SFTPAttrs) -> ListedFile:
     version = f"{attrs.mtime or 0}" + (f".{attrs.mtime_ns:09}" if attrs.mtime_ns else "")
-    refused = None if _read_file_type(attrs) in (_FILE_TYPE, asyncssh.FILEXFER_TYPE_UNKNOWN) else "it is not a file"
+    is_file = _read_file_type(attrs) in (_FILE_TYPE, asyncssh.FILEXFER_TYPE_UNKNOWN)
+    refusal = None if is_file else "Not a regular file"
     changed = None if attrs.mtime is None else attrs.mtime + (attrs.mtime_ns or 0) / 1e9
-    return ListedFile(path, attrs.size, version, refused, changed)
+    return ListedFile(path, attrs.size, version, refusal, changed)

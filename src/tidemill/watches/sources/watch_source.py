@@ -1,4 +1,4 @@
-"""What every inlet can do: list files, read them, put them away."""
+"""The interface of watch sources: list files, read them and move them to an archive folder."""
 
 import time
 from abc import ABC, abstractmethod
@@ -19,45 +19,43 @@ from tidemill.files.blobs.blob_store import Blob, BlobStore
 from tidemill.watches.file_state import ListedFile
 
 ShouldContinue = Callable[[], bool]
-ByteChunks = Generator[bytes, None, None]  # closed by whoever does not want the rest
+ByteChunks = Generator[bytes, None, None]  # a caller that stops early must close it
 FOLDER_DEPTH_MAX = 20
 FILE_SIZE_DIGITS_MAX = 30
-FETCH_MIN_BYTES_PER_S = (
-    64 << 10
-)  # bytes a second: whoever is slower, for longer than a file may take, is not waited for
-SERVER_SILENCE_TIMEOUT_S = 15.0  # how long another machine may say nothing
+FETCH_MIN_BYTES_PER_S = 64 << 10  # a slower transfer is aborted after FetchLimits.seconds
+SERVER_SILENCE_TIMEOUT_S = 15.0  # how long a server may send nothing
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Of one file: its size, how long it may take, and whether anybody still wants it."""
+    """Limits for fetching one file: its size, its duration, and whether the scan should continue."""
 
     max_bytes: int
     should_continue: ShouldContinue = lambda: True
-    seconds: float = 300.0  # and one more for each part of it that comes, see SLOWEST
+    seconds: float = 300.0  # plus one second for each FETCH_MIN_BYTES_PER_S bytes received
 
 
 @dataclass(frozen=True, slots=True)
 class FolderChild:
-    """What is in a folder: a file, or a folder."""
+    """A file or a subfolder in a folder."""
 
     entry: ListedFile
     is_folder: bool = False
 
 
 class WatchSource(ABC):
-    """Where the files of a watch come from. Every call blocks: for threads, one at a time.
+    """The source of a watch. Every call blocks; use it in a thread, with one call at a time.
 
-    Raises everywhere:
-        UnknownFile: There is no such file (any more).
-        Unreachable, StoreUnavailable: Nobody answers, or not in time; later somebody may.
-        StoreDenied: We are not let in, or not to this.
-        InvalidInput: It cannot be as it is declared.
-        Interrupted: ``going_on`` says no; it is asked between two steps, of listings too.
+    All methods may raise:
+        UnknownFile: The file does not exist (any more).
+        RemoteUnreachable, StorageUnavailable: The source does not respond in time; a later call may succeed.
+        StorageAccessDenied: The credentials are wrong, or permission is denied.
+        InvalidInput: The declaration of the source is wrong.
+        Interrupted: ``should_continue`` returned False; it is checked between steps, also during a listing.
     """
 
     should_continue: ShouldContinue = staticmethod(lambda: True)
-    listing_errors: Sequence[str] = ()  # of the last listing: what could not be looked at, while the others could
+    listing_errors: Sequence[str] = ()  # files and folders that the last listing could not read
 
     def __enter__(self) -> Self:
         return self
@@ -65,36 +63,36 @@ class WatchSource(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:  # noqa: B027  not everybody has something to close
-        """It is not used any more."""
+    def close(self) -> None:  # noqa: B027  some sources have nothing to close
+        """Close the connection."""
 
     def check_interrupted(self) -> None:
         if not self.should_continue():
-            raise Interrupted("nobody waits for the listing any more")
+            raise Interrupted("The listing was interrupted")
 
     @abstractmethod
     def list_files(self, *, recursive: bool, skip_folders: frozenset[str]) -> Iterator[ListedFile]:
-        """All files; with ``deep`` also those of folders below, but for folders of these names."""
+        """Yield all files. With ``recursive``, include subfolders, except those named in ``skip_folders``."""
 
     @abstractmethod
     def find_entry(self, path: str) -> ListedFile | None:
-        """As it is now; None if there is none."""
+        """Return the current entry of a file, or None if the file does not exist."""
 
     @abstractmethod
     def read(self, path: str) -> ByteChunks: ...
 
     @abstractmethod
     def move(self, entry: ListedFile, to: str) -> bool:
-        """Put this very version there; False if another one has its name by now, which keeps it.
+        """Move this version of a file. Return False if another version has replaced it; that version stays.
 
-        What is done already is done. Never is anything removed before it is elsewhere.
+        A repeated call succeeds. The file is never deleted before it exists at the target.
 
         Raises:
-            FileExistsError: Another file has that name.
+            FileExistsError: Another file exists at the target.
         """
 
     def fetch_to_blob_store(self, entry: ListedFile, blobs: BlobStore, name: str, limits: FetchLimits) -> Blob:
-        """Store it under this name, whole or not at all."""
+        """Store the complete file under this name, or nothing."""
         _check_max_bytes(entry.size or 0, limits)
         began = time.monotonic()
         with closing(self.read(entry.path)) as pieces, blobs.open_writer(name) as writing:
@@ -102,36 +100,37 @@ class WatchSource(ABC):
                 writing.write(piece)
                 _check_max_bytes(writing.size, limits)
                 if time.monotonic() - began > limits.seconds + writing.size / FETCH_MIN_BYTES_PER_S:
-                    raise RemoteUnreachable(f"only {writing.size} bytes of it came in {time.monotonic() - began:.0f} s")
+                    elapsed = time.monotonic() - began
+                    raise RemoteUnreachable(f"received only {writing.size} bytes in {elapsed:.0f} s")
                 if not limits.should_continue():
-                    raise Interrupted("nobody waits for the file any more")
+                    raise Interrupted("The transfer was interrupted")
             return writing.finish()
 
 
 class FolderTreeSource(WatchSource):
-    """An inlet that knows folders one by one, and renames files."""
+    """A source that lists one folder at a time and can rename files."""
 
-    preserves_mtime = False  # whether a renamed file is as old as before: behind some servers are buckets, which copy
+    preserves_mtime = False  # whether a rename keeps the modification time; servers backed by buckets copy instead
 
     @abstractmethod
     def list_children(self, folder: str) -> Iterator[FolderChild]:
-        """What is in a folder, which is empty for the top."""
+        """Yield the files and subfolders of a folder. The empty path is the top folder."""
 
     @abstractmethod
     def rename(self, path: str, to: str) -> None:
-        """In one step; the folder of the new name is made."""
+        """Rename a file atomically. Create the target folder if necessary."""
 
     def move(self, entry: ListedFile, to: str) -> bool:
-        """Somebody may put another version under the name between a look and a rename: so we look afterwards, too."""
+        """Move the file. Check its version after the rename too, because another version may replace it in between."""
         now = self.find_entry(entry.path)
         if now is not None and not now.is_same_version(entry):
             return False
         if now is not None:
             self.rename(entry.path, to)
-        there = self.find_entry(to)
-        if there is None and now is None:
-            raise UnknownFile(f"there is no {entry.path} any more")
-        if there is None or self._is_same_version(entry, there):  # a link may lead nowhere from its new place
+        moved = self.find_entry(to)
+        if moved is None and now is None:
+            raise UnknownFile(f'"{entry.path}" does not exist any more')
+        if moved is None or self._is_same_version(entry, moved):  # a moved relative link may be broken, hence None
             return True
         self._undo_move(entry.path, to)
         return False
@@ -146,11 +145,11 @@ class FolderTreeSource(WatchSource):
                 return
         except FileExistsError:
             pass
-        raise StorageUnavailable(f"{to} is a version that was not read, and there is another {path} by now")
+        raise StorageUnavailable(f'"{to}" contains an unread version, and "{path}" exists again')
 
     def list_files(self, *, recursive: bool, skip_folders: frozenset[str]) -> Iterator[ListedFile]:
-        troubles: list[str] = []
-        self.listing_errors = troubles
+        errors: list[str] = []
+        self.listing_errors = errors
         folders = [("", 0)]
         while folders:
             folder, depth = folders.pop()
@@ -165,11 +164,11 @@ class FolderTreeSource(WatchSource):
                         folders.append((one.entry.path, depth + 1))
             except UnknownFile:
                 if not folder:
-                    raise  # a folder below may vanish while we look
+                    raise  # a subfolder may be removed during the listing
             except StorageAccessDenied as error:
                 if not folder:
-                    raise  # a folder below may be somebody else's
-                troubles.append(str(error))
+                    raise  # a subfolder may belong to another user
+                errors.append(str(error))
 
 
 def _is_skipped_folder(folder: str, skip_folders: frozenset[str]) -> bool:
@@ -182,10 +181,10 @@ def join_path(folder: str, name: str) -> str:
 
 
 def parse_size(text: str | None) -> int | None:
-    """As a server says it; of what is no number at all, nothing. Nobody has files with more digits."""
+    """Return the size that a server reports, or None if it is not a number. Ignore digits beyond the maximum."""
     return int(text[:FILE_SIZE_DIGITS_MAX]) if text and text.isascii() and text.isdecimal() else None
 
 
 def _check_max_bytes(size: int, limits: FetchLimits) -> None:
     if size > limits.max_bytes:
-        raise TooLarge(f"it has more than {limits.max_bytes >> 20} MB")
+        raise TooLarge(f"The file is larger than {limits.max_bytes >> 20} MB")

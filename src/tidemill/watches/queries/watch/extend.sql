@@ -1,4 +1,4 @@
--- For as long as the scan goes on; no row when somebody else has it by now. Index: watch_pkey.
+-- Extend the lease while the scan runs. Returns no row if the lease was lost. Index: watch_pkey.
 UPDATE tidemill.watch SET lease_until = tidemill.now() + %(seconds)s * interval '1 second'
 WHERE name = %(name)s AND lease_id = %(lease_id)s
 RETURNING 1

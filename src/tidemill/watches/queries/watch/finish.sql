@@ -1,5 +1,5 @@
--- What a look at the source came to, and the right to it goes back; the oldest file that waits for its job says when
--- to look at jobs. Index: watch_pkey, watch_file_open.
+-- Store the result of a scan and release the lease. settle_at, the next check of the jobs of files, depends on the age
+-- of the oldest file that waits for its job. Index: watch_pkey, watch_file_open.
 UPDATE tidemill.watch SET lease_id = NULL, lease_until = NULL, worker = NULL,
     problem = CASE WHEN %(looked)s OR %(problem)s::text IS NOT NULL THEN %(problem)s ELSE problem END,
     scanned_at = CASE WHEN %(looked)s THEN tidemill.now() ELSE scanned_at END,

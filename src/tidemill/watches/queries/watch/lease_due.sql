@@ -1,5 +1,5 @@
--- The right to one watch whose turn it is: to look at its source if it is scheduled, or only at the jobs of its files.
--- Few rows, read whole. SKIP LOCKED: whoever comes at the same time takes another.
+-- Lease one watch that is due. is_due: list its source; otherwise only check the jobs of its files.
+-- Sequential scan of a small table. SKIP LOCKED: concurrent workers lease different watches.
 UPDATE tidemill.watch w SET lease_id = %(lease_id)s, worker = %(worker)s,
     lease_until = tidemill.now() + %(seconds)s * interval '1 second'
 FROM (

@@ -1,4 +1,4 @@
--- How watches are. Counts come from an index alone. Index: watch_pkey, watch_file_state.
+-- The state of watches. An index-only scan counts their files. Index: watch_pkey, watch_file_state.
 SELECT w.name, w.scanned_at, w.due_at, w.found, w.submitted, w.problem, w.failures,
     w.lease_until > tidemill.now() AS is_scanning, coalesce(c.counts, '{}') AS counts
 FROM tidemill.watch w

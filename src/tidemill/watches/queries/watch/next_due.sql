@@ -1,4 +1,4 @@
--- In how many seconds somebody has to look again; NULL if nobody has to. Few rows, read whole.
+-- Seconds until the next watch is due; NULL if none will be. Sequential scan of a small table.
 SELECT extract(epoch FROM min(least(CASE WHEN name = ANY(%(scheduled)s) THEN due_at ELSE 'infinity' END, settle_at))
     FILTER (WHERE isfinite(least(CASE WHEN name = ANY(%(scheduled)s) THEN due_at ELSE 'infinity' END, settle_at)))
     - tidemill.now())::float8

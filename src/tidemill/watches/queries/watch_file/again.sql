@@ -1,5 +1,5 @@
--- Files that failed wait once more; each try is a job of its own. IS TRUE, because then the list is hashed: as a join, with
--- arrays whose length nobody can guess, 5,000 files were compared with each other, 9 s. Index: watch_file_state,
+-- Requeue failed files; each retry creates a new job. IS TRUE makes the planner hash the list. As a join, it compared
+-- 5,000 files pairwise in 9 s, because the length of the arrays is unknown. Index: watch_file_state,
 -- watch_file_waiting.
 UPDATE tidemill.watch_file f SET state = 'seen', tries = tries + 1, note = %(note)s, job_id = NULL, moved_to = NULL,
     watch = %(watch)s, seen_at = 'epoch', at = tidemill.now()

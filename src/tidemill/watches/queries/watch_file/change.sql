@@ -1,4 +1,4 @@
--- Files that have changed while they waited, or had vanished and are here again: they wait anew, as they are now.
+-- Requeue files that changed while they waited, or that were gone and exist again, with their current version.
 -- Index: watch_file_pkey.
 UPDATE tidemill.watch_file f SET state = 'seen', size = g.size, version = g.version, watch = %(watch)s, note = g.note,
     seen_at = tidemill.now(), at = tidemill.now()

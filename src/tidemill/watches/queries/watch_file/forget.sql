@@ -1,5 +1,5 @@
--- Files that are over: moved away so long ago, or gone. Those that stay where they are must be remembered. So many at once.
--- Index: watch_file_over.
+-- Delete up to limit old records of files that were moved or are gone. Keep the records of files that remain at the
+-- source, which prevent a second submission. Index: watch_file_over.
 DELETE FROM tidemill.watch_file WHERE id IN (
     SELECT id FROM tidemill.watch_file
     WHERE (state = 'gone' OR (state = 'processed' AND moved_to IS NOT NULL))

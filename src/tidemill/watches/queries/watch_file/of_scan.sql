@@ -1,4 +1,4 @@
--- What a scan has to tell: files that changed since it began, and those that wait. Index: watch_file_newest, watch_file_open.
+-- The files that a scan reports: changed since it began, or waiting. Index: watch_file_newest, watch_file_open.
 SELECT * FROM (
     (SELECT * FROM tidemill.watch_file WHERE watch = %(watch)s AND at >= %(began)s ORDER BY at DESC, id DESC LIMIT %(limit)s)
     UNION

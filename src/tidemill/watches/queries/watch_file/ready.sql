@@ -1,5 +1,5 @@
--- Files to be taken, those that have waited for longest first: begun before, or unchanged for long enough, or those of
--- these paths if there are markers. Index: watch_file_open.
+-- Files to submit, longest waiting first: claimed by an interrupted scan, unchanged for long enough, or, with markers,
+-- with one of the marked paths. Index: watch_file_open.
 SELECT * FROM tidemill.watch_file
 WHERE watch = %(watch)s AND source = %(source)s AND state IN ('seen', 'taken') AND (state = 'taken' OR CASE
     WHEN %(marked)s::text[] IS NOT NULL THEN path = ANY(%(marked)s)

@@ -1,4 +1,5 @@
--- It has changed while it was fetched: it waits in its new version, unless that one is here already. Index: watch_file_pkey.
+-- Requeue a file that changed while it was fetched with its new version, unless that version is stored already.
+-- Index: watch_file_pkey.
 UPDATE tidemill.watch_file f SET state = 'seen', size = %(size)s, version = %(version)s, note = %(note)s,
     seen_at = tidemill.now(), at = tidemill.now()
 WHERE id = %(id)s AND state IN ('seen', 'taken') AND NOT EXISTS (
