@@ -1,4 +1,4 @@
-"""Downloads with short limits, from servers on the loopback."""
+"""Fixtures: downloads with short limits from servers on the loopback interface."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -24,14 +24,14 @@ def blobs(tmp_path: Path) -> FolderBlobStore:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts servers; ends them after the test."""
+    """Start servers, and stop them after the test."""
     with ExitStack() as stack:
         yield lambda answer: stack.enter_context(Server(answer))
 
 
 @pytest.fixture
 def remote(blobs: FolderBlobStore) -> Make:
-    """Downloads that may speak to these servers only, give up soon, and hold files of 1 MB at most."""
+    """Return downloaders for these servers only, with short timeouts and a limit of 1 MB."""
 
     def make(
         *servers: Server,

@@ -1,4 +1,4 @@
-"""Encoders in tests: rows as COPY writes them, and files read back by our own sources."""
+"""Helpers for encoder tests: rows as COPY writes them, and files read back by Tidemill's readers."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ TEXTS = (
 
 
 class Pieces(bytearray):
-    """An output that can only be written to."""
+    """A write-only output."""
 
     def write(self, piece: bytes, /) -> int:
         self.extend(piece)
@@ -40,7 +40,7 @@ class Pieces(bytearray):
 
 
 def copy_csv(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> bytes:
-    """What COPY … (FORMAT csv, HEADER) writes."""
+    """Return the output of COPY … (FORMAT csv, HEADER)."""
     lines = [header, *rows]
     return "".join(",".join(map(_field, line)) + "\n" for line in lines).encode()
 
@@ -74,7 +74,7 @@ def cut(fed: bytes, size: int) -> Iterator[bytes]:
 
 
 def read(form: OutputFileSpec, data: bytes) -> list[Any]:
-    """By our own sources."""
+    """Read a file with Tidemill's readers."""
     layout = {"format": str(form.format), "compression": str(form.compression)}
     found, error = told(data, layout)
     assert error is None

@@ -1,4 +1,4 @@
-"""Sources in tests: every record with its line and the checkpoint behind it."""
+"""Helpers for reader tests: every row with its line and the checkpoint after it."""
 
 import contextlib
 import io
@@ -41,7 +41,7 @@ def opened(
 
 
 def walk(source: InputSource, rows: int = 1, size: int = MB) -> Iterator[Read]:
-    """Block after block to the end. With more than a row at a time, the checkpoint is the block's."""
+    """Yield the rows of all blocks. With several rows per block, the checkpoint is that of the block."""
     with contextlib.closing(source):
         while (block := source.read(rows, size)).inputs:
             assert len(block.inputs) <= rows
@@ -56,7 +56,7 @@ def walk(source: InputSource, rows: int = 1, size: int = MB) -> Iterator[Read]:
 def told(
     data: bytes, layout: dict[str, Any], rows: int = 1000, limit: int = MB, max_bytes: int = 1 << 30
 ) -> tuple[list[Any], str | None]:
-    """The good inputs, the reasons of the bad ones, and what stopped the reading in the end."""
+    """Return the valid inputs, the reasons of invalid rows, and the error that ended the read, if any."""
     found: list[Any] = []
     try:
         for read in walk(opened(data, layout, limit=limit, max_bytes=max_bytes), rows):

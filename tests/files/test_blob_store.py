@@ -1,4 +1,4 @@
-"""What every store of files promises: names, whole files, places within them, copies, lists."""
+"""Behaviour of every blob store: names, complete files, seeks, copies and lists."""
 
 import contextlib
 import functools
@@ -22,7 +22,7 @@ LARGE_LINES = 2_400_000  # 19 MB: three parts
 
 @functools.cache
 def large() -> bytes:
-    """Numbered lines of 8 bytes; made when a test first needs them, not when tests are collected."""
+    """Return numbered lines of 8 bytes, created on first use and not during collection."""
     return b"".join(b"%07d\n" % n for n in range(LARGE_LINES))
 
 
@@ -153,7 +153,7 @@ def test_missing_blob_raises_unknown_file_but_can_be_removed_again(store: BlobSt
     store.try_remove(KEY)
     assert not store.has(KEY)
     for ask in (store.open, store.size, store.copy_and_hash, store.hash_file):
-        with pytest.raises(UnknownFile, match=f"there is no stored file {KEY}"):
+        with pytest.raises(UnknownFile, match=f'has no file "{KEY}"'):
             ask(KEY)
 
 
@@ -207,7 +207,7 @@ def test_blob_store_rejects_invalid_names(store: BlobStore, tmp_path: Path, name
         store.url,
         store.try_remove,
     ):
-        with pytest.raises(InvalidInput, match="is not the name of a stored file"):
+        with pytest.raises(InvalidInput, match="Invalid name of a stored file"):
             use(name)
     with pytest.raises(InvalidInput):
         store.copy("right", name)

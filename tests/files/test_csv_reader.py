@@ -1,4 +1,4 @@
-"""Comma-separated values: whole records over many lines, and every bad one with its place."""
+"""CSV: rows that span lines, and invalid rows with their position."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ def read(
 
 
 def rows(data: bytes | str, limit: int = 1_000) -> list[Any]:
-    """The input of a good record, the line of a bad one."""
+    """Return the input of a valid row, and the line of an invalid one."""
     return [
         json.loads(record.input) if record.defect is None else record.defect["line"] for record in read(data, limit)
     ]
@@ -63,14 +63,14 @@ def test_tsv_fields_are_separated_by_tabs() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "the file is empty"),
+        (b"", "The file is empty"),
         (b"\n", "empty"),
-        (b"id,id,name\n1,2,3\n", "twice: \\['id'\\]"),
-        (b"id,,name\n1,2,3\n", "without a name"),
+        (b"id,id,name\n1,2,3\n", 'Duplicate column names in the header: "id"'),
+        (b"id,,name\n1,2,3\n", "Column 2 in the header has no name"),
         (b"id,na\x00me\n1,2\n", "NUL"),
         (b"id,na\xffme\n1,2\n", "UTF-8"),
-        (b"id,na\rme\n1,2\n", "cannot be read as CSV: a carriage return in a field without quotes$"),
-        (b"\x8f\x01\r\xa7,\x10\n\xfe", "cannot be read as CSV: .*; the file may be binary, or packed$"),
+        (b"id,na\rme\n1,2\n", "Cannot read the header as CSV: Row has a carriage return in an unquoted field$"),
+        (b"\x8f\x01\r\xa7,\x10\n\xfe", "Cannot read the header as CSV: .* The file may be binary or compressed.$"),
     ],
 )
 def test_csv_without_usable_header_is_rejected(data: bytes, message: str) -> None:
@@ -81,13 +81,13 @@ def test_csv_without_usable_header_is_rejected(data: bytes, message: str) -> Non
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        (b"1", "1 fields where the header has 2"),
-        (b"1,2,3", "3 fields where the header has 2"),
-        (b"1,a\x00b", "a NUL character cannot be stored"),
-        (b"1,\xff\xfe", "not UTF-8"),
-        (b"1," + b"x" * 2_000, "longer than 1000 bytes|field larger"),
-        (b'1,"x\n' + b"y" * 2_000 + b'"', "longer than 1000 bytes|field larger"),
-        (b"a\rb,2", "a carriage return in a field without quotes"),
+        (b"1", "Row has 1 fields, but the header has 2"),
+        (b"1,2,3", "Row has 3 fields, but the header has 2"),
+        (b"1,a\x00b", "Row contains a NUL character"),
+        (b"1,\xff\xfe", "Row is not valid UTF-8"),
+        (b"1," + b"x" * 2_000, "Row is longer than 1000 bytes|field larger"),
+        (b'1,"x\n' + b"y" * 2_000 + b'"', "Row is longer than 1000 bytes|field larger"),
+        (b"a\rb,2", "Row has a carriage return in an unquoted field"),
     ],
 )
 def test_csv_bad_record_reports_first_line_and_reason(record: bytes, reason: str) -> None:
@@ -156,7 +156,7 @@ def contents(draw: st.DrawFn) -> bytes:
 def assert_resumes(data: bytes) -> None:
     records = read(data, limit=100)
     for n, record in enumerate(records, 1):
-        checkpoint = json.loads(json.dumps(record.checkpoint))  # as the database gives it back
+        checkpoint = json.loads(json.dumps(record.checkpoint))  # as the database returns it
         assert read(data, limit=100, checkpoint=checkpoint) == records[n:]
 
 
@@ -190,7 +190,7 @@ pieces = st.one_of(fields, odd, st.sampled_from(["plain", "1", "true"]))
 
 @st.composite
 def files(draw: st.DrawFn) -> bytes:
-    """Mostly good rows, now and then an odd one; quoted or not, as people write them and as they should not."""
+    """Return mostly valid rows with some unusual ones, with and without quotes, also misplaced quotes."""
     end = draw(st.sampled_from(["\n", "\r\n"]))
     rows = draw(st.lists(st.lists(pieces, min_size=2, max_size=2), max_size=30))
     rows += draw(st.lists(st.lists(pieces, max_size=4), max_size=3))
@@ -220,7 +220,7 @@ def test_csv_unclosed_quote_beyond_row_limit_fails_one_record() -> None:
     data = 'id,name\n1,"b\n' + "2,c\n" * 1_000
     bad, *good = read(data, limit=500, rows=5_000)
     assert bad.defect is not None
-    assert "longer than 500 bytes, or a quote is never closed" in bad.defect["reason"]
+    assert "longer than 500 bytes or has an unclosed quote" in bad.defect["reason"]
     assert len(good) == 1_000
 
 
@@ -262,7 +262,7 @@ def test_csv_byte_undefined_in_encoding_reports_byte_offset() -> None:
     (bad,) = [record for record in read(data, encoding="cp1252", rows=100) if record.defect]
     assert bad.defect is not None
     assert (bad.line, bad.defect["byte_offset"]) == (7, data.index(b"\x81"))
-    assert bad.defect["reason"] == "not CP1252"
+    assert bad.defect["reason"] == "Row is not valid CP1252"
 
 
 def test_csv_broken_utf16_surrogate_reports_byte_offset() -> None:

@@ -1,4 +1,4 @@
-"""Files of other machines are stored whole, or there is a clear error and no file."""
+"""Downloads store a complete file, or raise a clear error and store none."""
 
 import hashlib
 import re
@@ -85,28 +85,28 @@ def test_download_follows_at_most_three_redirects(blobs: FolderBlobStore, serve:
     server = serve(answer)
     assert remote(server).download(server.url("/3"), BLOB).url == server.url("/0")
     assert blobs.path(BLOB).read_bytes() == b"here"
-    with pytest.raises(InvalidInput, match="redirects more than 3 times"):
+    with pytest.raises(InvalidInput, match="redirected more than 3 times"):
         remote(server).download(server.url("/4"), "f" * 32)
 
 
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        ("404 Not Found", InvalidInput, "the server answered 404 Not Found"),
-        ("403 Whatever\x07", InvalidInput, "the server answered 403 Forbidden"),
+        ("404 Not Found", InvalidInput, "the server responded with 404 Not Found"),
+        ("403 Whatever\x07", InvalidInput, "the server responded with 403 Forbidden"),
         ("410 Gone", InvalidInput, "410 Gone"),
         ("401 Unauthorized", InvalidInput, "401 Unauthorized"),
         ("204 No Content", InvalidInput, "204 No Content"),
         ("206 Partial Content", InvalidInput, "206 Partial Content"),
         ("304 Not Modified", InvalidInput, "304 Not Modified"),
-        ("799 What", InvalidInput, "the server answered 799"),
-        ("302 Found", InvalidInput, "redirects to nowhere"),
-        ("500 Internal Server Error", RemoteUnreachable, "the server answered 500 Internal Server Error"),
+        ("799 What", InvalidInput, "the server responded with 799"),
+        ("302 Found", InvalidInput, "redirect without a Location header"),
+        ("500 Internal Server Error", RemoteUnreachable, "the server responded with 500 Internal Server Error"),
         ("503 Service Unavailable", RemoteUnreachable, "503 Service Unavailable"),
         ("200 OK\r\nContent-Length: 1000001", TooLarge, "larger than 1000000 bytes"),
         ("200 OK\r\nContent-Length: 9999999999999999999", TooLarge, "larger than 1000000 bytes"),
-        ("200 OK\r\nX-Nothing: 1", InvalidInput, "does not say how long the file is"),
-        ("200 OK\r\nContent-Length: 3\r\nContent-Encoding: br", InvalidInput, "in the encoding 'br'"),
+        ("200 OK\r\nX-Nothing: 1", InvalidInput, "the server sent no Content-Length"),
+        ("200 OK\r\nContent-Length: 3\r\nContent-Encoding: br", InvalidInput, "content encoding 'br'"),
         ("200 OK\r\nContent-Length: 10", RemoteUnreachable, "incomplete|without sending complete"),
         ("200 OK\r\nTransfer-Encoding: chunked", RemoteUnreachable, "incomplete"),
         ("200 OK\r\nContent-Length: -1", RemoteUnreachable, "the connection failed"),
@@ -157,7 +157,7 @@ def test_download_longer_than_content_length_is_rejected(
         request.send(b"\n")
 
     server = serve(answer)
-    with pytest.raises(InvalidInput, match="sends more than it announced"):
+    with pytest.raises(InvalidInput, match="sent more data than it announced"):
         remote(server).download(server.url(), BLOB)
     assert files(blobs) == []
 
@@ -184,7 +184,7 @@ def test_download_from_silent_server_times_out(blobs: FolderBlobStore, serve: Se
         request.stall()
 
     server = serve(answer)
-    with pytest.raises(RemoteUnreachable, match="the server fell silent"):
+    with pytest.raises(RemoteUnreachable, match="the server stopped sending data"):
         remote(server, silence_s=0.15, tries=2).download(server.url(), BLOB)
     assert not blobs.has(BLOB)
 
@@ -197,7 +197,7 @@ def test_download_from_slow_server_stops_at_deadline(serve: Serve, remote: Make,
             request.send(b"x")
 
     server, started = serve(answer), time.monotonic()
-    with pytest.raises(RemoteUnreachable, match=re.escape("was not finished within 0.5 s")):
+    with pytest.raises(RemoteUnreachable, match=re.escape("did not finish within 0.5 s")):
         remote(server, total_s=0.5).download(server.url(), BLOB)
     assert time.monotonic() - started < 10
     assert len(server.requests) == 1
@@ -240,7 +240,7 @@ def test_download_waits_for_retry_after_delay(blobs: FolderBlobStore, serve: Ser
 )
 def test_download_fails_when_retry_after_exceeds_deadline(serve: Serve, remote: Make, header: str) -> None:
     server = serve(lambda request: request.answer("503 Service Unavailable", header, "Content-Length: 0"))
-    with pytest.raises(RemoteUnreachable, match="503 Service Unavailable, and asks to come back only in 3600 s"):
+    with pytest.raises(RemoteUnreachable, match="503 Service Unavailable; Retry-After is 3600 s"):
         remote(server).download(server.url(), BLOB)
     assert len(server.requests) == 1
 
@@ -259,7 +259,7 @@ def test_download_retries_transient_errors(blobs: FolderBlobStore, serve: Serve,
 
 @pytest.fixture
 def small_disk() -> Iterator[None]:
-    """No file may have more than 100 kB."""
+    """Limit files to 100 kB."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     yield

@@ -1,4 +1,4 @@
-"""What only a folder promises: it ends at its root, and it keeps no empty folders."""
+"""Behaviour of the folder store: paths stay inside the root, and empty folders are removed."""
 
 import errno
 import hashlib
@@ -27,9 +27,9 @@ def test_folder_store_rejects_symlinks_leading_outside(folder: FolderBlobStore, 
     (folder.scratch_folder / "file").symlink_to(tmp_path / "outside" / "secret")
     for name in ("way/secret", "file"):
         for use in (folder.open, folder.has, folder.remove, folder.size, folder.url):
-            with pytest.raises(InvalidInput, match="leads out of the folder"):
+            with pytest.raises(InvalidInput, match="is outside the blob store folder"):
                 use(name)
-    with pytest.raises(InvalidInput, match="leads out of the folder"):
+    with pytest.raises(InvalidInput, match="is outside the blob store folder"):
         folder.put([b"evil"], "way/new")
     assert [path.name for path in (tmp_path / "outside").iterdir()] == ["secret"]
 
@@ -44,9 +44,9 @@ def test_folder_store_root_may_be_a_symlink(tmp_path: Path) -> None:
 
 def test_folder_store_rejects_name_that_conflicts_with_file_or_folder(folder: FolderBlobStore) -> None:
     folder.put([b"x"], "a/b")
-    with pytest.raises(InvalidInput, match="a part of it is a file"):
+    with pytest.raises(InvalidInput, match="a parent folder in this name is a file"):
         folder.put([b"y"], "a/b/c")
-    with pytest.raises(InvalidInput, match="is a folder"):
+    with pytest.raises(InvalidInput, match="it is a folder"):
         folder.put([b"y"], "a")
     assert (list(folder.list_names()), list(folder.scratch_folder.glob("*.tmp"))) == (["a/b"], [])
     assert not folder.has("a")
@@ -82,7 +82,7 @@ def test_folder_store_full_disk_raises_and_leaves_nothing(folder: FolderBlobStor
     folder.put([b"x"], "small")
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-        with pytest.raises(StorageUnavailable, match="the folder of stored files cannot be written: File too large"):
+        with pytest.raises(StorageUnavailable, match="Cannot write to the blob store folder: File too large"):
             folder.put([b"x" * 70_000] * 3, "large")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -92,7 +92,7 @@ def test_folder_store_full_disk_raises_and_leaves_nothing(folder: FolderBlobStor
 def test_folder_store_root_that_is_a_file_raises_store_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for place in ("file", "file/below"):
-        with pytest.raises(StorageUnavailable, match="the folder of stored files cannot be written"):
+        with pytest.raises(StorageUnavailable, match="Cannot write to the blob store folder"):
             FolderBlobStore(tmp_path / place).put([b"x"])
 
 
@@ -119,7 +119,7 @@ def test_background_sync_error_raises_and_leaves_no_file(tmp_path: Path, monkeyp
     monkeypatch.setattr(folder_store, "_fdatasync", fails)
     store = FolderBlobStore(tmp_path)
     with store.open_writer("lost") as writing:
-        writing.write(b"x" * 100)  # what the disk says of it is heard at the end at the latest
+        writing.write(b"x" * 100)  # the disk error is raised at the end at the latest
         with pytest.raises(StorageUnavailable, match="Input/output error"):
             writing.finish()
     assert not list(tmp_path.iterdir())

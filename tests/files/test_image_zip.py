@@ -1,4 +1,4 @@
-"""Images in a zip: whatever is in it, an entry is an item or a defect, and the rest goes on."""
+"""Images in a zip: every entry becomes an item or a defect, and the others continue."""
 
 import io
 import zipfile
@@ -29,7 +29,7 @@ def zipped(entries: dict[str, bytes]) -> bytes:
 
 
 def read(data: bytes) -> list[str | None]:
-    """Of each entry, the reason why it is none."""
+    """Return the defect of each entry, or None."""
     source = ImageZipReader(io.BytesIO(data), "blob", {})
     block = source.read(100, 1 << 20)
     return [block.defects[at]["reason"] if at in block.defects else None for at in range(len(block.inputs))]
@@ -50,7 +50,7 @@ def test_damaged_image_entry_fails_alone() -> None:
     first, second, third = read(bytes(data))
     assert (first, third) == (None, None)
     assert second is not None
-    assert second.startswith("it cannot be unpacked: error: ")
+    assert second.startswith("Cannot decompress the image: error: ")
 
 
 def test_damaged_image_zip_raises_only_tidemill_errors() -> None:
@@ -60,4 +60,4 @@ def test_damaged_image_zip_raises_only_tidemill_errors() -> None:
         try:
             read(damaged)
         except TidemillError as error:
-            assert str(error)  # noqa: PT017  anything else would have ended the test
+            assert str(error)  # noqa: PT017  any other exception fails the test

@@ -1,4 +1,4 @@
-"""One JSON value per line: good ones as they are, bad ones with their line and why."""
+"""NDJSON: valid values are stored unchanged, and invalid ones have their line and reason."""
 
 import io
 import json
@@ -48,23 +48,23 @@ def test_ndjson_escaped_backslash_before_u0000_is_not_nul() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"{nope}", "not JSON"),
-        (b'{"a": 1', "not JSON"),
-        (b'{"a": 1} {"b": 2}', "not JSON"),
-        (b'{"a": NaN}', "not JSON"),
-        (b'{"a": "\xff\xfe"}', "not JSON"),
-        (b"\xef\xbb\xbf{}", "not JSON"),  # a mark belongs at the beginning of the file only
-        (b'{"a": "\\ud800"}', "not JSON: half of a surrogate pair is no character$"),
-        (b'{"\\udc00": 1}', "not JSON: half of a surrogate pair is no character$"),
-        (b'{"a": "\\ud800"', "not JSON: Input data was truncated"),
-        (b'{"a": [-1e400]}', "a number is too large: there is none beyond 1.8e308$"),
-        (b"[" * 900, "not JSON"),
-        (b'{"a": "x\\u0000y"}', "a NUL character cannot be stored"),
-        (b'{"a\\u0000": 1}', "a NUL character cannot be stored"),
-        (b'{"a": "\\\\\\u0000"}', "a NUL character cannot be stored"),
-        (b'{"a": "\x00"}', "not JSON"),
-        (b'{"a": "' + b"x" * 10_000 + b'"}', "longer than 1000 bytes"),
-        (b" " * 2_000 + b'{"a": 1}', "longer than 1000 bytes"),
+        (b"{nope}", "Row is not valid JSON"),
+        (b'{"a": 1', "Row is not valid JSON"),
+        (b'{"a": 1} {"b": 2}', "Row is not valid JSON"),
+        (b'{"a": NaN}', "Row is not valid JSON"),
+        (b'{"a": "\xff\xfe"}', "Row is not valid JSON"),
+        (b"\xef\xbb\xbf{}", "Row is not valid JSON"),  # a byte order mark is allowed only at the beginning of the file
+        (b'{"a": "\\ud800"}', "Row is not valid JSON: unpaired surrogate$"),
+        (b'{"\\udc00": 1}', "Row is not valid JSON: unpaired surrogate$"),
+        (b'{"a": "\\ud800"', "Row is not valid JSON: Input data was truncated"),
+        (b'{"a": [-1e400]}', "Row contains a number that is too large"),
+        (b"[" * 900, "Row is not valid JSON"),
+        (b'{"a": "x\\u0000y"}', "Row contains a NUL character"),
+        (b'{"a\\u0000": 1}', "Row contains a NUL character"),
+        (b'{"a": "\\\\\\u0000"}', "Row contains a NUL character"),
+        (b'{"a": "\x00"}', "Row is not valid JSON"),
+        (b'{"a": "' + b"x" * 10_000 + b'"}', "Row is longer than 1000 bytes"),
+        (b" " * 2_000 + b'{"a": 1}', "Row is longer than 1000 bytes"),
     ],
 )
 def test_ndjson_bad_line_reports_line_number_and_reason(line: bytes, reason: str) -> None:
@@ -90,7 +90,7 @@ def test_ndjson_line_length_limit_is_inclusive(size: int, is_good: bool, end: by
 
 def test_ndjson_huge_line_is_not_loaded_into_memory() -> None:
     class Endless(io.RawIOBase):
-        """40 MB in one line, then a good one."""
+        """A line of 40 MB, and then a valid one."""
 
         left = 40 << 20
 

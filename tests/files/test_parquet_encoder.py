@@ -1,4 +1,4 @@
-"""Parquet of exports: typed columns, nothing kept apart from empty text, a clear word where a value does not fit."""
+"""Parquet exports: typed columns, NULL distinct from empty text, and clear errors for values that do not fit."""
 
 import gc
 import io
@@ -109,7 +109,7 @@ def test_parquet_unrepresentable_value_error_names_column_and_value(
     type_: str, sql_type: str, text: str, kind: str
 ) -> None:
     how = form("parquet", ("fine", "text"), ("odd one", type_, sql_type))
-    with pytest.raises(InvalidInput, match=rf"column 'odd one' has the value '{text}', which {kind}"):
+    with pytest.raises(InvalidInput, match=rf"Column 'odd one' has the value '{text}', which Parquet type {kind}"):
         encoded(how, copy_csv(("fine", "odd one"), [("x", text)]))
 
 

@@ -81,13 +81,13 @@ def test_parquet_unstorable_value_fails_its_row() -> None:
     found, error = told(written({"x": texts}), PARQUET)
     assert error is None
     assert (found[0], found[3]) == ({"x": "good"}, {"x": "last"})
-    assert "cannot be read" in found[1]
-    assert found[2] == "a NUL character cannot be stored"
+    assert "Cannot read the row" in found[1]
+    assert found[2] == "Row contains a NUL character, which PostgreSQL cannot store"
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + b"x" * 100 + b"PAR1"])
 def test_parquet_reader_rejects_other_files(data: bytes) -> None:
-    with pytest.raises(InvalidInput, match="not a Parquet file"):
+    with pytest.raises(InvalidInput, match="Not a Parquet file"):
         opened(data, PARQUET)
 
 
@@ -99,22 +99,22 @@ def test_parquet_damaged_page_is_reported_after_good_rows() -> None:
     data[half : half + 500] = b"\xff" * 500
     found, error = told(bytes(data), PARQUET)
     assert 0 < len(found) < 20_000
-    assert "the Parquet file is damaged" in (error or "")
+    assert "The Parquet file is damaged" in (error or "")
 
 
 def test_parquet_file_above_uncompressed_size_limit_is_rejected() -> None:
     data = written({"n": ["x" * 1_000] * 10_000}, use_dictionary=False)
-    with pytest.raises(InvalidInput, match="unpacks to more than 1 MB"):
+    with pytest.raises(InvalidInput, match="larger than 1 MB when decompressed"):
         opened(data, PARQUET, max_bytes=1 << 20)
 
 
 MANY = 200_000
-POOL = pa.proxy_memory_pool(pa.system_memory_pool())  # outlives all that was taken from it
+POOL = pa.proxy_memory_pool(pa.system_memory_pool())  # must outlive all memory allocated from it
 
 
 @contextmanager
 def measured() -> Iterator[None]:
-    """What Arrow takes at most, and Python."""
+    """Return the peak memory of Arrow and of Python."""
     old = pa.default_memory_pool()
     pa.set_memory_pool(POOL)
     tracemalloc.start()
@@ -128,12 +128,12 @@ def measured() -> Iterator[None]:
 
 
 def few_words(long: int) -> pa.Array:
-    """A dictionary of one long word, which every row has."""
+    """Return a dictionary column with the same long value in every row."""
     return pa.DictionaryArray.from_arrays(pa.array([0] * MANY, pa.int32()), pa.array(["x" * long]))
 
 
 def one_long_list(values: Any) -> pa.Array:
-    """Of two rows, the second has all of these."""
+    """Return a list column with two rows; the second has all values."""
     return pa.ListArray.from_arrays(pa.array([0, 0, len(values)], pa.int32()), values)
 
 
@@ -141,11 +141,11 @@ def one_long_list(values: Any) -> pa.Array:
     ("make", "read", "reason"),
     [
         (lambda: {"a": few_words(100_000)}, 3_000, "good"),
-        (lambda: {"a": few_words(30 << 20)}, 20, "longer than 1048576 bytes"),
+        (lambda: {"a": few_words(30 << 20)}, 20, "Row is longer than 1048576 bytes"),
         (lambda: {"a": few_words(300_000), "b": few_words(300_000)}, 500, "good"),
         (lambda: {f"c{n}": [0] * 1_000 for n in range(2_000)}, 1_000, "good"),
         (lambda: {"a": pa.StructArray.from_arrays([few_words(100_000)], ["b"])}, 3_000, "good"),
-        (lambda: {"a": one_long_list(few_words(100_000))}, 2, "longer than 1048576 bytes"),
+        (lambda: {"a": one_long_list(few_words(100_000))}, 2, "Row is longer than 1048576 bytes"),
     ],
 )
 def test_parquet_small_file_with_large_rows_uses_bounded_memory(
@@ -162,18 +162,18 @@ def test_parquet_small_file_with_large_rows_uses_bounded_memory(
 
 def test_parquet_rows_above_row_size_limit_are_rejected_before_reading() -> None:
     data = written({"a": one_long_list(pa.array([0] * (2 << 20)))})
-    with pytest.raises(InvalidInput, match=r"the rows of a\.list\.element are longer than"):
+    with pytest.raises(InvalidInput, match=r'Rows of column "a\.list\.element" are longer than'):
         opened(data, PARQUET, limit=1 << 19)
 
 
 def test_parquet_uncompressed_size_limit_counts_rows_before_checkpoint() -> None:
     data = written({"a": ["x" * 1_000] * 3_000})
     _, error = told(data, PARQUET, max_bytes=1 << 20)
-    assert "unpacks to more than 1 MB" in (error or "")
+    assert "larger than 1 MB when decompressed" in (error or "")
     again = opened(data, PARQUET, {"row": 10, "unpacked": (1 << 20) - 1_500}, max_bytes=1 << 20)
     assert len(again.read(1, 1 << 20).inputs) == 1
     again.read(1, 1 << 20)
-    with pytest.raises(InvalidInput, match="unpacks to more than 1 MB"):
+    with pytest.raises(InvalidInput, match="larger than 1 MB when decompressed"):
         again.read(1, 1 << 20)
 
 

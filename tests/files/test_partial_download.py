@@ -1,4 +1,4 @@
-"""A download goes on where it broke off, if the file is still the same; and is whole or not at all."""
+"""A download resumes if the remote file has not changed, and stores a complete file or none."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ DATED = ("Date: Fri, 02 Jan 1970 00:00:00 GMT", "Last-Modified: Thu, 01 Jan 1970
 
 
 def left_behind(blobs: FolderBlobStore, data: bytes, about: RemoteFileInfo) -> None:
-    """As by a process that was killed."""
+    """Leave a partial download, as a killed process does."""
     with PartialDownload(blobs, BLOB) as part:
         part.restart_with_info(about)
         part.append(data)
@@ -40,7 +40,7 @@ def has_most_of_a_half(blobs: FolderBlobStore) -> bool:
 
 
 def half_then_silence(request: Request) -> None:
-    """And the rest to whoever asks for it."""
+    """Serve the first part of a file, and the rest on a range request."""
     if request.first:
         ranged(ROWS, TAG)(request)
     else:
@@ -235,7 +235,7 @@ def test_download_stale_writer_cannot_corrupt_newer_file(blobs: FolderBlobStore,
         remote(server).download(server.url(), BLOB)
         assert server.requests[0].first == 0
         slow.append(OTHER[HALF:])
-        with pytest.raises(Interrupted, match="another process took over"):
+        with pytest.raises(Interrupted, match="Another process took over"):
             slow.finish()
     assert blobs.path(BLOB).read_bytes() == ROWS
     assert unfinished(blobs) == []

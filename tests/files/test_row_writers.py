@@ -1,4 +1,4 @@
-"""Files of every format, read back by other people's readers."""
+"""Result files of every format, read back by third-party readers."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from tidemill.core.result_grid import GridColumns
 from tidemill.files.writers import open_row_writer, xlsx_sheets
 from tidemill.files.writers.xlsx_sheets import format_column_letters, truncate_utf16
 
-WIDE = "\uff1d\uff0b\uff0d\uff20"  # = + - @ in full width
+WIDE = "\uff1d\uff0b\uff0d\uff20"  # full-width = + - @
 
 
 def written(
@@ -26,7 +26,7 @@ def written(
 ) -> bytes:
     output = Pieces()
     writer = open_row_writer(format_, output, GridColumns(tuple(names)), **options)
-    for start in range(0, len(results), 2):  # in packets
+    for start in range(0, len(results), 2):  # in several writes
         packet = [{"seq": start + n, "status": "done", "result": r} for n, r in enumerate(results[start : start + 2])]
         writer.write(packet)
     writer.close()
@@ -123,7 +123,7 @@ def test_csv_and_xlsx_without_rows_contain_only_header(tmp_path: Path) -> None:
 def test_xlsx_cell_is_truncated_between_characters() -> None:
     assert truncate_utf16("x" * 10, 10) == "x" * 10
     assert truncate_utf16("x" * 11, 10) == "x" * 10
-    assert truncate_utf16("👩" * 6, 11) == "👩" * 5  # two units each: half of one is none
+    assert truncate_utf16("👩" * 6, 11) == "👩" * 5  # two units each; half a character is dropped
     text = "x" * 5
     assert truncate_utf16(text, 10) is text
 
@@ -142,7 +142,7 @@ def test_xlsx_column_letters_follow_spreadsheet_order() -> None:
 
 
 def test_xlsx_keeps_every_storable_character(tmp_path: Path) -> None:
-    """Every character of the first two planes that can be stored at all."""
+    """Return every storable character of the first two Unicode planes."""
     characters = [chr(n) for n in range(1, 0x3000) if not 0xD800 <= n <= 0xDFFF] + ["\ufffe", "\uffff", "\U0001f600"]
     lines = ["".join(characters[start : start + 200]) for start in range(0, len(characters), 200)]
     path = tmp_path / "a.xlsx"

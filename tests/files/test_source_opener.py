@@ -1,4 +1,4 @@
-"""From a reference to a source: only stored files of known formats."""
+"""The source opener opens only stored files of known formats."""
 
 import contextlib
 from pathlib import Path
@@ -30,10 +30,12 @@ def test_source_opener_returns_reader_for_format(blobs: BlobStore, format_: str,
 @pytest.mark.parametrize("format_", ["xml", "", None, 7])
 def test_source_opener_rejects_unknown_format(blobs: BlobStore, format_: object) -> None:
     blob = blobs.put([b"x"])
-    with pytest.raises(InvalidInput, match="known are csv, images, json, ndjson, parquet, tsv, xlsx"):
+    with pytest.raises(
+        InvalidInput, match='must be one of "csv", "images", "json", "ndjson", "parquet", "tsv", "xlsx"'
+    ):
         SourceOpener(blobs, max_row_bytes=100)(SourceReference.from_json({"blob": blob.id, "format": format_}), {})
 
 
 def test_source_opener_rejects_reference_without_blob(blobs: BlobStore) -> None:
-    with pytest.raises(InvalidInput, match="is not the name of a stored file"):
+    with pytest.raises(InvalidInput, match="Invalid name of a stored file"):
         SourceOpener(blobs, max_row_bytes=100)(SourceReference.from_json({"format": "csv"}), {})

@@ -1,4 +1,4 @@
-"""Workbooks of exports: real cells where nothing is lost, text where something would be."""
+"""XLSX exports: typed cells if they lose nothing, text cells otherwise."""
 
 import io
 import zipfile
@@ -14,7 +14,7 @@ from tidemill.files.writers import open_copy_encoder, xlsx_sheets
 
 
 def cells(type_: str, *values: str | None, sql_type: str = "text") -> list[Any]:
-    """What a spreadsheet finds in a column of these values."""
+    """Return the cells that a spreadsheet reads from a column of these values."""
     data = encoded(
         form("xlsx", ("c", type_, sql_type), ("n", "text")), copy_csv("cn", [(value, "x") for value in values])
     )
@@ -122,5 +122,5 @@ def test_xlsx_encoder_escapes_control_characters() -> None:
 
 def test_xlsx_encoder_rejects_row_with_wrong_field_count() -> None:
     encoder = open_copy_encoder(form("xlsx", ("a", "text"), ("b", "text")), Pieces())
-    with pytest.raises(InvalidInput, match="2 fields each"):
+    with pytest.raises(InvalidInput, match="must have 2 fields"):
         encoder.write(b"a,b\n1,2,3\n")

@@ -1,4 +1,4 @@
-"""Shorthands of these tests."""
+"""Helpers for introspection tests."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tidemill.tables.resource import Field, Resource
 
 
 async def look_at(db: Database, name: str, *definitions: str) -> Resource:
-    """Run these statements and introspect the table of that name."""
+    """Run the statements and introspect the table."""
     for definition in definitions:
         await rows(db, definition)
     return await db.run(_look, name)
@@ -20,7 +20,7 @@ async def _look(conn: Connection, name: str) -> Resource:
 
 
 def rules(field: Field, *besides: str) -> dict[str, Any]:
-    """What a field says beyond its name and type."""
+    """Return the attributes of a field other than name and type that are not defaults."""
     plain = Field(name=field.name, column=field.column, type=field.type, sql_type=field.sql_type)
     names = [name for name in Field.__slots__ if getattr(field, name) != getattr(plain, name)]
     return {name: getattr(field, name) for name in names if name not in besides}

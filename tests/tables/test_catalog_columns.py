@@ -1,4 +1,4 @@
-"""Columns of any table become fields."""
+"""Columns of tables become fields."""
 
 from support import rows
 from tables.introspect import look_at, rules

@@ -1,4 +1,4 @@
-"""CHECK constraints become rules of fields where that is certain, and are left to the server where it is not."""
+"""CHECK constraints become rules of fields if the translation is exact; PostgreSQL checks the others."""
 
 import re
 
@@ -67,7 +67,7 @@ VALUES = [
 
 
 async def test_translated_regex_never_rejects_value_the_server_accepts(db: Database) -> None:
-    """And refuses what it does not, where the two are known to agree."""
+    """The translation also rejects values that PostgreSQL rejects, for ASCII values on one line."""
     refused = 0
     for operator in ("~", "~*"):
         for regex in REGEXES:
@@ -115,5 +115,5 @@ async def test_check_constraint_regex_becomes_pattern_with_description(db: Datab
     assert slug.pattern is not None
     assert re.fullmatch(slug.pattern, "ABC")
     assert not re.fullmatch(slug.pattern, "a1")
-    assert slug.pattern_says == "a match of ^[a-z]+$"
+    assert slug.pattern_says == "a match for ^[a-z]+$"
     assert (bad.pattern, no.pattern) == (None, None)

@@ -1,4 +1,4 @@
-"""What people declare: the file, its mistakes, and how it refines a table."""
+"""Declarations: the config file, its errors, and the merge with a table."""
 
 from pathlib import Path
 from typing import Any
@@ -79,25 +79,25 @@ def test_invalid_config_reports_all_problems_with_their_paths(tmp_path: Path) ->
     lines = told(MISTAKES, tmp_path)
     users, email = "resources.users", "resources.users.fields.email"
     wanted = [
-        f"{users}.tabel: Unknown key; did you mean table?",
+        f'{users}.tabel: Unknown key; did you mean "table"?',
         f"{users}.table: Field required",
         f"{users}.key: Input should not be empty",
-        f"{users}.read[0]: 'amdin' is none of user, admin; did you mean admin?",
+        f'{users}.read[0]: must be one of "user", "admin", not "amdin"; did you mean "admin"?',
         f"{users}.write: Input should be a list",
         f'{users}.columns: Input should be "all", "declared" or a list',
-        f"{users}.unique[0]: The list contains 'a' twice",
-        f"{email}.patern: Unknown key; did you mean pattern?",
+        f'{users}.unique[0]: The list contains "a" more than once',
+        f'{email}.patern: Unknown key; did you mean "pattern"?',
         f"{email}.pattern: Invalid regular expression: missing ), unterminated subpattern",
         f"{email}.required: Input should be a valid boolean",
         f"{email}.max_length: Input should be greater than or equal to 0",
-        f"{email}.normalize[1]: 'lowercase' is none of trim, collapse, lower, upper; did you mean lower?",
-        f"{email}.format: 'e-mail' is none of email, slug, url; did you mean email?",
+        f'{email}.normalize[1]: must be one of "trim", "collapse", "lower", "upper", not "lowercase"',
+        f'{email}.format: must be one of "email", "slug", "url", not "e-mail"; did you mean "email"?',
         f'{email}.format: Conflicts with "pattern"',
-        f"{email}.date_formats[0]: '%Q' is not a date format",
+        f'{email}.date_formats[0]: Invalid date format "%Q"',
         f"{email}.references: Input should be a column with its schema and table, such as public.users.id",
         f"{email}.default: Input should be a single value",
         f'{email}.default: Conflicts with "required"',
-        f"{email}.type: 'string' is none of",
+        f"{email}.type: must be one of",
         f'{users}.fields.name.default: Conflicts with "required"',
         f'{users}.fields.name.format: Conflicts with "pattern"',
         f'{users}.fields.name.references: Schema "tidemill" is protected',
@@ -108,7 +108,7 @@ def test_invalid_config_reports_all_problems_with_their_paths(tmp_path: Path) ->
         f"{users}.references[0].table: Input should be a table with its schema, such as public.users",
         f"{users}.references[0].columns: 1 columns for 2 fields",
         "resources.Bad Name: The name does not match",
-        "resources.Bad Name.table: 'a.b.c' names a database too",
+        "resources.Bad Name.table: Table name 'a.b.c' includes a database",
         "resources.Bad Name.fields: Input should be a table",
     ]
     for beginning in wanted:
@@ -121,13 +121,13 @@ def test_config_file_missing_or_not_toml_raises_invalid_settings(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_resources() == {}
-    with pytest.raises(InvalidSettings, match=r"TIDEMILL_CONFIG: cannot read nowhere\.toml: No such file"):
+    with pytest.raises(InvalidSettings, match=r'TIDEMILL_CONFIG: cannot read "nowhere\.toml": No such file'):
         load_resources(Path("nowhere.toml"))
     Path("tidemill.toml").write_bytes(b"\xff")
-    with pytest.raises(InvalidSettings, match=r"tidemill\.toml is not TOML"):
+    with pytest.raises(InvalidSettings, match=r"tidemill\.toml is not valid TOML"):
         load_resources()
     Path("tidemill.toml").write_text("[resources.a]\ntable = \n")
-    with pytest.raises(InvalidSettings, match=r"tidemill\.toml is not TOML: Invalid value \(at line 2"):
+    with pytest.raises(InvalidSettings, match=r"tidemill\.toml is not valid TOML: Invalid value \(at line 2"):
         load_resources()
     Path("tidemill.toml").write_text("[resources.a]\ntable = 'b'\n")
     assert load_resources()["a"].table == "b"
@@ -205,7 +205,7 @@ def test_declaration_columns_option_limits_resource_fields() -> None:
     )
     without_team = merged(columns=["mail"])
     assert (without_team.references, without_team.key) == ((), ("mail",))
-    assert misfits(columns=["age"]) == ["columns: mail is left out, but a row cannot be without it"]
+    assert misfits(columns=["age"]) == ['columns: column "mail" is required by the table and must be included']
 
 
 def test_declaration_adds_unique_sets_references_and_conditions() -> None:
@@ -217,7 +217,7 @@ def test_declaration_adds_unique_sets_references_and_conditions() -> None:
         fields={"team": {"unique": True}, "age": {"references": '"My"."Ages".N'}},
     )
     assert people.unique == (("id",), ("mail",), ("born", "team"), ("team",), ("age", "born"))
-    assert misfits(key=["born"], unique=[["born"]]) == ["key: public.people has no unique index on (born)"]
+    assert misfits(key=["born"], unique=[["born"]]) == ["key: table public.people has no unique index on (born)"]
     assert people.references[1:] == (
         Reference(("age",), TableName("My", "Ages"), ("n",)),
         Reference(("age", "born"), TableName("public", "ages"), ("a", "b")),
@@ -234,19 +234,19 @@ def test_declaration_that_contradicts_table_reports_all_problems() -> None:
         "tags": {"max_words": 3},
     }
     assert misfits(fields=fields, key=["age"], columns=["id", "gone"]) == [
-        "fields.maill: public.people has no column 'maill' that can be written; did you mean mail?",
-        "columns: public.people has no column 'gone' that can be written",
-        "fields.mail.max_length: 60 is looser than the table's own 50",
+        'fields.maill: table public.people has no writable column "maill"; did you mean "mail"?',
+        'columns: table public.people has no writable column "gone"',
+        "fields.mail.max_length: 60 is less strict than the limit of the table, 50",
         "fields.mail.required: the column is NOT NULL and has no default",
-        "fields.mood.enum: the table does not take angry; it takes sad, ok, happy",
-        "fields.age.type: the column is text, which does not hold every date",
-        "fields.age.pattern: this is no rule for integer",
-        "fields.age.minimum: -1 is looser than the table's own 0",
-        "fields.age.maximum: 'old' is not of type integer",
-        "fields.tags.max_words: this is no rule for array",
-        "key: public.people has no unique index on (age)",
+        "fields.mood.enum: the table does not allow angry; allowed values are sad, ok, happy",
+        "fields.age.type: the column type text cannot be narrowed to date",
+        "fields.age.pattern: not allowed for a field of type integer",
+        "fields.age.minimum: -1 is less strict than the limit of the table, 0",
+        'fields.age.maximum: "old" is not a valid integer',
+        "fields.tags.max_words: not allowed for a field of type array",
+        "key: table public.people has no unique index on (age)",
     ]
-    assert misfits(fields={"age": {"column": "mail"}, "mail": {}}) == ["fields: two of them are the same column"]
+    assert misfits(fields={"age": {"column": "mail"}, "mail": {}}) == ["fields: two fields have the same column"]
 
 
 def test_declaration_with_inconsistent_condition_is_rejected() -> None:
@@ -254,9 +254,9 @@ def test_declaration_with_inconsistent_condition_is_rejected() -> None:
     with pytest.raises(InvalidSettings) as caught:
         merged(conditions=[condition], fields={"mood": {"enum": ["sad"]}})
     assert str(caught.value).splitlines()[1:] == [
-        "  - resources.people: a condition names 'x', which is no field",
-        "  - resources.people: a condition waits for mood = 'angry', which cannot be",
-        "  - resources.people: field 'mood': its default 'ok' is none of sad",
+        '  - resources.people: unknown field "x" in conditions',
+        '  - resources.people: unknown value "angry" of mood in conditions',
+        '  - resources.people: field "mood": default "ok" is not one of sad',
     ]
 
 

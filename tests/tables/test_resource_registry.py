@@ -1,4 +1,4 @@
-"""Resources by name; the demo's own are the worked example."""
+"""The resource registry, tested with the resources of the demo."""
 
 import re
 import tomllib
@@ -58,13 +58,13 @@ async def test_demo_config_declares_users_articles_and_comments(db: Database, de
 
 
 async def test_registry_finds_undeclared_table_only_with_any_table(db: Database, demo: ResourceRegistry) -> None:
-    with pytest.raises(UnknownResource, match=r"there is no resource 'demo\.users'"):
+    with pytest.raises(UnknownResource, match=r'Unknown resource "demo\.users"'):
         await demo.find(db, "demo.users")
     found = await demo.find(db, "demo.users", any_table=True)
     assert (found.name, found.get_field("role").enum, found.read) == ("demo.users", (), (Role.ADMIN,))
     with pytest.raises(UnknownResource):
         await demo.find(db, "demo.users")
-    with pytest.raises(InvalidInput, match=r"did you mean demo\.users"):
+    with pytest.raises(InvalidInput, match=r"Did you mean demo\.users"):
         await demo.find(db, "demo.user", any_table=True)
 
 
@@ -80,7 +80,7 @@ async def test_registry_reintrospects_table_after_invalidation_or_cache_expiry(
     monkeypatch.setattr(resource_registry, "CATALOG_CACHE_S", 0.0)
     assert await demo.find(db, "users") == before
     await rows(db, "ALTER TABLE demo.users RENAME TO people")
-    with pytest.raises(InvalidSettings, match=r"resources\.users\.table: there is no table 'demo\.users'"):
+    with pytest.raises(InvalidSettings, match=r"resources\.users\.table: Unknown table 'demo\.users'"):
         await demo.find(db, "users")
     assert len(await demo.list_problems(db)) == 1
 

@@ -1,4 +1,4 @@
-"""What a role may not do is said before anything is tried."""
+"""Missing privileges of a role are reported before any write."""
 
 import pytest
 
@@ -32,17 +32,17 @@ async def test_table_owner_lacks_no_privileges(db: Database, clerk: str) -> None
     async with db.transaction() as conn:
         assert await find_access_problems(conn, TABLE, ["id", "email", "Name"], "upsert") == []
         assert await find_access_problems(conn, TableName("shop", "gone"), ["id"], "read") == [
-            "there is no table shop.gone"
+            "table shop.gone does not exist"
         ]
 
 
 async def test_missing_privileges_are_listed_per_schema_column_and_sequence(db: Database, clerk: str) -> None:
     assert await lacks(db, "upsert", "email", "Name") == [
-        "role clerk may not use schema shop",
+        "role clerk lacks USAGE on schema shop",
         "role clerk lacks INSERT (Name, email) on shop.users",
         "role clerk lacks SELECT (Name, email) on shop.users",
         "role clerk lacks UPDATE (Name, email) on shop.users",
-        "role clerk lacks USAGE on sequence shop.users_id_seq, which fills a column",
+        "role clerk lacks USAGE on sequence shop.users_id_seq, which is the default of a column",
     ]
     await rows(db, "GRANT USAGE ON SCHEMA shop TO clerk")
     await rows(db, 'GRANT INSERT (id, email, "Name"), SELECT (email), UPDATE ON shop.users TO clerk')
@@ -56,11 +56,11 @@ async def test_row_level_security_and_read_only_mode_are_reported(db: Database, 
     await rows(db, "GRANT ALL ON shop.users, shop.users_id_seq TO clerk")
     assert await lacks(db, "upsert", "email") == []
     await rows(db, "ALTER TABLE shop.users ENABLE ROW LEVEL SECURITY")
-    said = "row-level security is in force on shop.users for role clerk: "
-    assert await lacks(db, "insert", "email") == [said + "rows cannot be copied into it"]
-    assert await lacks(db, "read", "email") == [said + "it may not see every row"]
+    prefix = "row-level security on shop.users applies to role clerk, "
+    assert await lacks(db, "insert", "email") == [prefix + "so COPY cannot write to the table"]
+    assert await lacks(db, "read", "email") == [prefix + "which may not see every row"]
     await rows(db, "ALTER ROLE clerk BYPASSRLS")
     assert await lacks(db, "insert", "email", setting="SET LOCAL transaction_read_only = on") == [
-        "role clerk can only read in this database: its transactions are read-only"
+        "transactions of role clerk are read-only in this database"
     ]
     assert await lacks(db, "read", "email", setting="SET LOCAL transaction_read_only = on") == []

@@ -1,4 +1,4 @@
-"""What every server's catalog says alike: types, defaults and checks, and what follows from them."""
+"""Tables with unusual types, defaults and checks, and the fields expected on every PostgreSQL version."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ CHECKS: list[tuple[str, str, dict[str, Any]]] = [
     ("text", "{c} <> ''", {"min_length": 1}),
     ("text", "{c} IS NOT NULL", {"nullable": False, "required": True}),
     ("text DEFAULT 'x'", "{c} IS NOT NULL", {"nullable": False, "default": "x"}),
-    # What only the server can judge.
+    # Only PostgreSQL can check these.
     ("integer", "{c} %% 2 = 0", {}),
     ("integer", "{c} IN (1, NULL)", {}),
     ("integer", "{c} > other", {}),

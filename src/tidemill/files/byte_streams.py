@@ -1,4 +1,4 @@
-"""The bytes of a file, read forward: decompressed, transcoded to UTF-8, and split into lines."""
+"""Reads the bytes of a file forward: decompressed, transcoded to UTF-8 and split into lines."""
 
 import bisect
 import codecs
@@ -11,27 +11,27 @@ from typing import BinaryIO, Protocol
 from tidemill.core.errors import InvalidInput
 
 STREAM_READ_BYTES = 256 * 1024
-BAD_BYTE_OFFSETS_MAX = 100_000  # bad bytes whose place in the file is remembered
-_BAD_BYTE = b"\xff"  # what a byte that cannot be decoded becomes: no UTF-8 has it
+BAD_BYTE_OFFSETS_MAX = 100_000  # invalid bytes whose offsets in the file are kept
+_BAD_BYTE = b"\xff"  # replaces a byte that cannot be decoded: never occurs in UTF-8
 _decode_errors = threading.local()
 
 
 class ByteStream(Protocol):
-    """Read on, or go to a place: forward is cheap."""
+    """A readable stream. Seeking forward is cheap."""
 
     def read(self, size: int) -> bytes:
-        """So many bytes at most, none at the end."""
+        """Return at most ``size`` bytes; none at the end."""
 
     def seek(self, offset: int) -> None: ...
 
     def map_to_source_offset(self, offset: int) -> int:
-        """Where in the file (unpacked) a byte of the stream came from."""
+        """Return the offset in the decompressed file of a byte of this stream."""
 
     def close(self) -> None: ...
 
 
 class FileStream:
-    """A file as it is."""
+    """An unchanged file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -50,7 +50,7 @@ class FileStream:
 
 
 class ForwardStream(ABC):
-    """A stream that is made piece by piece from the beginning. To go back is to begin again."""
+    """A stream that is produced in chunks. Seeking backwards restarts it."""
 
     def __init__(self) -> None:
         self._error: InvalidInput | None = None
@@ -88,7 +88,7 @@ class ForwardStream(ABC):
 
     @abstractmethod
     def _iter_chunks(self) -> Iterator[bytes]:
-        """All of it, from the beginning."""
+        """Yield the whole stream from the beginning."""
 
     def _restart(self) -> None:
         self._source = self._iter_chunks()
@@ -98,7 +98,7 @@ class ForwardStream(ABC):
 
 
 class TranscodedStream(ForwardStream):
-    """Text of another encoding as UTF-8. A byte that is none of that encoding is none of UTF-8 here either."""
+    """Converts text to UTF-8. A byte that is invalid in its encoding becomes a byte that is invalid in UTF-8."""
 
     def __init__(self, stream: ByteStream, encoding: str) -> None:
         self._stream = stream
@@ -134,7 +134,7 @@ class TranscodedStream(ForwardStream):
 
 
 class CarriageReturnStream(FileStream):
-    """Lines that end with a carriage return alone, as if they ended like all others."""
+    """Converts line ends that are a single carriage return to line feeds."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -166,9 +166,9 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class LineBuffer:
-    """Whole lines, without their ends. One beyond ``limit`` is cut behind it, not loaded: its length tells.
+    """Complete lines without their ends. A longer line than ``limit`` is cut to ``limit + 1`` bytes, not loaded.
 
-    ``offset`` and ``number`` are of what was taken: the bytes and lines before the next one.
+    ``offset`` and ``number`` count the consumed bytes and lines.
     """
 
     def __init__(self, stream: ByteStream, limit: int, offset: int = 0, number: int = 0) -> None:
@@ -179,7 +179,7 @@ class LineBuffer:
         self._lines: list[bytes] = []
         self._next = 0
         self._tail = b""
-        self._cut: dict[int, int] = {}  # number of a line -> its bytes that were skipped
+        self._cut: dict[int, int] = {}  # line number -> bytes that were skipped
         self._is_over = self._is_unended = False
         self._error: InvalidInput | None = None
         stream.seek(offset)
@@ -187,19 +187,19 @@ class LineBuffer:
             self._skip_byte_order_mark()
 
     def peek_lines(self, max_lines: int, max_bytes: int = 2 * STREAM_READ_BYTES) -> list[bytes]:
-        """Some of the next lines, up to the one that goes beyond so many bytes, one at least; none at the end."""
+        """Return the next lines, until they exceed ``max_bytes``, but at least one; none at the end."""
         if self.peek_line(0) is None:
             if self._error is not None:
                 raise self._error
             return []
-        found = self._lines[self._next : self._next + max_lines]
+        lines = self._lines[self._next : self._next + max_lines]
         max_bytes = min(max_bytes, 2 * STREAM_READ_BYTES)
-        if sum(map(len, found)) > max_bytes:
-            found = found[: 1 + bisect.bisect(list(itertools.accumulate(map(len, found))), max_bytes)]
-        return found
+        if sum(map(len, lines)) > max_bytes:
+            lines = lines[: 1 + bisect.bisect(list(itertools.accumulate(map(len, lines))), max_bytes)]
+        return lines
 
     def peek_line(self, ahead: int) -> bytes | None:
-        """A line further on; None behind the end."""
+        """Return the line ``ahead`` lines after the next one; None after the end."""
         while self._next + ahead >= len(self._lines):
             if self._is_over:
                 return None
@@ -207,7 +207,7 @@ class LineBuffer:
         return self._lines[self._next + ahead]
 
     def consume_lines(self, count: int) -> None:
-        """Go on behind so many lines."""
+        """Move past ``count`` lines."""
         taken = self._lines[self._next : self._next + count]
         self.offset += sum(map(len, taken)) + len(taken)
         if self._cut:
@@ -246,7 +246,7 @@ class LineBuffer:
         self._is_unended = True
 
     def _read_chunk(self) -> bytes:
-        """An error waits until the lines before it were taken; half a line before it is none."""
+        """Read a chunk. Keep an error until the complete lines before it are consumed; drop a partial line."""
         try:
             piece = self._stream.read(STREAM_READ_BYTES)
         except InvalidInput as error:

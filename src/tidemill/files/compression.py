@@ -15,7 +15,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-ZIP_ENTRIES_MAX = 65_534  # one less than what a plain zip can say: beyond it the list of entries has no bound
+ZIP_ENTRIES_MAX = 65_534  # one less than the maximum of a plain zip; zip64 has no limit
 ZIP_DIRECTORY_MAX_BYTES = 64 << 20
 _ZIP_END_RECORD = struct.Struct("<4s4H2LH")
 _IGNORED_ZIP_PREFIXES = ("__MACOSX/", ".DS_Store")
@@ -26,33 +26,33 @@ def open_zip(file: BinaryIO) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise InvalidInput(f"not a zip file: {error}") from error
+        raise InvalidInput(f"Not a zip file: {error}") from error
 
 
 def list_zip_files(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """The files in it, without what one desktop adds of its own accord."""
+    """Return the files of an archive, without the ones that macOS adds."""
     return [e for e in archive.infolist() if not e.is_dir() and not e.filename.startswith(_IGNORED_ZIP_PREFIXES)]
 
 
 def check_zip_directory(file: BinaryIO) -> None:
-    """A zip's list of entries is read whole: refuse one that would fill the memory before it is read."""
+    """Raise InvalidInput if the directory of a zip is too large to load into memory."""
     size = file.seek(0, 2)
     file.seek(max(0, size - 65_557))
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) - at < _ZIP_END_RECORD.size:
-        raise InvalidInput("not a zip file: its end is missing")
+        raise InvalidInput("Not a zip file, or the end of the file is missing")
     _, _, _, _, entries, list_bytes, _, _ = _ZIP_END_RECORD.unpack_from(tail, at)
     if entries > ZIP_ENTRIES_MAX or list_bytes > ZIP_DIRECTORY_MAX_BYTES:
-        raise InvalidInput(f"a zip has at most {ZIP_ENTRIES_MAX} images")
+        raise InvalidInput(f"The zip file has too many entries. At most {ZIP_ENTRIES_MAX} are allowed.")
 
 
-DECOMPRESSION_RATIO_MAX = 200  # times its size that a file may unpack to
-DECOMPRESSION_RATIO_MIN_BYTES = 10 << 20  # bytes; little may be as dense as it likes
+DECOMPRESSION_RATIO_MAX = 200  # decompressed size / compressed size
+DECOMPRESSION_RATIO_MIN_BYTES = 10 << 20  # the ratio is not checked below this decompressed size
 
 
 class DecompressedStream(ForwardStream):
-    """What a compressed file holds."""
+    """The decompressed content of a file."""
 
     def __init__(self, file: BinaryIO, compression: str, max_bytes: int) -> None:
         self._file = file
@@ -64,9 +64,9 @@ class DecompressedStream(ForwardStream):
         self._file.close()
 
     def _iter_chunks(self) -> Iterator[bytes]:
-        packed = self._file.seek(0, 2)
+        compressed_bytes = self._file.seek(0, 2)
         self._file.seek(0)
-        return limit_decompression(self._unpack(self._file), packed, self._max_bytes)
+        return limit_decompression(self._unpack(self._file), compressed_bytes, self._max_bytes)
 
 
 def open_decompressed(file: BinaryIO, compression: str, max_bytes: int) -> ByteStream:
@@ -74,14 +74,14 @@ def open_decompressed(file: BinaryIO, compression: str, max_bytes: int) -> ByteS
 
 
 def limit_decompression(chunks: Iterator[bytes], compressed_bytes: int, max_bytes: int) -> Iterator[bytes]:
-    """The same pieces, until they are more than an honest file of that size unpacks to."""
+    """Yield the chunks; raise InvalidInput when their total size exceeds the limits (a decompression bomb)."""
     seen = 0
     for piece in chunks:
         seen += len(piece)
         if seen > max_bytes:
-            raise InvalidInput(f"the file unpacks to more than {max_bytes >> 20} MB")
+            raise InvalidInput(f"The file is larger than {max_bytes >> 20} MB when decompressed")
         if seen > DECOMPRESSION_RATIO_MIN_BYTES and seen > DECOMPRESSION_RATIO_MAX * compressed_bytes:
-            raise InvalidInput(f"the file unpacks to more than {DECOMPRESSION_RATIO_MAX} times its size")
+            raise InvalidInput(f"The file decompresses to more than {DECOMPRESSION_RATIO_MAX} times its size")
         yield piece
 
 
@@ -92,12 +92,12 @@ def _decompress_gzip(file: BinaryIO) -> Iterator[bytes]:
         try:
             piece = gzip.decompress(data, STREAM_READ_BYTES)
         except zlib.error as error:
-            raise InvalidInput(f"the gzip file is damaged: {error}") from error
+            raise InvalidInput(f"The gzip file is damaged: {error}") from error
         if piece:
             yield piece
         data = gzip.unused_data.lstrip(b"\x00") if gzip.eof else gzip.unconsumed_tail
         data = data or file.read(STREAM_READ_BYTES)
-        if gzip.eof and (data := data.lstrip(b"\x00")):  # files may be strung together
+        if gzip.eof and (data := data.lstrip(b"\x00")):  # a gzip file can have several members
             gzip = zlib.decompressobj(wbits=31)
     yield from _drain_gzip(gzip)
 
@@ -106,12 +106,12 @@ def _drain_gzip(gzip: "zlib._Decompress") -> Iterator[bytes]:
     while not gzip.eof:
         piece = gzip.decompress(b"", STREAM_READ_BYTES)
         if not piece and not gzip.eof:
-            raise InvalidInput("the gzip file is cut off: its end is missing")
+            raise InvalidInput("The gzip file is truncated")
         yield piece
 
 
-ZSTD_WINDOW_LOG_MAX = 27  # a frame may need 128 MB of memory
-ZSTD_FRAMES_MAX = 100_000  # each costs 20 µs, however short it is
+ZSTD_WINDOW_LOG_MAX = 27  # limits the memory of a frame to 128 MB
+ZSTD_FRAMES_MAX = 100_000  # each frame takes at least 20 µs
 ZSTD_READ_BYTES = 64 << 10  # the end of each frame copies the rest, so larger reads slow down files of many frames
 
 
@@ -119,11 +119,11 @@ def _decompress_zstd(file: BinaryIO) -> Iterator[bytes]:
     frame, data, is_end, frames = _make_zstd_decompressor(), file.read(ZSTD_READ_BYTES), False, 1
     while not is_end:
         if frame.needs_input and not data:
-            raise InvalidInput("the zstd file is cut off: its end is missing")
+            raise InvalidInput("The zstd file is truncated")
         try:
             piece = frame.decompress(data, STREAM_READ_BYTES)
         except zstd.ZstdError as error:
-            raise InvalidInput(f"the zstd file is damaged: {error}") from error
+            raise InvalidInput(f"The zstd file is damaged: {error}") from error
         if piece:
             yield piece
         is_end = frame.eof
@@ -143,15 +143,15 @@ def _make_zstd_decompressor() -> zstd.ZstdDecompressor:
 
 def _decompress_zip(file: BinaryIO) -> Iterator[bytes]:
     with open_zip(file) as archive:
-        found = list_zip_files(archive)
-        if len(found) != 1:
-            raise InvalidInput(f"a zip file of records holds one file; this one holds {len(found)}")
+        files = list_zip_files(archive)
+        if len(files) != 1:
+            raise InvalidInput(f"The zip file contains {len(files)} files. It must contain exactly one file of rows.")
         try:
-            with archive.open(found[0]) as member:
+            with archive.open(files[0]) as member:
                 while piece := member.read(STREAM_READ_BYTES):
                     yield piece
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-            raise InvalidInput(f"the zip file is damaged: {error}") from error
+            raise InvalidInput(f"The zip file is damaged: {error}") from error
 
 
 DECOMPRESSORS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {

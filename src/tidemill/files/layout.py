@@ -1,4 +1,4 @@
-"""The formats and options that a layout may have, and the check of a layout that somebody wrote."""
+"""The formats and options of a file layout, and their validation."""
 
 import codecs
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ _FLAGS_BY_TEXT = {"true": True, "false": False, "1": True, "0": False, "yes": Tr
 
 
 def parse_layout_options(given: Mapping[str, object]) -> FileLayout:
-    """The layout with canonical values; InvalidInput lists what is allowed. An option that is None is not given."""
+    """Return the layout with canonical values. InvalidInput lists the allowed values. None means not given."""
     layout = {name: value for name, value in given.items() if value is not None}
     kind = layout.get("format")
     if kind is not None or "format" in given:
@@ -52,12 +52,14 @@ def parse_layout_options(given: Mapping[str, object]) -> FileLayout:
     allowed = OPTIONS_BY_FORMAT[kind] if isinstance(kind, str) else set().union(*OPTIONS_BY_FORMAT.values())
     for name in layout:
         if name not in allowed:
-            raise InvalidInput(f"{name} is no option of {kind or 'any format'}; there are {', '.join(sorted(allowed))}")
+            raise InvalidInput(
+                f"{name}: not an option of {kind or 'any format'}; the options are {', '.join(sorted(allowed))}"
+            )
     return FileLayout.from_json({name: _OPTION_CHECKS[name](name, value) for name, value in layout.items()})
 
 
 def normalize_encoding(name: str) -> str | None:
-    """An encoding as we call it; None if it is none that we read."""
+    """Return the canonical name of an encoding; None if it is not supported."""
     try:
         return _ENCODING_BY_CODEC_NAME.get(codecs.lookup(name).name)
     except (LookupError, ValueError):
@@ -66,42 +68,42 @@ def normalize_encoding(name: str) -> str | None:
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
-        raise InvalidInput(f"unknown {name} {value!r}; known are {', '.join(map(_format_choice, allowed))}")
+        raise InvalidInput(f"{name}: must be one of {', '.join(map(_format_choice, allowed))}, not {value!r}")
     return str(value)
 
 
 def _format_choice(word: str) -> str:
-    return word if word.isprintable() else repr(word)
+    return f'"{word}"' if word.isprintable() else repr(word)
 
 
 def _parse_encoding(name: str, value: Any) -> str:
-    found = normalize_encoding(value) if isinstance(value, str) else None
-    return _check_choice(name, found or value, TEXT_ENCODINGS)
+    encoding = normalize_encoding(value) if isinstance(value, str) else None
+    return _check_choice(name, encoding or value, TEXT_ENCODINGS)
 
 
 def _parse_delimiter(name: str, value: Any) -> str:
     mark = DELIMITERS_BY_NAME.get(str(value), value)
     if not isinstance(mark, str) or len(mark) != 1 or mark in "\r\n\x00\"' \\" or mark.isalnum():
-        raise InvalidInput(f"{name} {value!r} cannot be: it is one character, like , ; | or tab")
+        raise InvalidInput(f"{name}: must be one character, such as , ; | or tab, not {value!r}")
     return mark
 
 
 def _check_quote(name: str, value: Any) -> str:
     if not isinstance(value, str) or len(value) > 1 or (value and (value in "\r\n\x00 ," or not value.isascii())):
-        raise InvalidInput(f"{name} {value!r} cannot be: it is one character, like \" or ', or empty for none")
+        raise InvalidInput(f"{name}: must be empty or one character, such as \" or ', not {value!r}")
     return value
 
 
 def _parse_flag(name: str, value: Any) -> bool:
-    found = _FLAGS_BY_TEXT.get(str(value).lower())
-    if found is None:
-        raise InvalidInput(f"{name} {value!r} cannot be: it is true or false")
-    return found
+    flag = _FLAGS_BY_TEXT.get(str(value).lower())
+    if flag is None:
+        raise InvalidInput(f"{name}: must be true or false, not {value!r}")
+    return flag
 
 
 def _check_sheet(name: str, value: Any) -> str | int:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise InvalidInput(f"{name} {value!r} cannot be: it is a sheet's name, or its number from 1")
+        raise InvalidInput(f"{name}: must be the name of a sheet or its number, counted from 1, not {value!r}")
     return value
 
 

@@ -17,12 +17,12 @@ from tidemill.files.layout import FORMATS_BY_SUFFIX, RECORD_FORMATS, normalize_e
 from tidemill.files.text_encoding import decode_sample, detect_encoding, has_control_bytes
 
 SAMPLE_HEAD_BYTES = 64 * 1024
-ENCODING_SCAN_MAX_BYTES = 8 << 20  # how far we look for a byte that tells the encoding
+ENCODING_SCAN_MAX_BYTES = 8 << 20  # how much is searched for non-ASCII bytes
 SAMPLE_DECOMPRESSED_MAX_BYTES = 1 << 30
 
 
 class FileSample:
-    """``head``: whole lines at the beginning. ``far``: lines that tell its encoding."""
+    """A sample of a file: complete lines at the beginning (``head``), and lines that show its encoding."""
 
     def __init__(self, file: BinaryIO, compression: str) -> None:
         self._stream = open_decompressed(file, compression, SAMPLE_DECOMPRESSED_MAX_BYTES)
@@ -34,20 +34,20 @@ class FileSample:
 
     @cached_property
     def non_ascii_lines(self) -> list[bytes]:
-        """Whole lines that have something else than ASCII in them, of the first megabytes."""
-        found: list[bytes] = []
+        """The complete lines with non-ASCII bytes in the first megabytes."""
+        kept: list[bytes] = []
         piece, tail, seen, size = self._begin, b"", 0, 0
         while piece and seen < ENCODING_SCAN_MAX_BYTES and size < SAMPLE_HEAD_BYTES:
             *lines, tail = (tail + piece).split(b"\n")
-            found += [line for line in lines if not line.isascii()]
-            seen, size = seen + len(piece), sum(map(len, found))
+            kept += [line for line in lines if not line.isascii()]
+            seen, size = seen + len(piece), sum(map(len, kept))
             piece = self._read_up_to(STREAM_READ_BYTES)
         if not piece and not tail.isascii():
-            found.append(tail)
-        return found
+            kept.append(tail)
+        return kept
 
     def _read_up_to(self, size: int) -> bytes:
-        """What is cut off or damaged further on is told by whoever reads it."""
+        """Read up to ``size`` bytes. Ignore damaged data: the reader of the file reports it."""
         data = b""
         try:
             while len(data) < size and (piece := self._stream.read(size - len(data))):
@@ -80,25 +80,25 @@ _XLS_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 def detect_layout(
     file: Path | BinaryIO, *, name: str = "", content_type: str = "", options: Mapping[str, object] | None = None
 ) -> FileLayout:
-    """The layout of a file: the given options, and the rest detected. InvalidInput if detection fails."""
+    """Return the layout of a file: the given options, and the rest detected. InvalidInput if detection fails."""
     if isinstance(file, Path):
         with file.open("rb") as opened:
             return detect_layout(opened, name=name or file.name, content_type=content_type, options=options)
-    asked = parse_layout_options({key: value for key, value in (options or {}).items() if value is not None})
+    given = parse_layout_options({key: value for key, value in (options or {}).items() if value is not None})
     about = Message()
     about["content-type"] = content_type or "application/octet-stream"
-    kind = asked.format
-    packed = asked.compression or _detect_compression(file)
-    if packed == "zip" and kind in (None, "xlsx", "images") and asked.compression is None:
+    kind = given.format
+    compression = given.compression or _detect_compression(file)
+    if compression == "zip" and kind in (None, "xlsx", "images") and given.compression is None:
         kind = _detect_zip_format(file, kind)
     if kind is None:
-        kind = _detect_binary_format(file) or (None if packed == "zip" else _read_declared_format(name, about))
+        kind = _detect_binary_format(file) or (None if compression == "zip" else _read_declared_format(name, about))
     if kind in ("xlsx", "parquet", "images"):
-        return _make_binary_layout(kind, asked)
-    sample = FileSample(file, packed)
-    if packed == "none" and asked.compression is None:
+        return _make_binary_layout(kind, given)
+    sample = FileSample(file, compression)
+    if compression == "none" and given.compression is None:
         _refuse_mislabelled(name, sample.head[:_TEXT_CHECK_BYTES])
-    return _detect_text_layout(sample, kind or _read_declared_format(name, about), asked, packed, about)
+    return _detect_text_layout(sample, kind or _read_declared_format(name, about), given, compression, about)
 
 
 def _detect_compression(file: BinaryIO) -> str:
@@ -108,14 +108,19 @@ def _detect_compression(file: BinaryIO) -> str:
 
 
 def _refuse_mislabelled(name: str, head: bytes) -> None:
-    """A text that is called packed was unpacked on its way, as browsers do; of what is neither, the name is told."""
+    """Raise InvalidInput if the name says compressed but the content is neither compressed nor text.
+
+    Text is accepted: a browser may have decompressed the file during its download.
+    """
     ending = PurePath(name.lower()).suffix
     if ending in _COMPRESSION_BY_SUFFIX and has_control_bytes(head):
-        raise InvalidInput(f"the file is called {ending}, but is not {_COMPRESSION_BY_SUFFIX[ending]}")
+        raise InvalidInput(
+            f'The file name ends with "{ending}", but the file is not {_COMPRESSION_BY_SUFFIX[ending]}-compressed'
+        )
 
 
 def _detect_zip_format(file: BinaryIO, kind: str | None) -> str | None:
-    """A workbook, images, or None: a file that was packed."""
+    """Return the format of a zip: a workbook, images, or None for a compressed file of rows."""
     with open_zip(file) as archive:
         names = [member.filename for member in list_zip_files(archive)]
     if kind is not None or "xl/workbook.xml" in names or "[Content_Types].xml" in names:
@@ -123,7 +128,9 @@ def _detect_zip_format(file: BinaryIO, kind: str | None) -> str | None:
     if names and all(each.lower().endswith(IMAGE_SUFFIXES) for each in names):
         return "images"
     if len(names) != 1:
-        raise InvalidInput(f"a zip file holds one file of records, or images; this one holds {len(names)} files")
+        raise InvalidInput(
+            f"The zip file contains {len(names)} files. It must contain one file of rows, or only images."
+        )
     return None
 
 
@@ -131,12 +138,12 @@ def _detect_binary_format(file: BinaryIO) -> str | None:
     file.seek(0)
     head = file.read(8)
     if head.startswith(_XLS_MAGIC):
-        raise InvalidInput("this is a workbook of the old kind (.xls): save it as .xlsx")
+        raise InvalidInput("Legacy .xls workbooks are not supported. Save the file as .xlsx.")
     return "parquet" if head.startswith(b"PAR1") else None
 
 
 def _read_declared_format(name: str, about: Message) -> str | None:
-    """The format that the name or the content type says."""
+    """Return the format from the file name or the content type; None if neither is known."""
     path = PurePath(name.lower())
     if path.suffix in (*COMPRESSED_SUFFIXES, ".zip"):
         path = PurePath(path.stem)
@@ -151,8 +158,8 @@ def _make_binary_layout(kind: str, options: FileLayout) -> FileLayout:
 def _detect_text_layout(
     sample: FileSample, kind: str | None, options: FileLayout, packed: str, about: Message
 ) -> FileLayout:
-    said = normalize_encoding(str(about.get_param("charset") or ""))
-    encoding = options.encoding or detect_encoding(sample.head, sample.non_ascii_lines, said)
+    charset = normalize_encoding(str(about.get_param("charset") or ""))
+    encoding = options.encoding or detect_encoding(sample.head, sample.non_ascii_lines, charset)
     text = decode_sample(sample.head, encoding)
     kind = kind or _detect_text_format(text)
     if kind == "json":
@@ -166,14 +173,14 @@ def _detect_text_layout(
 
 
 def _detect_json_format(text: str) -> str:
-    """Many a file of lines is called .json."""
+    """Distinguish an array from NDJSON: many NDJSON files are named .json."""
     return "ndjson" if text.lstrip("\ufeff \t\r\n").startswith("{") else "json"
 
 
 def _detect_text_format(text: str) -> str:
     start = text.lstrip("\ufeff \t\r\n")
     if "\x00" in text[:_TEXT_CHECK_BYTES]:
-        raise InvalidInput(f"the format of the file cannot be told: say one of {', '.join(RECORD_FORMATS)}")
+        raise InvalidInput(f"Cannot detect the format of the file. Set format to one of {', '.join(RECORD_FORMATS)}.")
     if start.startswith("["):
         first = start.split("\n", 1)[0].rstrip()
         rest = start[len(first) :].strip()
@@ -189,7 +196,7 @@ def _detect_dialect(text: str, kind: str, options: FileLayout) -> dict[str, obje
 
 
 def _detect_delimiter(text: str, quote: str) -> str:
-    """The one that cuts most records into the same number of fields; of several, the one that makes most."""
+    """Return the delimiter that gives most rows the same number of fields; in a tie, the most fields."""
     scores = {each: _score_delimiter(text, each, quote) for each in _CANDIDATE_DELIMITERS}
     best = max(_CANDIDATE_DELIMITERS, key=lambda each: scores[each])
     return best if scores[best][1] > 1 else ","
@@ -202,6 +209,6 @@ def _score_delimiter(text: str, delimiter: str, quote: str) -> tuple[float, int]
         counts = [len(fields) for fields in reader if any(fields)]
     except csv.Error:
         return (0, 0)
-    if not counts or counts[0] < 2:  # noqa: PLR2004  the header tells
+    if not counts or counts[0] < 2:  # noqa: PLR2004  a header with one column
         return (0, 0)
     return (round(counts.count(counts[0]) / len(counts), 1), counts[0])

@@ -1,4 +1,4 @@
-"""From a reference to a source: a stored file and its layout."""
+"""Opens the input source of a job: a stored file with its layout."""
 
 from collections.abc import Callable
 from typing import BinaryIO, Protocol
@@ -23,15 +23,15 @@ ShouldContinue = Callable[[], bool]
 
 
 class FetchIntoBlob(Protocol):
-    """Stores what a URL refers to under this id; Interrupted soon after ``going_on`` says no."""
+    """Downloads a URL into the blob store. Raises Interrupted soon after ``should_continue`` returns False."""
 
     def __call__(self, url: str, blob_id: str, *, should_continue: ShouldContinue) -> object: ...
 
 
 class SourceOpener:
-    """Opens what a job's ``source`` refers to. References resolve inside the blob store only.
+    """Opens the ``source`` of a job from the blob store.
 
-    What a ``url`` refers to is fetched into it first, if it is not there yet.
+    A ``url`` is downloaded into the blob store first, unless it is already stored.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SourceOpener:
     def __call__(
         self, reference: SourceReference, checkpoint: Checkpoint, should_continue: ShouldContinue = lambda: True
     ) -> InputSource:
-        """The source, open; the caller closes it."""
+        """Return the open source; the caller closes it."""
         blob, url = reference.blob, reference.url
         if url and self._fetch is not None and not self._blobs.has(blob):
             self._fetch(url, blob, should_continue=should_continue)
@@ -69,14 +69,14 @@ class SourceOpener:
 
 
 def _resolve_layout(reference: SourceReference, file: BinaryIO) -> FileLayout:
-    """The layout of the reference. For a URL, options that are not given are detected.
+    """Return the layout of the reference. For a URL, detect the options that are not given.
 
     Detection uses the file and the URL only, so that the result is the same whenever the file is opened.
     """
     options = {"format": reference.format} | (reference.layout.to_json() if reference.layout else {})
     if not reference.url:
         return parse_layout_options(options)
-    from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  an HTTP client comes with it
+    from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  it imports an HTTP client
 
     return detect_layout(file, name=get_url_file_name(reference.url), options=options)
 
@@ -84,7 +84,7 @@ def _resolve_layout(reference: SourceReference, file: BinaryIO) -> FileLayout:
 def open_block_reader(
     file: BinaryIO, layout: FileLayout, checkpoint: Checkpoint, *, max_row_bytes: int, max_bytes: int
 ) -> BlockReader:
-    """The records of an open file whose layout is known."""
+    """Return the reader for a file with a known layout."""
     kind, header = layout.format, layout.header is not False
     if kind == "xlsx":
         limits = {"max_row_bytes": max_row_bytes, "max_bytes": max_bytes}
@@ -104,7 +104,7 @@ def open_block_reader(
 
 
 def open_utf8_stream(file: BinaryIO, layout: FileLayout, max_bytes: int) -> ByteStream:
-    """The bytes of its text, in UTF-8."""
+    """Return the decompressed text of a file as UTF-8."""
     stream = open_decompressed(file, layout.compression or "none", max_bytes)
     encoding = layout.encoding or "utf-8"
     if encoding not in ("utf-8", "utf-8-sig"):
@@ -113,11 +113,11 @@ def open_utf8_stream(file: BinaryIO, layout: FileLayout, max_bytes: int) -> Byte
 
 
 def make_source_opener(settings: Settings) -> SourceOpener:
-    """Opens the stored files of jobs. It downloads remote files into the blob store first."""
+    """Return the opener for the sources of jobs. It downloads remote files into the blob store first."""
     blobs = open_blob_store(settings.blobs)
 
     def download(url: str, blob_id: str, should_continue: ShouldContinue) -> object:
-        # Most processes download nothing and need no HTTP client.
+        # Most processes never download and need no HTTP client.
         from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415
         from tidemill.files.remote.downloader import Downloader  # noqa: PLC0415
 

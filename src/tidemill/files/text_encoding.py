@@ -1,4 +1,4 @@
-"""Which encoding a text is in."""
+"""Detects the encoding of a text."""
 
 import codecs
 import re
@@ -22,12 +22,12 @@ _CANDIDATE_ENCODINGS = [
     "cp949",
 ]
 _FALLBACK_ENCODING = "cp1252"
-_CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")  # not ^Z, which may end a text, and not Escape
-ENCODING_SAMPLE_LINES = 50  # that are compared: a few tell as much as all
+_CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")  # without ^Z, which can end a text file, and Escape
+ENCODING_SAMPLE_LINES = 50  # enough to choose an encoding
 
 
 def detect_encoding(head: bytes, non_ascii_lines: list[bytes], declared: str | None) -> str:
-    """By its mark, else as declared, else UTF-8 if it is, else the likeliest of a short list."""
+    """Return the encoding: by byte order mark, else as declared, else UTF-8 if valid, else the most likely one."""
     for mark, encoding in _ENCODING_BY_BYTE_ORDER_MARK.items():
         if head.startswith(mark):
             return encoding
@@ -37,7 +37,7 @@ def detect_encoding(head: bytes, non_ascii_lines: list[bytes], declared: str | N
 
 
 def has_control_bytes(data: bytes) -> bool:
-    """Whether there is what no text has, in whatever encoding of a byte a character."""
+    """Return whether the data has control bytes, which do not occur in text of any single-byte encoding."""
     return _CONTROL_BYTES.search(data) is not None
 
 
@@ -46,7 +46,7 @@ def decode_sample(data: bytes, encoding: str) -> str:
 
 
 def _detect_utf16(head: bytes) -> str | None:
-    """Two bytes a character, without a mark: every other byte is zero."""
+    """Detect UTF-16 without a byte order mark: every other byte is zero."""
     even, odd = head[0:2000:2], head[1:2000:2]
     if len(odd) > 1 and odd.count(0) > 0.7 * len(odd) and not even.count(0):
         return "utf-16-le"
@@ -54,9 +54,10 @@ def _detect_utf16(head: bytes) -> str | None:
 
 
 def _is_mostly_utf8(non_ascii_lines: list[bytes]) -> bool:
-    """Whether it is, but for some bytes: of a text in another encoding more are wrong than are right by chance.
+    """Return whether the lines are UTF-8 with few invalid bytes.
 
-    Most of all in GBK, where one right sign comes to six wrong bytes.
+    In other encodings, more bytes are invalid than valid by chance. GBK is the closest, with one valid character for
+    six invalid bytes.
     """
     text = b"\n".join(non_ascii_lines).decode(errors="surrogateescape")
     bad = sum("\udc80" <= letter <= "\udcff" for letter in text)
@@ -65,9 +66,9 @@ def _is_mostly_utf8(non_ascii_lines: list[bytes]) -> bool:
 
 
 def _guess_encoding(non_ascii_lines: list[bytes]) -> str:
-    """Where two of them would read the same, the more common one."""
+    """Return the most likely encoding; cp1252 if it gives the same text."""
     window = b"\n".join(map(_cut_around_non_ascii, non_ascii_lines[:ENCODING_SAMPLE_LINES]))
-    # Most files are UTF-8: no process that never meets another one has to load tables of all the others.
+    # Imported here because most files are UTF-8 and the import loads large tables.
     from charset_normalizer import from_bytes  # noqa: PLC0415
 
     best = from_bytes(window, cp_isolation=_CANDIDATE_ENCODINGS, enable_fallback=False).best()
@@ -81,6 +82,6 @@ def _guess_encoding(non_ascii_lines: list[bytes]) -> str:
 
 
 def _cut_around_non_ascii(line: bytes) -> bytes:
-    """A long line, from a little before its first byte that is not ASCII."""
+    """Return the part of a line around its first non-ASCII byte."""
     at = next(n for n, byte in enumerate(line) if byte > 0x7F)  # noqa: PLR2004
     return line[max(0, at - 100) : at + 1000]

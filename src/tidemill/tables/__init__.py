@@ -1,1 +1,1 @@
-"""Tables of the user: resource declarations, introspection and value types."""
+"""User tables: resource declarations, introspection and value types."""

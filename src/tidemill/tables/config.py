@@ -29,11 +29,11 @@ from tidemill.tables.resource import (
     TableName,
 )
 
-# Possessive quantifiers: no pattern backtracks, whatever the value.
+# Possessive quantifiers prevent backtracking.
 NAMED_PATTERNS = {
     "email": (r"[\w.!#$%&'*+/=?^`{|}~-]++@(?:[\w-]++\.)++[\w-]{2,}+", "an e-mail address"),
-    "slug": (r"[a-z0-9]++(?:-[a-z0-9]++)*+", "in kebab case, like my-first-article"),
-    "url": (r"https?://[^\s/?#]++(?:[/?#]\S*+)?+", "an address that begins with http:// or https://"),
+    "slug": (r"[a-z0-9]++(?:-[a-z0-9]++)*+", "a slug such as my-first-article"),
+    "url": (r"https?://[^\s/?#]++(?:[/?#]\S*+)?+", "a URL that starts with http:// or https://"),
 }
 _DECLARABLE_TYPES = [name for name in get_args(ColumnType) if name not in ("array", "other")]
 _EXCLUSIVE_RULE_PAIRS = [("required", "default"), ("pattern", "format"), ("minimum", "above"), ("maximum", "below")]
@@ -41,7 +41,7 @@ _SAMPLE_DATETIME = datetime(2026, 11, 15, 13, 45, 7)  # noqa: DTZ001  only forma
 
 
 def _format_scalar(value: Any) -> str:
-    """A single value in the text form of its type."""
+    """Return the text form of a single value."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -71,7 +71,7 @@ def _check_date_format(text: str) -> str:
     try:
         datetime.strptime(_SAMPLE_DATETIME.strftime(text), text)  # noqa: DTZ007  only the format is tested
     except ValueError:
-        raise ValueError(f"{text!r} is not a date format such as %d.%m.%Y") from None
+        raise ValueError(f'Invalid date format "{text}". Use a format such as %d.%m.%Y.') from None
     return text
 
 
@@ -91,13 +91,13 @@ def _split_table_name(text: str, max_parts: int = 2) -> list[str]:
 
 
 def _check_table_name(text: str) -> str:
-    """A name without a schema is looked up along the search path later."""
+    """Check the syntax. A name without a schema is resolved along the search path later."""
     _split_table_name(text)
     return text
 
 
 def _make_table_name(schema: str, name: str) -> TableName:
-    """Errors reveal whether a table holds a value, so references into protected schemas are refused."""
+    """Reject protected schemas: a reference would reveal whether their tables contain a value."""
     table = TableName(schema, name)
     if table.is_in_protected_schema:
         raise ValueError(f'Schema "{schema}" is protected and cannot be referenced')
@@ -209,7 +209,7 @@ class ResourceTable(ConfigTable):
 def parse_resource_declarations(
     document: Mapping[str, Any], normalizers: Collection[str] = BUILTIN_NORMALIZERS
 ) -> dict[str, ResourceDeclaration]:
-    """The resources in a document, by name; InvalidSettings with every mistake."""
+    """Return the resources in a document by name; InvalidSettings lists every error."""
     return parse_section(
         document,
         "resources",

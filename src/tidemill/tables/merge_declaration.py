@@ -35,7 +35,7 @@ _DECLARED_RULE_NAMES = {"formats": "date_formats"}
 
 
 class FieldTightener:
-    """Applies rules to one field, and keeps what does not fit."""
+    """Applies declared rules to one field, and collects the rules that do not fit its column."""
 
     def __init__(self, field: Field, path: str) -> None:
         self.problems: list[str] = []
@@ -44,7 +44,7 @@ class FieldTightener:
     def apply_rules(self, rules: Mapping[str, Any]) -> Field:
         if "type" in rules:
             self._field = replace(self._field, type=self._narrow_type(rules["type"]))
-        # What is required is known only after what stands for a missing value.
+        # "default" and "required" come last, because "required" depends on the default.
         for name in sorted(rules, key=lambda name: (name == "required", name == "default")):
             if self._check_rule_fits_type(name):
                 self._apply_rule(name, rules[name])
@@ -53,14 +53,16 @@ class FieldTightener:
     def _narrow_type(self, wanted: ColumnType) -> ColumnType:
         have = self._field.type
         if have not in (wanted, "other") and wanted not in _NARROWER_TYPES.get(have, ()):
-            self._add_problem("type", f"the column is {self._field.sql_type}, which does not hold every {wanted}")
+            self._add_problem("type", f"the column type {self._field.sql_type} cannot be narrowed to {wanted}")
             return have
         return wanted
 
     def _check_rule_fits_type(self, name: str) -> bool:
         fits = self._field.type in _TYPES_BY_RULE.get(name, (self._field.type,))
         if not fits:
-            self._add_problem(_DECLARED_RULE_NAMES.get(name, name), f"this is no rule for {self._field.type}")
+            self._add_problem(
+                _DECLARED_RULE_NAMES.get(name, name), f"not allowed for a field of type {self._field.type}"
+            )
         return fits
 
     def _apply_rule(self, name: str, value: Any) -> None:
@@ -83,20 +85,22 @@ class FieldTightener:
 
     def _apply_enum(self, values: tuple[str, ...]) -> None:
         known = self._field.enum
-        strange = [value for value in values if known and value not in known]
-        if strange:
-            self._add_problem("enum", f"the table does not take {', '.join(strange)}; it takes {', '.join(known)}")
+        unknown = [value for value in values if known and value not in known]
+        if unknown:
+            self._add_problem(
+                "enum", f"the table does not allow {', '.join(unknown)}; allowed values are {', '.join(known)}"
+            )
         self._replace_attributes(enum=values)
 
     def _apply_bound(self, name: str, value: Any) -> None:
         if not isinstance(value, int) and not _is_value_of_type(self._field.type, value):
-            self._add_problem(name, f"{value!r} is not of type {self._field.type}")
+            self._add_problem(name, f'"{value}" is not a valid {self._field.type}')
             return
         before = getattr(self._field, name)
         if before is not None:
             new, old = to_comparable_bound(self._field, value), to_comparable_bound(self._field, before)
             if new < old if name in LOWER_BOUND_RULES else new > old:
-                self._add_problem(name, f"{value} is looser than the table's own {before}")
+                self._add_problem(name, f"{value} is less strict than the limit of the table, {before}")
                 return
         self._replace_attributes(**{name: value})
 
@@ -126,7 +130,7 @@ FieldNames = tuple[str, ...]
 
 
 def merge_declaration(declared: ResourceDeclaration, introspected: Resource) -> Resource:
-    """The resource; InvalidSettings with everything in which the declaration does not fit the table."""
+    """Return the merged resource; InvalidSettings lists every conflict between the declaration and the table."""
     merging = _DeclarationMerge(declared, introspected)
     resource = merging.build_resource()
     problems = merging.problems or [
@@ -134,7 +138,7 @@ def merge_declaration(declared: ResourceDeclaration, introspected: Resource) -> 
     ]
     if problems:
         listed = "\n".join(f"  - {line}" for line in problems)
-        raise InvalidSettings(f"resource {declared.name} does not fit {introspected.table}:\n{listed}")
+        raise InvalidSettings(f'Resource "{declared.name}" does not match table {introspected.table}:\n{listed}')
     return resource
 
 
@@ -166,7 +170,7 @@ class _DeclarationMerge:
     def _merge_fields(self) -> tuple[Field, ...]:
         declared = {one.column: one for one in self._declared.fields}
         if len(declared) < len(self._declared.fields):
-            self._add_problem("fields", "two of them are the same column")
+            self._add_problem("fields", "two fields have the same column")
         for one in self._declared.fields:
             if one.column not in self._columns:
                 self._report_missing_column(f"fields.{one.name}", one.column)
@@ -181,16 +185,16 @@ class _DeclarationMerge:
                 self.problems += stricter.problems
             elif self._declared.columns is None or column in self._declared.columns:
                 fields.append(field)
-            elif field.required and self._declared.write:  # what nobody writes may show as little as it likes
-                self._add_problem("columns", f"{column} is left out, but a row cannot be without it")
+            elif field.required and self._declared.write:  # a read-only resource can omit required columns
+                self._add_problem("columns", f'column "{column}" is required by the table and must be included')
         return tuple(fields)
 
     def _report_missing_column(self, path: str, column: str) -> None:
         hint = format_suggestion(column, self._columns)
-        self._add_problem(path, f"{self._introspected.table} has no column {column!r} that can be written{hint}")
+        self._add_problem(path, f'table {self._introspected.table} has no writable column "{column}"{hint}')
 
     def _merge_unique_sets(self, written: set[str]) -> tuple[FieldNames, ...]:
-        """What the table holds unique, and what is declared so: that is looked up, though nobody enforces it."""
+        """Return the unique sets of the table and of the declaration. The database does not enforce declared sets."""
         by_field = [(one.name,) for one in self._declared.fields if one.unique]
         return tuple(dict.fromkeys([*self._list_indexed_sets(written), *by_field, *self._declared.unique]))
 
@@ -198,13 +202,13 @@ class _DeclarationMerge:
         return [self._to_field_names(one) for one in self._introspected.unique if written.issuperset(one)]
 
     def _choose_key(self, written: set[str]) -> FieldNames:
-        """An upsert needs an index on it; in which order it is declared does not matter."""
+        """Return the key in the order of its unique index, which upserts need. The declared order does not matter."""
         wanted = self._declared.key
         if wanted is None:
             return self._to_field_names(self._introspected.key) if written.issuperset(self._introspected.key) else ()
         same = [one for one in self._list_indexed_sets(written) if set(one) == set(wanted)]
         if not same:
-            self._add_problem("key", f"{self._introspected.table} has no unique index on ({', '.join(wanted)})")
+            self._add_problem("key", f"table {self._introspected.table} has no unique index on ({', '.join(wanted)})")
         return same[0] if same else wanted
 
     def _merge_references(self, written: set[str]) -> tuple[Reference, ...]:

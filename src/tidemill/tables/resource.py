@@ -1,4 +1,4 @@
-"""A resource: a table that rows are imported into or exported from, its fields with their rules, and its key."""
+"""A resource: a table for imports and exports, with its fields, their rules and its key."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -9,8 +9,6 @@ from typing import Any, Literal, Protocol
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import ColumnType, is_text_type
 from tidemill.core.principal import Role
-
-"""What a field holds. ``other`` is any type of PostgreSQL that we do not read ourselves: the server judges its text."""
 
 BUILTIN_NORMALIZERS = ("trim", "collapse", "lower", "upper")
 PROTECTED_SCHEMAS = ("tidemill", "information_schema", "pg_catalog", "pg_toast")
@@ -26,50 +24,50 @@ class TableName:
 
     @property
     def is_in_protected_schema(self) -> bool:
-        """Our own tables and the server's are nobody's target."""
+        """Whether the table belongs to Tidemill or to PostgreSQL, so that imports and exports cannot use it."""
         return self.schema in PROTECTED_SCHEMAS or self.schema.startswith("pg_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column as files and requests see it. ``name`` is theirs, ``column`` the table's."""
+    """A column of a resource. ``name`` is used in files and requests, ``column`` in the table."""
 
     name: str
     column: str
     type: ColumnType
     sql_type: str = "text"  # as PostgreSQL writes it: "numeric(10,2)", "public.mood", "integer[]"
     required: bool = False
-    nullable: bool = True  # whether the column takes NULL: one that need not be given may still not be empty
-    default: str | None = None  # what stands for an empty value, in the text form of the type
-    filled: bool = False  # the table fills it by itself when it is left out
+    nullable: bool = True  # whether the column accepts NULL; an optional field can still be NOT NULL
+    default: str | None = None  # replaces an empty value, in the text form of the type
+    filled: bool = False  # the table generates a value if the field is omitted
     enum: tuple[str, ...] = ()
-    pattern: str | None = None  # the whole value matches it, as re.fullmatch says
-    pattern_says: str | None = None  # what a value that does not match should have been: "an e-mail address"
+    pattern: str | None = None  # must match the whole value (re.fullmatch)
+    pattern_says: str | None = None  # describes a valid value in errors: "an e-mail address"
     min_length: int | None = None
     max_length: int | None = None
     max_words: int | None = None
     minimum: str | None = None
     maximum: str | None = None
-    above: str | None = None  # as minimum and maximum, but not the bound itself
+    above: str | None = None  # above and below are exclusive bounds
     below: str | None = None
     bits: int | None = None  # of an integer: 16, 32, 64
-    precision: int | None = None  # of a number: digits in all, and behind the point
+    precision: int | None = None  # of a number: total digits, and digits after the decimal point
     scale: int | None = None
     element: ColumnType | None = None  # of an array
     with_zone: bool = False  # of a timestamp
-    judged: bool = False  # its type is a domain with conditions of its own: the server is asked, as it is of ``other``
-    normalize: tuple[str, ...] = ()  # what is done to its text before anything else, by name, in order
-    formats: tuple[str, ...] = ()  # of dates and times, as strptime takes them; ISO 8601 is always understood
-    sensitive: bool = False  # its values are not shown in errors
+    judged: bool = False  # PostgreSQL validates the value, because its domain has rules that were not translated
+    normalize: tuple[str, ...] = ()  # names of the normalizers that run first, in order
+    formats: tuple[str, ...] = ()  # strptime formats of dates and times, in addition to ISO 8601
+    sensitive: bool = False  # errors do not show its values
 
     @property
     def is_required_for_insert(self) -> bool:
-        """A new row must have it: nothing else would fill it."""
+        """Whether a new row must have this field, because it has no default."""
         return self.required and not self.filled and self.default is None
 
 
 def allows_empty_text(field: Field) -> bool:
-    """Whether empty text is a value of its own there."""
+    """Return whether empty text is a valid value of the field."""
     if field.enum:
         return "" in field.enum
     base = field.sql_type.partition("(")[0]
@@ -78,7 +76,7 @@ def allows_empty_text(field: Field) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A foreign key: these fields, together, must be there in those columns."""
+    """A foreign key: the values of ``fields`` must exist in ``columns`` of ``table``."""
 
     fields: tuple[str, ...]
     table: TableName
@@ -87,7 +85,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class ConditionalRequirement:
-    """``published needs published_at``: where a field has one of these values, the others must be given."""
+    """If ``field`` has one of ``values``, the fields in ``needs`` are required: published needs published_at."""
 
     field: str
     values: tuple[str, ...]
@@ -95,7 +93,7 @@ class ConditionalRequirement:
 
 
 class HasGrants(Protocol):
-    """What has grants: a resource, or its declaration."""
+    """A resource or a declaration, with its grants."""
 
     @property
     def read(self) -> tuple[Role, ...]: ...
@@ -110,8 +108,8 @@ class Resource:
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
     unique: tuple[tuple[str, ...], ...] = ()
-    indexed: tuple[tuple[str, ...], ...] = ()  # those of the unique sets that the table itself holds unique
-    nulls_equal: tuple[tuple[str, ...], ...] = ()  # those of the unique sets in which NULL equals NULL
+    indexed: tuple[tuple[str, ...], ...] = ()  # the unique sets that a unique index enforces
+    nulls_equal: tuple[tuple[str, ...], ...] = ()  # the unique sets with NULLS NOT DISTINCT
     references: tuple[Reference, ...] = ()
     conditions: tuple[ConditionalRequirement, ...] = ()
     read: tuple[Role, ...] = (Role.ADMIN,)
@@ -121,50 +119,50 @@ class Resource:
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
-        raise InvalidInput(f"{self.name} has no field {name!r}")
+        raise InvalidInput(f'Resource "{self.name}" has no field "{name}"')
 
     @property
     def field_names(self) -> list[str]:
         return [field.name for field in self.fields]
 
     def enforces_uniqueness(self, fields: tuple[str, ...], empty: Collection[str]) -> bool:
-        """Whether a row that lacks some of these fields may still be one too many by them."""
+        """Return whether the unique set applies to a row in which the fields ``empty`` are NULL."""
         return not empty or (fields in self.nulls_equal and not any(self.get_field(name).filled for name in empty))
 
     @property
     def unique_sets(self) -> tuple[tuple[str, ...], ...]:
-        """Every set of fields that no two rows may share; the natural key first."""
+        """The sets of fields that must be unique, with the natural key first."""
         others = [fields for fields in self.unique if fields != self.key]
         return ((self.key, *others)) if self.key in self.unique else tuple(others)
 
 
 def is_granted(role: Role, resource: "HasGrants", action: Literal["read", "write"]) -> bool:
-    """Whether a role may do that. An admin is a user too; what is granted to nobody is not granted to an admin."""
+    """Return whether a role has the grant. An admin has every grant that at least one role has."""
     granted = resource.read if action == "read" else resource.write
     return role in granted or (role is Role.ADMIN and bool(granted))
 
 
 def find_resource_problems(resource: Resource) -> list[str]:
-    """What is wrong with a resource, in sentences; nothing when it is sound."""
+    """Return the problems of a resource as messages; an empty list if it is valid."""
     names, problems = resource.field_names, []
     if resource.table.is_in_protected_schema:
-        problems.append(f"{resource.table} is not a table that can be imported into")
+        problems.append(f"table {resource.table} is protected and cannot be used")
     if len(set(names)) < len(names):
         problems.append("two fields have the same name")
     known = set(names)
-    for said, fields in (
-        ("the key", resource.key),
-        *(("a unique set", fields) for fields in resource.unique),
-        *(("a reference", reference.fields) for reference in resource.references),
-        *(("a condition", (condition.field, *condition.needs)) for condition in resource.conditions),
+    for setting, fields in (
+        ("key", resource.key),
+        *(("unique", fields) for fields in resource.unique),
+        *(("references", reference.fields) for reference in resource.references),
+        *(("conditions", (condition.field, *condition.needs)) for condition in resource.conditions),
     ):
-        problems += [f"{said} names {name!r}, which is no field" for name in fields if name not in known]
+        problems += [f'unknown field "{name}" in {setting}' for name in fields if name not in known]
     for condition in resource.conditions:
         allowed = next((field.enum for field in resource.fields if field.name == condition.field), ())
-        strange = [value for value in condition.values if allowed and value not in allowed]
-        problems += [f"a condition waits for {condition.field} = {value!r}, which cannot be" for value in strange]
+        unknown = [value for value in condition.values if allowed and value not in allowed]
+        problems += [f'unknown value "{value}" of {condition.field} in conditions' for value in unknown]
     for checked in resource.fields:
-        problems += [f"field {checked.name!r}: {problem}" for problem in _find_field_problems(checked)]
+        problems += [f'field "{checked.name}": {problem}' for problem in _find_field_problems(checked)]
     return problems
 
 
@@ -174,11 +172,11 @@ def _find_field_problems(field: Field) -> list[str]:
         try:
             re.compile(field.pattern)
         except re.error as error:
-            problems.append(f"its pattern is not a regular expression: {error}")
+            problems.append(f"pattern is not a valid regular expression: {error}")
     if field.min_length is not None and field.max_length is not None and field.min_length > field.max_length:
         problems.append("min_length is greater than max_length")
     if field.default is not None and field.enum and field.default not in field.enum:
-        problems.append(f"its default {field.default!r} is none of {', '.join(field.enum)}")
+        problems.append(f'default "{field.default}" is not one of {", ".join(field.enum)}')
     return problems
 
 
@@ -191,7 +189,7 @@ UPPER_BOUND_RULES = ("max_length", "max_words", "maximum", "below")
 
 
 def narrow_field(field: Field, rule: Mapping[str, Any]) -> Field:
-    """The field with a rule more. Of two patterns the later one stays: both together have no one pattern."""
+    """Return the field with an additional rule. A second pattern replaces the first: a field has only one."""
     changes = {name: _choose_narrower(field, name, value) for name, value in rule.items()}
     return replace(field, **changes)
 
@@ -207,13 +205,13 @@ def _choose_narrower(field: Field, name: str, value: Any) -> Any:
 
 
 def to_comparable_bound(field: Field, bound: Any) -> Any:
-    """A bound as it compares: numbers by value, dates by their text."""
+    """Return a bound in comparable form: numbers by value, dates by text."""
     return Decimal(bound) if isinstance(bound, int) or field.type in ("integer", "number") else bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredField:
-    """A column by the name that files have for it; ``rules`` are by the names of ``resource.Field``."""
+    """A declared field. ``rules`` has the attributes of ``Field`` to set."""
 
     name: str
     column: str
@@ -226,7 +224,7 @@ class ResourceDeclaration:
     name: str
     table: str
     fields: tuple[DeclaredField, ...] = ()
-    columns: tuple[str, ...] | None = None  # more columns that become fields; None for all columns of the table
+    columns: tuple[str, ...] | None = None  # additional columns; None for all columns of the table
     key: tuple[str, ...] | None = None
     unique: tuple[tuple[str, ...], ...] = ()
     references: tuple[Reference, ...] = ()

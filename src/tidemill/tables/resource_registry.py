@@ -1,4 +1,4 @@
-"""Resources by name: declared ones, and any table for those who may."""
+"""Finds resources by name: declared resources and, for administrators, any table."""
 
 import time
 from collections.abc import Mapping
@@ -12,43 +12,43 @@ from tidemill.tables.introspection.table_introspection import find_table, intros
 from tidemill.tables.merge_declaration import merge_declaration
 from tidemill.tables.resource import BUILTIN_NORMALIZERS, Resource, ResourceDeclaration, is_granted
 
-CATALOG_CACHE_S = 5.0  # how long a look at the catalog is good for: workers ask for every batch
+CATALOG_CACHE_S = 5.0  # workers load the resource for every batch
 
 
 class ResourceRegistry:
-    """Knows what is declared, and remembers for a moment what the catalog said."""
+    """The declared resources, with a short cache of the catalog."""
 
     def __init__(self, declared: Mapping[str, ResourceDeclaration]) -> None:
         self._declared = dict(declared)
         self._cache: dict[tuple[str, bool], tuple[float, Resource]] = {}
 
     async def load_writable_resource(self, db: Database, role: Role, name: str) -> Resource:
-        """A resource that this role may import into; administrators may name any table.
+        """Return a resource that this role can import into; an administrator can use any table.
 
         Raises:
-            Forbidden: The role may read it, but not write it.
-            UnknownResource: There is no such resource, or the role may not know of it.
+            Forbidden: The role can read the resource, but not write it.
+            UnknownResource: The resource does not exist, or the role has no grant.
         """
         resource = await self.find(db, name, any_table=role is Role.ADMIN)
         if is_granted(role, resource, "write"):
             return resource
         if is_granted(role, resource, "read"):
-            raise Forbidden(f"you may read {name}, not write it")
-        raise UnknownResource(f"there is no resource {name!r}")
+            raise Forbidden(f'You have no write access to resource "{name}"')
+        raise UnknownResource(f'Unknown resource "{name}"')
 
     async def load_readable_resource(self, db: Database, role: Role, name: str) -> Resource:
-        """A resource that this role may export; otherwise as ``load_writable_resource``."""
+        """Return a resource that this role can export. Raises as ``load_writable_resource`` does."""
         resource = await self.find(db, name, any_table=role is Role.ADMIN, for_reading=True)
         if is_granted(role, resource, "read"):
             return resource
         if is_granted(role, resource, "write"):
-            raise Forbidden(f"you may write {name}, not read it")
-        raise UnknownResource(f"there is no resource {name!r}")
+            raise Forbidden(f'You have no read access to resource "{name}"')
+        raise UnknownResource(f'Unknown resource "{name}"')
 
     async def find(self, db: Database, name: str, *, any_table: bool = False, for_reading: bool = False) -> Resource:
-        """A declared resource; with ``any_table``, also what a table of that name is by itself.
+        """Return a declared resource or, with ``any_table``, a table as a resource.
 
-        Who only ``reads`` sees columns that cannot be written, and views, too.
+        With ``for_reading``, include views and columns that cannot be written.
         """
         seen = self._cache.get((name, for_reading))
         if seen is not None and time.monotonic() - seen[0] < CATALOG_CACHE_S and (any_table or name in self._declared):
@@ -58,27 +58,27 @@ class ResourceRegistry:
         elif any_table:
             resource = await db.read_snapshot(_load_table, name, for_reading)
         else:
-            raise UnknownResource(f"there is no resource {name!r}")
+            raise UnknownResource(f'Unknown resource "{name}"')
         self._cache[name, for_reading] = (time.monotonic(), resource)
         return resource
 
     def invalidate(self, name: str) -> None:
-        """Look again next time: something did not fit what the catalog had said."""
+        """Read the catalog again next time, because the table has changed."""
         for reads in (False, True):
             self._cache.pop((name, reads), None)
 
     async def list_problems(self, db: Database) -> list[str]:
-        """Every way in which what is declared does not fit the database."""
-        found = []
+        """Return every conflict between the declarations and the database."""
+        problems = []
         for name, declared in self._declared.items():
             try:
                 await self.find(db, name, for_reading=not declared.write)
             except InvalidSettings as error:
-                found.append(str(error))
-        return found
+                problems.append(str(error))
+        return problems
 
     def list_allowed(self, role: Role) -> list[ResourceDeclaration]:
-        """What is declared and this role may read or write."""
+        """Return the declarations that this role can read or write."""
         return [
             one for one in self._declared.values() if is_granted(role, one, "read") or is_granted(role, one, "write")
         ]
@@ -97,8 +97,8 @@ async def _load_table(conn: Connection, name: str, reads: bool) -> Resource:
 
 
 def make_resource_registry(runtime: Runtime) -> ResourceRegistry:
-    """The resources of ``tidemill.toml`` and of the mill; InvalidSettings with every mistake."""
-    from tidemill.tables.config import parse_resource_declarations  # noqa: PLC0415  most processes declare none
+    """Return the resources of ``tidemill.toml`` and of the mill; InvalidSettings lists every error."""
+    from tidemill.tables.config import parse_resource_declarations  # noqa: PLC0415  most processes have no resources
 
     declared = runtime.declarations
     parse = partial(parse_resource_declarations, normalizers=[*BUILTIN_NORMALIZERS, *declared.normalizers])

@@ -1,4 +1,4 @@
-"""Stored files: in a folder, or in a bucket of an object store."""
+"""Blob stores: files in a folder, or in a bucket of an object store."""
 
 from functools import cache
 from pathlib import Path
@@ -10,13 +10,13 @@ from tidemill.files.blobs.folder_store import FolderBlobStore
 
 @cache
 def open_blob_store(place: str) -> BlobStore:
-    """The store of a process at this place: a folder, or ``s3://bucket/prefix``, ``gs://…``, ``az://…``.
+    """Return this process's blob store for a folder, or for ``s3://bucket/prefix``, ``gs://…`` or ``az://…``.
 
-    Nothing is opened before it is used.
+    The store connects on first use.
     """
     parsed = parse_blob_location(place)
     if isinstance(parsed, Path):
         return FolderBlobStore(parsed)
-    from tidemill.files.blobs.bucket_store import BucketBlobStore  # noqa: PLC0415  20 ms that a folder does not need
+    from tidemill.files.blobs.bucket_store import BucketBlobStore  # noqa: PLC0415  the import takes 20 ms
 
     return BucketBlobStore(parsed)

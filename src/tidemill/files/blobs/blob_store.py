@@ -1,4 +1,4 @@
-"""What every blob store can do. A blob is complete or absent; unfinished files of dead processes are removed."""
+"""The interface of blob stores. A blob is complete or absent; unfinished files of dead processes are removed."""
 
 import fcntl
 import hashlib
@@ -17,7 +17,7 @@ from tidemill.telemetry.events import emit
 
 
 def try_lock_file(file: BinaryIO) -> bool:
-    """Take the lock of a file, until it is closed. False when somebody has it, or files cannot be locked there."""
+    """Lock a file until it is closed. Return False if another process holds the lock or locks are not supported."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -26,7 +26,10 @@ def try_lock_file(file: BinaryIO) -> bool:
 
 
 def remove_stale_tmp_files(folder: Path, age_s: float) -> list[str]:
-    """Remove unfinished files that nobody has written to for so long; which. The folder's own clock decides."""
+    """Remove unfinished files that were last modified more than ``age_s`` seconds ago, and return their names.
+
+    The age is measured with the clock of the file system.
+    """
     if not folder.is_dir():
         return []
     with tempfile.TemporaryFile(dir=folder) as probe:
@@ -40,7 +43,7 @@ def remove_stale_tmp_files(folder: Path, age_s: float) -> list[str]:
 def _modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    except FileNotFoundError:  # finished meanwhile
+    except FileNotFoundError:  # its writer finished or removed it
         return float("inf")
 
 
@@ -56,18 +59,18 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class DownloadLabel:
-    """What a browser is told that gets the file from the store itself."""
+    """The file name and content type that a store sends when a browser downloads the file directly."""
 
     file_name: str
     content_type: str
 
 
 class BlobWriter(ABC):
-    """A file that is being written; nobody sees it yet. Leaving it unfinished removes it."""
+    """Writes one blob. The blob becomes visible when ``finish`` returns; leaving the context earlier discards it."""
 
     def __init__(self, name: str) -> None:
         self.size = 0
-        self.label: DownloadLabel | None = None  # to be set before the first byte
+        self.label: DownloadLabel | None = None  # set it before the first write
         self.name = name
         self._digest = hashlib.sha256()
         self._is_over = self._is_finished = False
@@ -80,23 +83,23 @@ class BlobWriter(ABC):
             self.discard()
 
     def write(self, piece: bytes) -> int:
-        if not self._is_over:  # or whoever writes has not heard of it yet
+        if not self._is_over:  # a writer may still write after another thread discarded the blob
             self._digest.update(piece)
             self.size += len(piece)
             self._append(piece)
         return len(piece)
 
-    def flush(self) -> None:  # noqa: B027  nobody needs to do anything
-        """For writers that expect a file."""
+    def flush(self) -> None:  # noqa: B027  optional to override
+        """Do nothing; file writers expect this method."""
 
     def finish(self) -> Blob:
-        """Whole, durable and under its name from here on."""
+        """Make the blob durable and visible under its name."""
         self._complete()
         self._is_over = self._is_finished = True
         return Blob(self.name, self.size, self._digest.digest())
 
     def discard(self) -> None:
-        """Nothing of it stays, not even if it was finished a moment ago."""
+        """Remove everything that was written, also after ``finish``."""
         self._is_over = True
         self._remove_written()
 
@@ -111,73 +114,76 @@ class BlobWriter(ABC):
 
 
 class BlobStore(ABC):
-    """A store of files. Every call blocks: for threads.
+    """A store of files. Every call blocks, so call it in threads.
 
-    Raises everywhere:
-        InvalidInput: No file can have such a name.
-        UnknownFile: There is none of that name.
-        StoreUnavailable: The store does not answer, or not in time; later it may.
-        StoreDenied: It does not let us.
+    Raises in every method:
+        InvalidInput: The name is not valid for a blob.
+        UnknownFile: The store has no blob with this name.
+        StorageUnavailable: The store did not respond, or not in time; a retry may succeed.
+        StorageAccessDenied: The store rejected the credentials.
     """
 
     @property
     @abstractmethod
     def scratch_folder(self) -> Path:
-        """The local folder of unfinished files, named ``*.tmp``; ``remove_stale_scratch_files`` deletes old ones."""
+        """The local folder for unfinished files, named ``*.tmp``; ``remove_stale_scratch_files`` deletes old ones."""
 
     @abstractmethod
     def open_writer(self, name: str | None = None) -> BlobWriter:
-        """A file to be written piece by piece; one that has this name is replaced when it is finished."""
+        """Return a writer for a blob. Finishing it replaces any blob with the same name."""
 
     @abstractmethod
     def publish_scratch_file(self, path: Path, name: str) -> Blob:
-        """The whole, synced file of the scratch folder under this name, unless there is one already; that one, then."""
+        """Store a complete, synced scratch file under this name and return the blob.
+
+        If a blob with this name exists, keep and return that one.
+        """
 
     @abstractmethod
     def copy(self, name: str, to: str) -> None:
-        """The same file under another name, too: who owns the one may remove it, and the other stays."""
+        """Copy a blob to another name. Removing one of them does not affect the other."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
-        """To be read from any place; whoever asked for it closes it."""
+        """Open a blob as a seekable file; the caller closes it."""
 
     @abstractmethod
     def size(self, name: str) -> int: ...
 
     @abstractmethod
     def remove_many(self, names: Iterable[str]) -> list[str]:
-        """Remove those of them that are here; which."""
+        """Remove the blobs that exist, and return their names."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """It may be gone already."""
+        """Remove a blob; do nothing if it does not exist."""
 
     @abstractmethod
     def remove_stale_scratch_files(self, age_s: float) -> list[str]:
-        """Remove from the scratch folder what nobody has written to for so long; which."""
+        """Remove scratch files that were last modified more than ``age_s`` seconds ago, and return their names."""
 
     @abstractmethod
     def list_names(self, below: str = "", *, after: str = "") -> Iterator[str]:
-        """The names of all whole files, or of those below a folder; of these, those that come after a name."""
+        """Yield the names of all blobs, or of those in the folder ``below``, that sort after ``after``."""
 
     @abstractmethod
     def url(self, name: str) -> str:
-        """Where the file is, for people and other programs: ``s3://bucket/prefix/name``, ``file:///folder/name``."""
+        """Return the URL of a blob: ``s3://bucket/prefix/name``, ``file:///folder/name``."""
 
     def name_from_url(self, url: str) -> str | None:
-        """The name of which ``url`` has said this; None if that was another store."""
+        """Return the name of the blob with this URL; None if the URL belongs to another store."""
         top = self.url("x")[:-1]
         return url.removeprefix(top) if url.startswith(top) else None
 
     @abstractmethod
     def presign_url(self, name: str, seconds: int) -> str | None:
-        """A link with which anybody gets the file for so long; None if the store has no such thing."""
+        """Return a link that downloads the blob without authentication; None if the store does not support this."""
 
     @abstractmethod
     def has(self, name: str) -> bool: ...
 
     async def upload_small(self, name: str, data: bytes, label: DownloadLabel) -> Blob | None:  # noqa: ARG002
-        """A small file by one request that blocks nobody; None if the store has no such thing."""
+        """Upload a small file with one asynchronous request; return None if the store does not support this."""
         check_blob_name(name)
         return None
 
@@ -192,13 +198,13 @@ class BlobStore(ABC):
             return self.put(iter_chunks(file), name)
 
     def copy_and_hash(self, name: str, to: str | None = None) -> Blob:
-        """A copy under a new name, and what is in it."""
+        """Copy a blob to a new name, and return the copy with its size and hash."""
         to = to or uuid4().hex
         self.copy(name, to)
         return self.hash_file(to)
 
     def hash_file(self, name: str) -> Blob:
-        """What is in a file: all of it is read."""
+        """Read a whole blob and return its size and hash."""
         with self.open(name) as file:
             size, digest = 0, hashlib.sha256()
             for piece in iter_chunks(file):
@@ -207,7 +213,7 @@ class BlobStore(ABC):
         return Blob(name, size, digest.digest())
 
     def try_remove(self, name: str) -> bool:
-        """Remove a file that belongs to nobody; whether that was possible. A store that does not answer keeps it."""
+        """Remove a blob that nothing refers to. Return False if the store is unavailable; the blob then remains."""
         try:
             self.remove(name)
         except Unavailable as error:

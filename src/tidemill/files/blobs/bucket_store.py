@@ -30,7 +30,7 @@ RANGE_READ_MIN_BYTES, RANGE_READ_MAX_BYTES = 64 << 10, 8 << 20
 
 
 class RangeSource(Protocol):
-    """What can be read in ranges: from one byte to before another."""
+    """Reads ranges of bytes; ``end`` is exclusive."""
 
     size: int
 
@@ -40,7 +40,7 @@ class RangeSource(Protocol):
 
 
 class RangeReader(io.RawIOBase):
-    """Holds one range in memory at a time."""
+    """Reads a source as a seekable file. Holds one range in memory at a time."""
 
     def __init__(self, ranges: RangeSource) -> None:
         self._ranges = ranges
@@ -84,23 +84,23 @@ class RangeReader(io.RawIOBase):
         goes_on = self._at == self._start + len(self._held)
         self._ahead = min(self._ahead * 2, RANGE_READ_MAX_BYTES) if goes_on else RANGE_READ_MIN_BYTES
         end = min(self._at + max(self._ahead, min(wanted, RANGE_READ_MAX_BYTES)), self._ranges.size)
-        self._start, self._held = self._at, b""  # never two of them
+        self._start, self._held = self._at, b""  # free the old range before the next one is read
         self._held = self._ranges.read(self._at, end)
 
 
 if TYPE_CHECKING:
     from obstore import Attributes, GetOptions, ObjectMeta, WritableFile
 
-UPLOAD_PART_BYTES = 8 << 20  # a smaller file is one put; 10,000 parts are 80 GB
-UPLOAD_PARTS_IN_FLIGHT = 2  # in memory, beside the one that is being filled
-_RANGE_IGNORED_TEXT = "non-partial"  # so says the client of an answer
+UPLOAD_PART_BYTES = 8 << 20  # a smaller file is a single put; at most 10,000 parts, so 80 GB
+UPLOAD_PARTS_IN_FLIGHT = 2  # in memory, in addition to the part that is being filled
+_RANGE_IGNORED_TEXT = "non-partial"  # in the client's error for a response that ignores the range
 
 
 class BucketHandle(Protocol):
-    """What an object knows of its bucket."""
+    """The parts of a bucket store that its readers and writers use."""
 
     location: BucketLocation
-    supports_ranges: bool  # until it turns out otherwise
+    supports_ranges: bool  # True until the store ignores a range
 
     @property
     def client(self) -> ObjectStoreClient: ...
@@ -109,7 +109,7 @@ class BucketHandle(Protocol):
 
 
 class BucketObjectRanges:
-    """A file that is replaced meanwhile is an error: it must not be read half and half."""
+    """Reads ranges of one object. Raises if the object is replaced while it is read, so that versions never mix."""
 
     def __init__(self, shelf: BucketHandle, name: str, meta: "ObjectMeta") -> None:
         self.size = meta["size"]
@@ -139,8 +139,8 @@ class BucketObjectRanges:
         return bytes(obstore.get(self._shelf.client, self._meta["path"], options=options).bytes())
 
     def _download_to_file(self) -> BinaryIO:
-        """From a store that knows no ranges: all of it, into a file without a name."""
-        file = tempfile.TemporaryFile()  # noqa: SIM115  closed with this
+        """Download the whole object to an anonymous file, for a store that does not support ranges."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115  close() closes it
         try:
             options: GetOptions = {"if_match": self._meta["e_tag"]}
             for piece in obstore.get(self._shelf.client, self._meta["path"], options=options):
@@ -153,7 +153,7 @@ class BucketObjectRanges:
 
 @contextmanager
 def _fall_back_without_ranges(shelf: BucketHandle) -> Iterator[None]:
-    """A store that knows no ranges is asked for none again."""
+    """Stop requesting ranges after the store ignored one."""
     try:
         yield
     except GenericError as error:
@@ -163,7 +163,7 @@ def _fall_back_without_ranges(shelf: BucketHandle) -> Iterator[None]:
 
 
 class BucketBlobWriter(BlobWriter):
-    """A multipart upload, or one put if it stays small: nothing is visible before its end."""
+    """Uploads in parts, or with a single put if the file is small. The object becomes visible at the end."""
 
     def __init__(self, shelf: BucketHandle, name: str) -> None:
         super().__init__(name)
@@ -182,7 +182,7 @@ class BucketBlobWriter(BlobWriter):
         if self._is_finished:
             self._shelf.remove(self.name)
         elif self._writer is not None and not self._writer.closed():
-            # What cannot be ended now, the store ends by its own rules: see docs/storage.md.
+            # If the abort fails, a lifecycle rule of the bucket removes the upload: see docs/storage.md.
             with suppress(Unavailable), translate_store_errors(self._shelf.location, self.name, writing=True):
                 self._writer.__exit__(StorageUnavailable, None, None)
 
@@ -200,7 +200,7 @@ class BucketBlobWriter(BlobWriter):
 
 
 def make_object_attributes(label: DownloadLabel | None) -> "Attributes | None":
-    """What the store keeps with the file, for a browser."""
+    """Return the headers that the store sends when a browser downloads the object."""
     if label is None:
         return None
     shown = "".join(
@@ -213,11 +213,11 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
 
 BUCKET_CHECK_THREADS = 8
-_client_process: dict[str, int] = {}  # the process to which the client's threads belong
+_client_process: dict[str, int] = {}  # the process that owns the client's threads
 
 
 class BucketBlobStore(BlobStore):
-    """A file becomes visible, whole, by one request: a put, or the end of a multipart upload."""
+    """Blobs in a bucket. A single request makes a blob visible: a put, or the end of a multipart upload."""
 
     def __init__(
         self,
@@ -237,11 +237,11 @@ class BucketBlobStore(BlobStore):
 
     @property
     def client(self) -> ObjectStoreClient:
-        """Opened when it is first used, by the process that uses it: the client's threads do not survive a fork."""
+        """The client, opened on first use. The client's threads do not survive a fork."""
         with self._lock:
             if _client_process.setdefault("pid", os.getpid()) != os.getpid():
                 raise StorageUnavailable(
-                    f"{self.location} was in use when this process was forked: start a new one instead"
+                    f"Cannot use {self.location} in a forked process. Start a new process instead of forking."
                 )
             if self._opened is None:
                 with translate_store_errors(self.location, ""):
@@ -250,11 +250,11 @@ class BucketBlobStore(BlobStore):
 
     @property
     def scratch_folder(self) -> Path:
-        """Among the temporary files of this machine; nobody else may look into it."""
+        """A folder in the temporary directory of this machine that only this user can read."""
         folder = self._scratch or Path(tempfile.gettempdir()) / f"tidemill-{os.getuid()}"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            raise StorageUnavailable(f"{folder} belongs to somebody else")
+            raise StorageUnavailable(f"Scratch folder {folder} is owned by another user")
         return folder
 
     def open_writer(self, name: str | None = None) -> BucketBlobWriter:
@@ -284,9 +284,9 @@ class BucketBlobStore(BlobStore):
         return True
 
     def remove_many(self, names: Iterable[str]) -> list[str]:
-        asked = [name for name in names if is_blob_name(name)]
+        valid = [name for name in names if is_blob_name(name)]
         with ThreadPoolExecutor(BUCKET_CHECK_THREADS) as threads:
-            here = [name for name, is_here in zip(asked, threads.map(self.has, asked), strict=True) if is_here]
+            here = [name for name, is_here in zip(valid, threads.map(self.has, valid), strict=True) if is_here]
         self._delete(here)
         return here
 
@@ -294,7 +294,7 @@ class BucketBlobStore(BlobStore):
         self._delete([name])
 
     def remove_stale_scratch_files(self, age_s: float) -> list[str]:
-        """What is unfinished in the bucket itself cannot be listed here: a rule of the bucket removes that."""
+        """Remove stale local files. A lifecycle rule of the bucket removes unfinished uploads."""
         return remove_stale_tmp_files(self.scratch_folder, age_s)
 
     async def upload_small(self, name: str, data: bytes, label: DownloadLabel) -> Blob:
@@ -318,7 +318,7 @@ class BucketBlobStore(BlobStore):
         return self.location.url_for(check_blob_name(name))
 
     def presign_url(self, name: str, seconds: int) -> str | None:
-        """None, too, when the keys of this process cannot sign."""
+        """Return a signed link; None if the credentials of this process cannot sign."""
         key, store = self._object_key(name), self.client
         try:
             return obstore.sign(store, "GET", key, timedelta(seconds=seconds))

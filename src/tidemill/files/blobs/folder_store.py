@@ -15,13 +15,13 @@ from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnava
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, remove_stale_tmp_files
 
 SYNC_STEP_BYTES = 16 << 20
-_fdatasync = getattr(os, "fdatasync", os.fsync)  # which not every system has
+_fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 class BackgroundSync:
-    """Has what is written of a long file brought to the disk meanwhile: at its end there is little left to wait for.
+    """Syncs a long file to disk while it is written, so that the final sync is short.
 
-    A disk that fails says so once, to whoever syncs first: what it said is raised by the next call.
+    The operating system reports a disk error to the first sync only, so the next call here raises it.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class BackgroundSync:
         self._syncing, self._bytes = self._thread.submit(_fdatasync, file.fileno()), 0
 
     def finish(self) -> None:
-        """Until nothing is under way: the file may be closed."""
+        """Wait for the running sync. The file can be closed afterwards."""
         try:
             self._wait_for_sync()
         finally:
@@ -59,13 +59,13 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-_HARDLINK_UNSUPPORTED_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # of some file systems
+_HARDLINK_UNSUPPORTED_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 _DENIED_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
-FOLDER_CREATE_TRIES_MAX = 10  # at a folder that somebody removes, empty, at the same moment
+FOLDER_CREATE_TRIES_MAX = 10  # another process may remove the new folder while it is empty
 
 
 class FolderBlobStore(BlobStore):
-    """Written as a temporary file, synced, renamed: a crash leaves nothing that looks complete."""
+    """Blobs in a folder. Writes a temporary file, syncs it and renames it, so a crash leaves no partial blob."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -78,7 +78,7 @@ class FolderBlobStore(BlobStore):
         return FolderBlobWriter(self, name or uuid4().hex)
 
     def publish_scratch_file(self, path: Path, name: str) -> Blob:
-        with contextlib.suppress(FileExistsError):  # another one was quicker; his stays: it may be in use
+        with contextlib.suppress(FileExistsError):  # keep the existing blob: it may be in use
             self._publish(path, name, _link_or_rename)
         return self.hash_file(name)
 
@@ -89,7 +89,7 @@ class FolderBlobStore(BlobStore):
             self.move(temporary, to)
         except FileNotFoundError:
             raise _unknown_file_error(name) from None
-        finally:  # two names of one file are not renamed into each other
+        finally:  # rename() does nothing if both names are links to the same file
             temporary.unlink(missing_ok=True)
 
     def open(self, name: str) -> BinaryIO:
@@ -99,10 +99,10 @@ class FolderBlobStore(BlobStore):
             raise _unknown_file_error(name) from None
 
     def path(self, name: str) -> Path:
-        """Inside the folder, wherever links may lead."""
+        """Return the path of a blob; InvalidInput if links lead out of the folder."""
         path = self._root / check_blob_name(name)
         if path.is_symlink() or ("/" in name and not path.parent.resolve().is_relative_to(self._root.resolve())):
-            raise InvalidInput(f"{name!r} leads out of the folder of stored files")
+            raise InvalidInput(f'File "{name}" is outside the blob store folder')
         return path
 
     def size(self, name: str) -> int:
@@ -120,7 +120,7 @@ class FolderBlobStore(BlobStore):
         return here
 
     def remove(self, name: str) -> None:
-        """Folders that become empty go with it."""
+        """Remove a blob, and the folders that become empty."""
         path = self.path(name)
         try:
             path.unlink(missing_ok=True)
@@ -129,7 +129,7 @@ class FolderBlobStore(BlobStore):
                     return
                 folder.rmdir()
         except OSError as error:
-            if path.exists():  # or a folder of it is gone, or in use
+            if path.exists():  # otherwise only a parent folder is gone or not empty
                 raise error from None
 
     def remove_stale_scratch_files(self, age_s: float) -> list[str]:
@@ -149,7 +149,7 @@ class FolderBlobStore(BlobStore):
         return None
 
     def move(self, source: Path, name: str) -> None:
-        """A synced file of the folder gets its name, durably."""
+        """Rename a synced file of the folder to a blob name, durably."""
         self._publish(source, name, Path.rename)
 
     def _publish(self, source: Path, name: str, rename: Callable[[Path, Path], object]) -> None:
@@ -163,11 +163,11 @@ class FolderBlobStore(BlobStore):
                 if not left or not source.exists():
                     raise
             except IsADirectoryError:
-                raise InvalidInput(f"{name!r} is a folder of stored files") from None
+                raise InvalidInput(f'Cannot store "{name}": it is a folder in the blob store') from None
         sync_folder(path.parent)
 
     def _make_folder(self, folder: Path, name: str) -> None:
-        """With the folders above it, each synced into the one above. It may be gone again at once: it is empty."""
+        """Create a folder and its parents durably. Another process may remove it again while it is empty."""
         try:
             folder.mkdir()
         except FileNotFoundError:
@@ -175,13 +175,13 @@ class FolderBlobStore(BlobStore):
             self._make_folder(folder, name)
         except (FileExistsError, NotADirectoryError):
             if not folder.is_dir() and any(above.is_file() for above in (folder, *folder.parents)):
-                raise InvalidInput(f"{name!r} cannot be stored: a part of it is a file") from None
+                raise InvalidInput(f'Cannot store "{name}": a parent folder in this name is a file') from None
         else:
             sync_folder(folder.parent)
 
 
 class FolderBlobWriter(BlobWriter):
-    """On disk under another name."""
+    """Writes a blob to a temporary file."""
 
     def __init__(self, folder: FolderBlobStore, name: str) -> None:
         super().__init__(name)
@@ -201,7 +201,7 @@ class FolderBlobWriter(BlobWriter):
             with self._open_temporary() as file:
                 try:
                     file.flush()
-                finally:  # the file is not closed while it is being synced
+                finally:  # do not close the file during a sync
                     self._ahead.finish()
                 os.fsync(file.fileno())
             self._folder.move(self._temporary, self.name)
@@ -210,7 +210,7 @@ class FolderBlobWriter(BlobWriter):
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._ahead.finish()
-            with contextlib.suppress(OSError):  # of a full disk, which was told of already
+            with contextlib.suppress(OSError):  # the disk is full; an earlier write raised it
                 self._file.close()
             if self._is_finished:
                 self._folder.remove(self.name)
@@ -226,12 +226,12 @@ class FolderBlobWriter(BlobWriter):
 
 @contextlib.contextmanager
 def _translate_write_errors() -> Iterator[None]:
-    """Of a disk that is full, or not to be written."""
+    """Raise StorageAccessDenied or StorageUnavailable instead of an OSError."""
     try:
         yield
     except OSError as error:
         kind = StorageAccessDenied if error.errno in _DENIED_ERRNOS else StorageUnavailable
-        raise kind(f"the folder of stored files cannot be written: {error.strerror or error}") from error
+        raise kind(f"Cannot write to the blob store folder: {error.strerror or error}") from error
 
 
 def _link_or_rename(source: Path, target: Path) -> None:
@@ -255,4 +255,4 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 
 def _unknown_file_error(name: str) -> UnknownFile:
-    return UnknownFile(f"there is no stored file {name}")
+    return UnknownFile(f'The blob store has no file "{name}"')

@@ -1,4 +1,4 @@
-"""The client of an object store, its limits, and its errors in our words."""
+"""Opens the client of an object store with its limits, and translates its errors."""
 
 import os
 import re
@@ -24,10 +24,10 @@ _ERROR_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 
 @dataclass(frozen=True, slots=True)
 class ObjectStoreLimits:
-    """How long a store may take. A request is tried again when the connection fails or the store has trouble."""
+    """Timeouts and retries. The client retries after connection errors and server errors."""
 
     connect_s: float = 5.0
-    request_s: float = 60.0  # for a part of 8 MB
+    request_s: float = 60.0  # enough for a part of 8 MB
     tries: int = 5
     all_tries_s: float = 60.0
 
@@ -35,9 +35,9 @@ class ObjectStoreLimits:
 def open_object_store(
     place: BucketLocation, limits: ObjectStoreLimits, config: Mapping[str, str] | None = None
 ) -> ObjectStoreClient:
-    """With the keys that the environment has; plain http only to an endpoint that says so.
+    """Return a client with the credentials in the environment. It uses plain HTTP only if the endpoint's URL does.
 
-    ``config``, of S3 alone, goes before the environment: ``endpoint``, ``region``, ``access_key_id``, …
+    ``config`` (S3 only) overrides the environment: ``endpoint``, ``region``, ``access_key_id``, …
     """
     client: ClientConfig = {
         "connect_timeout": timedelta(seconds=limits.connect_s),
@@ -65,8 +65,8 @@ def _is_endpoint_plain_http(scheme: str) -> bool:
         "gs": ("GOOGLE_BASE_URL",),
         "az": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
     }
-    said = (os.environ.get(name) for name in names.get(scheme, ()))
-    return any(value is not None and _is_http_url(value) for value in said)
+    urls = (os.environ.get(name) for name in names.get(scheme, ()))
+    return any(url is not None and _is_http_url(url) for url in urls)
 
 
 def _is_http_url(url: str) -> bool:
@@ -75,7 +75,7 @@ def _is_http_url(url: str) -> bool:
 
 @contextmanager
 def translate_store_errors(place: BucketLocation, name: str, *, writing: bool = False) -> Iterator[None]:
-    """What the client says has addresses, ids and dumps in it: of that, only codes are repeated."""
+    """Translate errors of the client. Its messages contain addresses, ids and dumps, so only codes are kept."""
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
@@ -85,24 +85,24 @@ def translate_store_errors(place: BucketLocation, name: str, *, writing: bool = 
 def _translate_store_error(
     error: Exception, text: str, place: BucketLocation, name: str, *, writing: bool
 ) -> TidemillError:
-    """The kind of an error is not always kept: a status in its text is as good."""
+    """The client does not always raise the specific error type, so also use the status code in its message."""
     codes = [match[1] for match in (_STATUS_CODE.search(text), _ERROR_CODE.search(text)) if match]
     why = f" ({', '.join(codes) or _describe_failure(text)})"
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or {"401", "403"}.intersection(codes):
-        return StorageAccessDenied(f"{place} denies access{why}")
+        return StorageAccessDenied(f"Access to {place} denied{why}")
     if not isinstance(error, FileNotFoundError) and "404" not in codes:
-        return StorageUnavailable(f"{place} does not answer as it should{why}")
+        return StorageUnavailable(f"Request to {place} failed{why}")
     if writing or "NoSuchBucket" in codes:
-        return StorageUnavailable(f"{place} cannot be written: there is no such bucket{why}")
-    return UnknownFile(f"there is no stored file {name}")
+        return StorageUnavailable(f"Cannot write to {place}: the bucket does not exist{why}")
+    return UnknownFile(f'The blob store has no file "{name}"')
 
 
 def _describe_failure(text: str) -> str:
     signs = {
-        "kind: Timeout": "it is too slow",
-        "timed out": "it is too slow",
-        "error sending request": "it cannot be reached, or is too slow",
-        "redential": "no credentials were found",
-        "must be specified": "its settings in the environment are not complete",
+        "kind: Timeout": "timeout",
+        "timed out": "timeout",
+        "error sending request": "unreachable or timeout",
+        "redential": "no credentials found",
+        "must be specified": "incomplete settings in the environment",
     }
-    return next((words for sign, words in signs.items() if sign in text), "no answer")
+    return next((reason for sign, reason in signs.items() if sign in text), "no response")

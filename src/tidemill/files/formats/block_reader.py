@@ -1,4 +1,4 @@
-"""Records on their way into a block, and what is wrong with those that are no inputs."""
+"""Base classes of readers, which collect the rows of a file in blocks and report invalid rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import Checkpoint, InputBlock, InputDefect
 
-DEFECT_VALUE_MAX_CHARS = 200  # characters of a bad value that an error shows
-UNREADABLE_RECORD_MAX_CHARS = 64 * 1024  # characters of an unreadable record that are kept
+DEFECT_VALUE_MAX_CHARS = 200  # characters of an invalid value in an error
+UNREADABLE_RECORD_MAX_CHARS = 64 * 1024  # characters of an unreadable row that are stored
 
 
 class BlockBuilder:
-    """A block that fills."""
+    """Collects the rows of a block."""
 
     def __init__(self, rows: int, size: int) -> None:
         self.inputs: list[bytes] = []
@@ -26,7 +26,7 @@ class BlockBuilder:
 
     @property
     def remaining_rows(self) -> int:
-        """Records that still go in."""
+        """The number of rows that the block has room for."""
         return self._rows - len(self.inputs) if self.left > 0 or not self.inputs else 0
 
     def add_record(self, record: bytes, line: int) -> None:
@@ -35,7 +35,7 @@ class BlockBuilder:
         self.left -= len(record)
 
     def add_defective(self, raw: bytes | str, line: int, reason: str, byte_offset: int | None = None) -> None:
-        """A record that cannot be an input is kept as text, so that nothing goes missing."""
+        """Add a row that is not a valid input. It is stored as text, so that no row is lost."""
         text = (
             raw[: 4 * UNREADABLE_RECORD_MAX_CHARS].decode(errors="replace")
             if isinstance(raw, bytes)
@@ -49,14 +49,14 @@ class BlockBuilder:
         self.add_record(msgspec.json.encode(text), line)
 
     def add_records(self, records: list[bytes], line: int) -> None:
-        """Good records, each on a line of its own, from this one on."""
+        """Add valid rows, one per line, beginning at ``line``."""
         self.inputs += records
         self.lines += range(line, line + len(records))
         self.left -= sum(map(len, records))
 
 
 class BlockReader(ABC):
-    """A source that adds to a draft what comes next. What goes wrong is said after what came before it was read."""
+    """An input source that reads blocks. An error in the file is raised after the rows before it are returned."""
 
     columns: list[str] | None = None
     first_line = 1
@@ -88,16 +88,16 @@ class BlockReader(ABC):
 
     @abstractmethod
     def _read_into(self, draft: BlockBuilder) -> bool:
-        """Add one record or as many as there is room for; False at the end."""
+        """Add one or more rows; return False at the end."""
 
     @abstractmethod
     def _get_checkpoint(self) -> Checkpoint:
-        """Where the next record begins."""
+        """Return where the next row begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecord:
-    """An input, encoded, or a defect; its line, and where the next one begins."""
+    """An encoded row with its line, the checkpoint after it and, for an invalid row, the defect."""
 
     input: bytes
     line: int
@@ -106,7 +106,7 @@ class EncodedRecord:
 
 
 class RecordReader(BlockReader):
-    """For formats that give one record at a time."""
+    """Base class for formats that are read one row at a time."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         super().__init__(checkpoint)

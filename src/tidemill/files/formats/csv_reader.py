@@ -1,4 +1,4 @@
-"""Reads CSV: many plain lines at once, quoted lines one by one. Each record is an object of strings."""
+"""Reads CSV: plain lines in bulk, quoted lines one by one. Each row becomes an object of strings."""
 
 import csv
 import re
@@ -14,7 +14,7 @@ from tidemill.files.byte_streams import ByteStream, LineBuffer
 from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
 from tidemill.files.text_encoding import has_control_bytes
 
-_UNCLOSED_QUOTE_ERROR = "unexpected end of data"  # what the parser says of a quote that is still open
+_UNCLOSED_QUOTE_ERROR = "unexpected end of data"  # the parser's error for an open quote
 _CSV_FIELD_PATTERN = (
     r"(?:^|(?<={delimiter}))({quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{delimiter}{quote}]*)"
     r"(?={delimiter}|$)"
@@ -24,7 +24,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class CsvRecord:
-    """A record, the number of lines it spans, and its fields or what is wrong with it."""
+    """A row, the number of lines it spans, and its fields or its problem."""
 
     raw: bytes
     span: int
@@ -33,10 +33,10 @@ class CsvRecord:
 
 
 class CsvDialect:
-    """How fields are told apart. Without ``quote`` nothing quotes."""
+    """The delimiter and quote character of a CSV file. Without ``quote``, no character quotes."""
 
     def __init__(self, delimiter: str = ",", quote: str | None = '"', *, keep_empty: bool = False) -> None:
-        """``keep_empty``: a field with nothing in it is no value, and only one in quotes is empty text."""
+        """``keep_empty``: an unquoted empty field is null, and a quoted one is an empty string."""
         self.keep_empty = keep_empty
         self._quoted = re.compile(
             _CSV_FIELD_PATTERN.format(quote=re.escape(quote or "\0"), delimiter=re.escape(delimiter))
@@ -50,23 +50,23 @@ class CsvDialect:
         return csv.reader(lines, strict=strict, **self._options)
 
     def distinguish_empty_fields(self, text: str, fields: list[str]) -> list[str | None]:
-        """The fields of a record, None for what has nothing in it, not even quotes."""
+        """Return the fields of a row, with None for empty fields without quotes."""
         if not self.keep_empty or "" not in fields:
             return list(fields)
         if self.quote is None or 2 * self.quote.decode() not in text:
             return [field or None for field in fields]
         tokens = self._quoted.findall(text.rstrip("\r\n"))
-        if len(tokens) != len(fields):  # read with a kind eye
+        if len(tokens) != len(fields):  # the row was parsed leniently
             return [field or None for field in fields]
         return [field or ("" if token else None) for field, token in zip(fields, tokens, strict=True)]
 
     def peek_record(self, lines: LineBuffer) -> CsvRecord | None:
-        """The next record, over as many lines as its quotes span; None at the end. Takes nothing."""
+        """Return the next row, which can span several lines, without consuming it; None at the end."""
         first = lines.peek_line(0)
         if first is None:
             return None
         if len(first) > lines.limit:
-            return CsvRecord(first, 1, [], f"longer than {lines.limit} bytes")
+            return CsvRecord(first, 1, [], f"Row is longer than {lines.limit} bytes")
         raw: list[bytes] = []
         try:
             fields = next(self.read_rows(_iter_record_lines(lines, raw)))
@@ -75,22 +75,24 @@ class CsvDialect:
         return CsvRecord(b"\n".join(raw), len(raw), fields)
 
     def _parse_malformed(self, first: bytes, raw: list[bytes], lines: LineBuffer, error: str) -> CsvRecord:
-        """One line may be read with a kind eye; what goes on over lines may not: it would swallow its neighbours."""
+        """Parse a single line leniently. A row of several lines is an error, as it would include the rows after it."""
         if error == _UNCLOSED_QUOTE_ERROR:
             is_at_end = lines.peek_line(len(raw)) is None
-            reason = "a quote is never closed"
-            return CsvRecord(first, 1, [], reason if is_at_end else f"longer than {lines.limit} bytes, or {reason}")
+            unclosed = "Row has an unclosed quote"
+            too_long = f"Row is longer than {lines.limit} bytes or has an unclosed quote"
+            return CsvRecord(first, 1, [], unclosed if is_at_end else too_long)
         if len(raw) > 1:
-            return CsvRecord(first, 1, [], "a quote is not closed before another one opens")
+            return CsvRecord(first, 1, [], "Row has a misplaced quote")
         try:
             return CsvRecord(first, 1, next(self.read_rows([_decode_line(first)], strict=False), []))
         except csv.Error as problem:
             is_torn = "new-line" in str(problem)
-            return CsvRecord(first, 1, [], "a carriage return in a field without quotes" if is_torn else str(problem))
+            reason = "Row has a carriage return in an unquoted field" if is_torn else f"Row is not valid CSV: {problem}"
+            return CsvRecord(first, 1, [], reason)
 
 
 class CsvToJsonConverter:
-    """Turns lines that are a record each into objects, all of them or none."""
+    """Converts lines with one row each to JSON objects, all or none."""
 
     def __init__(self, columns: list[str], dialect: CsvDialect) -> None:
         self._columns = columns
@@ -104,7 +106,7 @@ class CsvToJsonConverter:
         self._quoting = self._escaped + b'"' + (dialect.quote or b"")
 
     def convert_lines(self, lines: list[bytes]) -> list[bytes] | None:
-        """The records; None unless all are good, one to a line."""
+        """Return the rows; None unless every line is a valid row."""
         data = b"\n".join(lines)
         try:
             text = data.decode()
@@ -122,7 +124,7 @@ class CsvToJsonConverter:
         return self._convert_quoted_lines(text, is_plain=len(data.translate(None, self._escaped)) == len(data))
 
     def _convert_unquoted_lines(self, lines: list[bytes]) -> list[bytes] | None:
-        """Nothing is quoted and nothing has to be escaped."""
+        """Convert lines without quotes and without characters that JSON escapes."""
         delimiter = self._dialect.delimiter
         rows = [line.split(delimiter) for line in lines]
         if set(map(len, rows)) != {len(self._columns)}:
@@ -138,12 +140,12 @@ class CsvToJsonConverter:
         if len(rows) != len(lines) or set(map(len, rows)) != {len(columns)}:
             return None
         if self._dialect.keep_empty:
-            told = map(self._dialect.distinguish_empty_fields, lines, rows)
-            return [_encode_json(dict(zip(columns, row, strict=True))) for row in told]
+            nullable_rows = map(self._dialect.distinguish_empty_fields, lines, rows)
+            return [_encode_json(dict(zip(columns, row, strict=True))) for row in nullable_rows]
         if is_plain:
-            together = "\n".join(map(self._text_form, map(tuple, rows)))
-            if together.count('"') == len(rows) * self._marks:  # no value has a quote in it
-                return together.encode().split(b"\n")
+            joined = "\n".join(map(self._text_form, map(tuple, rows)))
+            if joined.count('"') == len(rows) * self._marks:  # no value contains a quote
+                return joined.encode().split(b"\n")
         return [_encode_json(dict(zip(columns, row, strict=True))) for row in rows]
 
     def convert_record(self, record: CsvRecord) -> bytes:
@@ -152,17 +154,20 @@ class CsvToJsonConverter:
 
 
 def validate_header_names(names: list[str]) -> list[str]:
-    """The names of a header, trimmed; InvalidInput if some are missing or there twice."""
+    """Return the trimmed column names of a header; InvalidInput if a name is empty or occurs twice."""
     header = [name.strip() for name in names]
     seen: set[str] = set()
     twice = sorted({name for name in header if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
-    if twice or "" in header:
-        raise InvalidInput(f"the header has columns without a name or twice: {twice or ['']}")
+    if "" in header:
+        raise InvalidInput(f"Column {header.index('') + 1} in the header has no name. Name every column.")
+    if twice:
+        names_text = ", ".join(f'"{name}"' for name in twice)
+        raise InvalidInput(f"Duplicate column names in the header: {names_text}. Use each name once.")
     return header
 
 
 def _iter_record_lines(lines: LineBuffer, raw: list[bytes]) -> Iterator[str]:
-    """Line after line, as long as they could be one record."""
+    """Yield lines until their total size exceeds the limit of a row."""
     size = 0
     while (line := lines.peek_line(len(raw))) is not None and size + len(line) <= lines.limit:
         size += len(line) + 1
@@ -174,11 +179,11 @@ def _decode_line(line: bytes) -> str:
     return line.decode("utf-8", errors="surrogateescape")
 
 
-CSV_FALLBACK_CHUNK_LINES = (64, 8)  # lines that are tried at once where a larger block has something odd in it
+CSV_FALLBACK_CHUNK_LINES = (64, 8)  # smaller chunks that are tried in bulk after a larger one failed
 
 
 class CsvReader(BlockReader):
-    """A checkpoint is the offset and number of the line that comes next. The header is read again."""
+    """Reads CSV. A checkpoint is the offset and number of the next line; the header is always read again."""
 
     columns: list[str]
 
@@ -216,7 +221,7 @@ class CsvReader(BlockReader):
         return bool(lines)
 
     def _add_lines(self, draft: BlockBuilder, lines: list[bytes], chunk_sizes: tuple[int, ...]) -> None:
-        """All at once if they are records without a doubt; else in pieces; what is left over, one by one."""
+        """Add the lines in bulk if possible, else in smaller chunks, else one by one."""
         if not lines or self._add_lines_fast(draft, lines):
             return
         end = self._lines.number + len(lines)
@@ -227,7 +232,7 @@ class CsvReader(BlockReader):
                 self._add_next_record(draft)
 
     def _add_lines_fast(self, draft: BlockBuilder, lines: list[bytes]) -> bool:
-        """Whether they were records without a doubt."""
+        """Add the lines in bulk; return False if at least one needs the full parser."""
         if max(map(len, lines)) > self._lines.limit:
             return False
         records = self._rows.convert_lines(lines)
@@ -250,19 +255,19 @@ class CsvReader(BlockReader):
 
     def _find_record_problem(self, record: CsvRecord) -> str | None:
         if b"\x00" in record.raw:
-            return "a NUL character cannot be stored"
+            return "Row contains a NUL character, which PostgreSQL cannot store"
         if self._find_bad_byte(record):
-            return f"not {self._encoding.upper()}"
+            return f"Row is not valid {self._encoding.upper()}"
         return None
 
     def _is_binary(self, record: CsvRecord) -> bool:
-        """Whether it has what no text has."""
+        """Return whether the row has bytes that do not occur in text."""
         return bool(self._find_bad_byte(record)) or has_control_bytes(record.raw)
 
     def _find_field_count_problem(self, record: CsvRecord) -> str | None:
         if len(record.fields) in (0, len(self.columns)):
             return None
-        return f"{len(record.fields)} fields where the header has {len(self.columns)}"
+        return f"Row has {len(record.fields)} fields, but the header has {len(self.columns)}"
 
     def _find_bad_byte(self, record: CsvRecord) -> dict[str, int]:
         try:
@@ -280,14 +285,14 @@ class CsvReader(BlockReader):
         return [f"column_{n}" for n in range(1, len(self._read_first_record().fields) + 1)]
 
     def _read_first_record(self) -> CsvRecord:
-        """The first record that says something."""
+        """Return the first row that is not empty."""
         while (record := self._dialect.peek_record(self._lines)) is not None:
             problem = record.problem or self._find_record_problem(record)
             if problem:
-                hint = "; the file may be binary, or packed" if self._is_binary(record) else ""
-                raise InvalidInput(f"the header cannot be read as CSV: {problem}{hint}")
+                hint = ". The file may be binary or compressed." if self._is_binary(record) else ""
+                raise InvalidInput(f"Cannot read the header as CSV: {problem}{hint}")
             if record.fields:
                 return record
             self._lines.consume_lines(record.span)
-        self._lines.peek_lines(1)  # what could not be read at all says so
-        raise InvalidInput("the file is empty: a CSV file begins with a header")
+        self._lines.peek_lines(1)  # raises if the file cannot be read
+        raise InvalidInput("The file is empty. A CSV file must begin with a header.")

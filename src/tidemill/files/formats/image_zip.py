@@ -1,4 +1,4 @@
-"""Images: one zip file, an item per entry. The item holds what is known of an image and where it lies."""
+"""Images in a zip file, one item per entry. The item describes the image and refers to its entry."""
 
 import struct
 import weakref
@@ -16,13 +16,13 @@ from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter
 from tidemill.files.compression import ZIP_ENTRIES_MAX, open_zip
 from tidemill.files.formats.block_reader import EncodedRecord, RecordReader
 
-IMAGE_HEADER_BYTES = 64 * 1024  # of an image, to learn its size: nothing is unpacked whole here
+IMAGE_HEADER_BYTES = 64 * 1024  # read to find the size of an image; images are not fully decompressed here
 IMAGE_NAME_MAX_CHARS = 1_000
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class ImageInfo(TypedDict):
-    """The content type of an image, and its size in pixels where its header says it."""
+    """The content type of an image, and its size in pixels if the header has it."""
 
     content_type: str
     width: int | None
@@ -30,7 +30,7 @@ class ImageInfo(TypedDict):
 
 
 class ImageZipReader(RecordReader):
-    """A checkpoint is the number of the entry that comes next."""
+    """Reads images. A checkpoint is the number of the next entry."""
 
     def __init__(self, file: BinaryIO, blob: str, checkpoint: Checkpoint) -> None:
         self._file = file
@@ -54,16 +54,18 @@ class ImageZipReader(RecordReader):
         try:
             with archive.open(entry) as file:
                 described |= read_image_info(file.read(IMAGE_HEADER_BYTES))
-        except Exception as error:  # noqa: BLE001  unpackers raise what they like: it is this entry's defect
+        except Exception as error:  # noqa: BLE001  decompressors raise many types; only this entry is invalid
             reason = (
-                str(error) if isinstance(error, InvalidInput) else f"it cannot be unpacked: {describe_exception(error)}"
+                str(error)
+                if isinstance(error, InvalidInput)
+                else f"Cannot decompress the image: {describe_exception(error)}"
             )
             defect = {"line": number + 1, "code": "invalid", "reason": reason, "value": name[:200]}
         return EncodedRecord(msgspec.json.encode(described), number + 1, {"entry": number + 1}, defect)
 
 
 class ImageZipWriter:
-    """Puts images one after another into a zip, as they come over the wire; the same images make the same file."""
+    """Writes uploaded images to a zip file as they arrive. The same images give the same file."""
 
     def __init__(self, writing: BlobWriter) -> None:
         self._writing = writing
@@ -75,7 +77,7 @@ class ImageZipWriter:
         self.end_image()
         self.count += 1
         if self.count > ZIP_ENTRIES_MAX:
-            raise InvalidInput(f"at most {ZIP_ENTRIES_MAX} images at a time")
+            raise InvalidInput(f"Too many images. Upload at most {ZIP_ENTRIES_MAX} at a time.")
         entry = zipfile.ZipInfo(clean_file_name(name) or f"image {self.count}", _ZIP_EPOCH)
         self._entry = self._archive.open(entry, "w", force_zip64=True)
 
@@ -98,39 +100,41 @@ class ImageZipWriter:
 
 
 class _ForwardOnlyFile:
-    """Only forward: what was written is hashed already."""
+    """A file that cannot seek, because written data is hashed already."""
 
     def __init__(self, writing: BlobWriter) -> None:
         self.write = writing.write
         self.flush = writing.flush
 
     def close(self) -> None:
-        """The file is closed by whoever opened it."""
+        """Do nothing: the code that opened the file closes it."""
 
 
 def open_image(blobs: BlobStore, reference: Mapping[str, Any]) -> IO[bytes]:
-    """The image that an item's input refers to."""
+    """Open the image that the input of an item refers to."""
     archive = _open_archive(blobs, str(reference["blob"]))
     return archive.open(archive.infolist()[int(reference["entry"])])
 
 
 @lru_cache(maxsize=4)
 def _open_archive(blobs: BlobStore, name: str) -> zipfile.ZipFile:
-    """Open from one image to the next: its list is read whole, 0.5 s for 65,000 entries."""
+    """Return a cached archive: reading its directory takes 0.5 s for 65,000 entries."""
     file = blobs.open(name)
     archive = zipfile.ZipFile(file)
-    weakref.finalize(archive, file.close)  # an archive closes only what it opened itself; images in use keep it
+    weakref.finalize(
+        archive, file.close
+    )  # ZipFile does not close a file that it was given; open images keep the archive alive
     return archive
 
 
 def clean_file_name(name: str) -> str:
-    """A name to show: it never becomes a path."""
+    """Return a name for display; it is never used as a path."""
     text = name.encode(errors="replace").decode().replace("\\", "/")
     return "".join(letter for letter in text if letter.isprintable())[:IMAGE_NAME_MAX_CHARS]
 
 
 def read_image_info(head: bytes) -> ImageInfo:
-    """An image's type and size, from its first bytes; InvalidInput when it is none that we know."""
+    """Return the type and size of an image from its first bytes; InvalidInput if the type is not supported."""
     if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR" and len(head) >= 24:  # noqa: PLR2004
         return _make_image_info("image/png", *struct.unpack_from(">LL", head, 16))
     if head[:6] in (b"GIF87a", b"GIF89a") and len(head) >= 10:  # noqa: PLR2004
@@ -144,7 +148,7 @@ def read_image_info(head: bytes) -> ImageInfo:
         return _read_jpeg_info(head)
     if head[:4] in (b"II*\x00", b"MM\x00*"):
         return _make_image_info("image/tiff", None, None)
-    raise InvalidInput("not an image: PNG, JPEG, GIF, WebP, BMP and TIFF are known")
+    raise InvalidInput("Not a supported image. Supported types are PNG, JPEG, GIF, WebP, BMP and TIFF.")
 
 
 def _make_image_info(content_type: str, width: int | None, height: int | None) -> ImageInfo:
@@ -165,7 +169,7 @@ def _read_webp_info(head: bytes) -> ImageInfo:
 
 
 def _read_jpeg_info(head: bytes) -> ImageInfo:
-    """From segment to segment until one that says how large the picture is."""
+    """Scan the segments for the one with the size."""
     at = 2
     while at + 9 < len(head) and head[at] == 0xFF:  # noqa: PLR2004
         marker = head[at + 1]

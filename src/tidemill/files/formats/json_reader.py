@@ -16,7 +16,7 @@ _JSON_ESCAPED_NUL = b"\\u0000"
 
 
 class NdjsonReader(BlockReader):
-    """A checkpoint is the offset and number of the line that comes next."""
+    """Reads NDJSON. A checkpoint is the offset and number of the next line."""
 
     def __init__(self, stream: ByteStream, checkpoint: Checkpoint, *, max_row_bytes: int) -> None:
         super().__init__(checkpoint)
@@ -44,17 +44,17 @@ class NdjsonReader(BlockReader):
     def _add_line(self, draft: BlockBuilder, line: bytes) -> None:
         number, text = self._lines.number + 1, line.strip()
         if len(line) > self._lines.limit:
-            draft.add_defective(text, number, f"longer than {self._lines.limit} bytes")
+            draft.add_defective(text, number, f"Row is longer than {self._lines.limit} bytes")
         elif text:
             add_json_value(draft, text, number, self._lines.offset + line.index(text))
 
 
 def add_json_value(draft: BlockBuilder, text: bytes, line: int, offset: int) -> None:
-    """A value as it stands, or why it is none that can be stored."""
+    """Add a JSON value unchanged, or as an invalid row with the reason."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
-        draft.add_defective(text, line, f"not JSON: {error}", byte_offset=offset + error.start)
+        draft.add_defective(text, line, f"Row is not valid JSON: {error}", byte_offset=offset + error.start)
         return
     reason = find_json_problem(text)
     if reason is None:
@@ -66,19 +66,19 @@ def add_json_value(draft: BlockBuilder, text: bytes, line: int, offset: int) -> 
 def find_json_problem(text: bytes) -> str | None:
     try:
         _decode_json(text)
-    except msgspec.ValidationError:  # of what has no type only this can be said
-        return "a number is too large: there is none beyond 1.8e308"
+    except msgspec.ValidationError:  # an untyped decoder raises it only for such numbers
+        return "Row contains a number that is too large. The maximum is about 1.8e308."
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return f"not JSON: {'half of a surrogate pair is no character' if _has_lone_surrogate(text) else error}"
+        return f"Row is not valid JSON: {'unpaired surrogate' if _has_lone_surrogate(text) else error}"
     if is_json_too_deep(text):
-        return f"nested more than {MAX_JSON_DEPTH} levels deep"
+        return f"Row is nested more than {MAX_JSON_DEPTH} levels deep"
     if _JSON_ESCAPED_NUL in text.replace(b"\\\\", b""):
-        return "a NUL character cannot be stored"
+        return "Row contains a NUL character, which PostgreSQL cannot store"
     return None
 
 
 def _has_lone_surrogate(text: bytes) -> bool:
-    r"""Whether all that is wrong is a ``\ud800`` by itself: others read it, and cannot write it."""
+    r"""Return whether the only problem is an unpaired surrogate such as ``\ud800``, which ``json`` decodes."""
     try:
         json.dumps(json.loads(text), ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -89,12 +89,12 @@ def _has_lone_surrogate(text: bytes) -> bool:
 
 
 def _are_all_storable(texts: list[bytes]) -> bool:
-    """Whether all of them are values that can be stored."""
-    together = b"\n".join(texts)
-    if _JSON_ESCAPED_NUL in together or not all(texts):
+    """Return whether all texts are JSON values that PostgreSQL can store."""
+    joined = b"\n".join(texts)
+    if _JSON_ESCAPED_NUL in joined or not all(texts):
         return False
     try:
-        together.decode()
+        joined.decode()
         for text in texts:
             _decode_json(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -109,7 +109,7 @@ _OPENING_BRACKETS, _CLOSING_BRACKETS = b"[{", b"]}"
 
 
 class JsonArrayReader(BlockReader):
-    """A checkpoint is the offset behind the last element, and the line that it is on."""
+    """Reads an array. A checkpoint is the offset after the last element, and its line."""
 
     def __init__(self, stream: ByteStream, checkpoint: Checkpoint, *, max_row_bytes: int) -> None:
         super().__init__(checkpoint)
@@ -118,9 +118,9 @@ class JsonArrayReader(BlockReader):
         self._data = b""
         self._text: str | None = None
         self._at = 0
-        self._head = b""  # of an element that is too long
+        self._head = b""  # the beginning of an element that is too long
         self._is_over = False
-        self._offset = checkpoint.get("offset", 0)  # of the data we hold
+        self._offset = checkpoint.get("offset", 0)  # of the buffered data
         self._line = checkpoint.get("line", 1)
         stream.seek(self._offset)
         if not checkpoint:
@@ -138,9 +138,9 @@ class JsonArrayReader(BlockReader):
             self._at = len(BYTE_ORDER_MARK)
             self._skip_whitespace()
         if self._at == len(self._data):
-            raise InvalidInput("the file is empty: a JSON file of records is an array")
+            raise InvalidInput("The file is empty. A JSON file must contain an array of rows.")
         if self._peek_byte() != b"[":
-            raise InvalidInput("a JSON file of records is an array: it begins with [")
+            raise InvalidInput("The JSON file is not an array. It must begin with [.")
         self._at += 1
 
     def _read_into(self, draft: BlockBuilder) -> bool:
@@ -150,7 +150,7 @@ class JsonArrayReader(BlockReader):
         try:
             self._read_next(draft, is_first=self._row + count == 0)
         finally:
-            if len(draft.inputs) == count:  # the end, or something broken: whoever goes on here meets it again
+            if len(draft.inputs) == count:  # the end or a syntax error: a resumed read must reach it again
                 self._at, self._line = before["offset"] - self._offset, before["line"]
         return not self._is_over
 
@@ -162,7 +162,7 @@ class JsonArrayReader(BlockReader):
             return
         if not is_first:
             if self._peek_byte() != b",":
-                raise self._make_syntax_error("a comma is missing")
+                raise self._make_syntax_error("missing comma")
             self._at += 1
             self._skip_whitespace()
         self._read_element(draft)
@@ -173,17 +173,17 @@ class JsonArrayReader(BlockReader):
         end = self._find_element_end_fast() or self._find_element_end()
         text = self._data[self._at : end].rstrip(_WHITESPACE)
         if not text and not self._head:
-            raise self._make_syntax_error("an element is missing")
+            raise self._make_syntax_error("missing element")
         if self._head or len(text) > self._limit:
-            draft.add_defective(self._head or text, line, f"longer than {self._limit} bytes")
+            draft.add_defective(self._head or text, line, f"Row is longer than {self._limit} bytes")
         else:
             add_json_value(draft, text, line, begin)
         self._advance(len(text))
 
     def _find_element_end_fast(self) -> int | None:
-        """Where a well-formed element ends that we hold whole: the same as below, only sooner."""
+        """Return the end of a valid, fully buffered element; None otherwise. Faster than ``_find_element_end``."""
         if self._text is None:
-            self._text = self._data.decode("latin-1")  # a letter a byte: places stay what they are
+            self._text = self._data.decode("latin-1")  # one character per byte keeps the offsets
         try:
             _, end = _raw_decode(self._text, self._at)
         except (ValueError, RecursionError):
@@ -191,12 +191,12 @@ class JsonArrayReader(BlockReader):
         return end if end < len(self._data) else None
 
     def _find_element_end(self) -> int:
-        """Where the element ends that begins here: at a comma or bracket that is not its own."""
+        """Return the end of the current element: the next comma or bracket outside it."""
         depth = seen = 0
         while True:
             for mark in _JSON_TOKEN.finditer(self._data, self._at + seen):
                 word = mark.group()
-                if word == b'"':  # it closes in what was not read yet
+                if word == b'"':  # the string ends after the buffered data
                     break
                 if word in _OPENING_BRACKETS:
                     depth += 1
@@ -209,14 +209,14 @@ class JsonArrayReader(BlockReader):
                     return mark.end()
             seen = self._discard_scanned(seen)
             if not self._fill_buffer():
-                raise self._make_syntax_error("an element is never closed")
+                raise self._make_syntax_error("unclosed element")
 
     def _discard_scanned(self, seen: int) -> int:
-        """Of an element that is too long only the beginning is kept; how much of what we hold was looked at."""
+        """Discard the scanned part of an element that is too long. Return the number of scanned bytes in the buffer."""
         if len(self._data) - self._at <= self._limit:
             return seen
         if seen == 0:
-            raise self._make_syntax_error(f"a word of more than {self._limit} bytes")
+            raise self._make_syntax_error(f"value longer than {self._limit} bytes")
         self._head = self._head or self._data[self._at : self._at + 4 * UNREADABLE_RECORD_MAX_CHARS]
         self._advance(seen)
         return 0
@@ -234,13 +234,13 @@ class JsonArrayReader(BlockReader):
 
     def _peek_byte(self) -> bytes:
         if self._at == len(self._data):
-            raise self._make_syntax_error("the array is never closed")
+            raise self._make_syntax_error("unclosed array")
         return self._data[self._at : self._at + 1]
 
     def _close_array(self) -> None:
         self._skip_whitespace()
         if self._at < len(self._data):
-            raise self._make_syntax_error("there is something behind the array")
+            raise self._make_syntax_error("unexpected data after the array")
         self._is_over = True
 
     def _fill_buffer(self) -> bool:
@@ -251,4 +251,4 @@ class JsonArrayReader(BlockReader):
         return bool(piece)
 
     def _make_syntax_error(self, what: str) -> InvalidInput:
-        return InvalidInput(f"the JSON is broken at byte {self._offset + self._at}, line {self._line}: {what}")
+        return InvalidInput(f"Invalid JSON at byte {self._offset + self._at}, line {self._line}: {what}")

@@ -1,7 +1,7 @@
 """Reads Parquet, batch by batch, with bounded memory.
 
-A dictionary holds a value once for a million rows, and the size that the file declares does not count that. So the size
-of rows is estimated from the longest value that they could hold.
+A dictionary stores a value once for a million rows, and the declared size of the file does not include the repeats. So
+the size of a row is estimated from the longest values that it can have.
 """
 
 import math
@@ -17,40 +17,45 @@ from tidemill.files.compression import DECOMPRESSION_RATIO_MAX, DECOMPRESSION_RA
 from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
 
 PARQUET_BATCH_MAX_ROWS = 4_096
-PARQUET_BATCH_MAX_BYTES = 16 << 20  # of rows that Arrow holds at once, where one alone does not have more
-PARQUET_SLICE_MAX_BYTES = 4 << 20  # bytes of rows that become objects of Python at once
-CELL_OVERHEAD_BYTES = 64  # bytes of any value, as an object
+PARQUET_BATCH_MAX_BYTES = 16 << 20  # of the rows that Arrow holds at once, unless a single row is larger
+PARQUET_SLICE_MAX_BYTES = 4 << 20  # of the rows that are converted to Python objects at once
+CELL_OVERHEAD_BYTES = 64  # of a value as a Python object
 BATCH_ROWS_TIMES_GROUP_BYTES_MAX = (
     1 << 35
-)  # rows times bytes of their whole group: 2,048 rows at a time of one that has 16 MB
-ARROW_TO_JSON_SIZE_RATIO_MAX = 8  # times as long as its text that a value is at most: decimals of 256 bits
+)  # rows times bytes of their row group: 2,048 rows at a time for a group of 16 MB
+ARROW_TO_JSON_SIZE_RATIO_MAX = 8  # the worst case is a 256-bit decimal
 _PHYSICAL_TYPE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
-_DELTA_ENCODING = "DELTA_BYTE_ARRAY"  # a value is the one before it and some more: it has no dictionary
+_DELTA_ENCODING = "DELTA_BYTE_ARRAY"  # stores differences between values, without a dictionary
 
 
 class ParquetBatchSizer:
-    """Of one file. ``listed``: columns whose values stay in their dictionary, as lists of them may be of any length."""
+    """Chooses batch sizes for a file. ``listed``: list columns, which stay dictionary-encoded because of their size."""
 
     def __init__(self, about: Any) -> None:
         self._about = about
-        places = range(about.num_columns)
-        words = [at for at in places if about.num_row_groups and self._is_dictionary_text(at)]
-        self.listed = [self._column_path(at) for at in words if self._is_repeated(at)]
-        self.worded = [self._column_path(at) for at in words if not self._is_repeated(at)]
+        columns = range(about.num_columns)
+        text_columns = [at for at in columns if about.num_row_groups and self._is_dictionary_text(at)]
+        self.listed = [self._column_path(at) for at in text_columns if self._is_repeated(at)]
+        self.worded = [self._column_path(at) for at in text_columns if not self._is_repeated(at)]
 
     def check_list_sizes(self, packed: int, max_row_bytes: int) -> None:
-        """Lists of which some row must have too many, or that no honest file of this size has."""
+        """Raise InvalidInput if list columns exceed the row limit or the decompression limit."""
         for group in self._iter_row_groups():
             for at in filter(self._is_repeated, range(self._about.num_columns)):
                 values = group.column(at).num_values
                 size = values * self._get_value_width(at)
                 if values > group.num_rows * max_row_bytes:
-                    raise InvalidInput(f"the rows of {self._column_path(at)} are longer than {max_row_bytes} bytes")
+                    raise InvalidInput(
+                        f'Rows of column "{self._column_path(at)}" are longer than {max_row_bytes} bytes'
+                    )
                 if size > DECOMPRESSION_RATIO_MIN_BYTES and size > DECOMPRESSION_RATIO_MAX * packed:
-                    raise InvalidInput(f"the file unpacks to more than {DECOMPRESSION_RATIO_MAX} times its size")
+                    raise InvalidInput(f"The file decompresses to more than {DECOMPRESSION_RATIO_MAX} times its size")
 
     def choose_batch_rows(self, number: int, longest_values_bytes: int) -> int:
-        """Rows of a group that are read at once. ``longest``: the sum of the longest values in its dictionaries."""
+        """Return how many rows of a row group to read at once.
+
+        ``longest_values_bytes``: the sum of the longest values in its dictionaries.
+        """
         group = self._about.row_group(number)
         row, spread = longest_values_bytes, 1
         for at in range(self._about.num_columns):
@@ -84,7 +89,7 @@ class ParquetBatchSizer:
 
 
 def sum_longest_value_bytes(batch: Any) -> int:
-    """The sum of the longest values in the dictionaries of a batch: all that its group has, however few its rows."""
+    """Return the sum of the longest values in the dictionaries of a batch, which are those of its whole group."""
     from pyarrow import compute  # noqa: PLC0415
 
     lengths = (
@@ -94,7 +99,7 @@ def sum_longest_value_bytes(batch: Any) -> int:
 
 
 def count_array_bytes(array: Any) -> int:
-    """Bytes of these values, each written out."""
+    """Return the size of the values without dictionary encoding."""
     from pyarrow import compute, types  # noqa: PLC0415
 
     kind = array.type
@@ -115,7 +120,7 @@ def count_batch_bytes(batch: Any) -> int:
 
 
 def split_batch(batch: Any) -> Iterator[Any]:
-    """The same rows, in parts that are not too much at once; a row may be that by itself."""
+    """Yield the rows in parts of limited size. A single row is not split."""
     half = batch.num_rows // 2
     if half and count_batch_bytes(batch) > PARQUET_SLICE_MAX_BYTES:
         yield from split_batch(batch.slice(0, half))
@@ -139,16 +144,16 @@ _JSON_ESCAPED_NUL = b"\\u0000"
 
 
 def load_pyarrow() -> Any:
-    """The library; InvalidInput when it is not there."""
+    """Return the pyarrow module; InvalidInput if it is not installed."""
     try:
         import pyarrow as pa  # noqa: PLC0415  an extra, and slow to import
     except ImportError:
-        raise InvalidInput("Parquet files need an extra: pip install 'tidemill[parquet]'") from None
+        raise InvalidInput("Parquet support is not installed. Run: pip install 'tidemill[parquet]'") from None
     return pa
 
 
 class ParquetReader(BlockReader):
-    """A checkpoint is the number of rows before the next one, and of the bytes that they came to."""
+    """Reads Parquet. A checkpoint is the number of rows that were read, and their size in bytes."""
 
     columns: list[str]
 
@@ -170,7 +175,7 @@ class ParquetReader(BlockReader):
             self._parquet = parquet.ParquetFile(file, read_dictionary=self._bounds.listed, **options)
             self._words = parquet.ParquetFile(file, read_dictionary=self._bounds.worded, **options)
         except self._errors as error:
-            raise InvalidInput(f"not a Parquet file: {error}") from error
+            raise InvalidInput(f"Not a Parquet file: {error}") from error
         self._check_file()
         self.columns = list(self._parquet.schema_arrow.names)
         self._batches = self._iter_encoded_batches()
@@ -188,11 +193,11 @@ class ParquetReader(BlockReader):
         self._bounds.check_list_sizes(self._file.seek(0, 2), self._limit)
         names = self._parquet.schema_arrow.names
         if len(set(names)) < len(names):
-            raise InvalidInput(f"columns are there twice: {sorted({name for name in names if names.count(name) > 1})}")
+            raise InvalidInput(f"Duplicate column names: {sorted({name for name in names if names.count(name) > 1})}")
 
     def _check_decompressed_size(self, unpacked: int) -> None:
         if unpacked > self._max_bytes:
-            raise InvalidInput(f"the file unpacks to more than {self._max_bytes >> 20} MB")
+            raise InvalidInput(f"The file is larger than {self._max_bytes >> 20} MB when decompressed")
 
     def _read_into(self, draft: BlockBuilder) -> bool:
         self._left = self._left or next(self._batches, [])
@@ -212,9 +217,9 @@ class ParquetReader(BlockReader):
         if isinstance(record, str):
             draft.add_defective("", line, record)
         elif len(record) > self._limit:
-            draft.add_defective(record, line, f"longer than {self._limit} bytes")
+            draft.add_defective(record, line, f"Row is longer than {self._limit} bytes")
         elif _JSON_ESCAPED_NUL in record and _JSON_ESCAPED_NUL in record.replace(b"\\\\", b""):
-            draft.add_defective(record, line, "a NUL character cannot be stored")
+            draft.add_defective(record, line, "Row contains a NUL character, which PostgreSQL cannot store")
         else:
             draft.add_record(record, line)
 
@@ -237,7 +242,7 @@ class ParquetReader(BlockReader):
             rows = self._bounds.choose_batch_rows(group, self._sum_longest_values(group))
             yield from self._parquet.iter_batches(rows, row_groups=[group], use_threads=False)
         except self._errors as error:
-            raise InvalidInput(f"the Parquet file is damaged: {error}") from error
+            raise InvalidInput(f"The Parquet file is damaged: {error}") from error
 
     def _sum_longest_values(self, group: int) -> int:
         if not self._bounds.worded:
@@ -246,19 +251,19 @@ class ParquetReader(BlockReader):
         return sum(map(sum_longest_value_bytes, islice(first, 1)))
 
     def _encode_batch(self, batch: Any) -> list[bytes | str]:
-        """Each row encoded, or why it cannot be. One that is too long is not even made."""
+        """Return each row encoded, or the reason why it is invalid. A row that is too long is not converted."""
         if batch.num_rows == 1 and count_batch_bytes(batch) > ARROW_TO_JSON_SIZE_RATIO_MAX * self._limit:
-            return [f"longer than {self._limit} bytes"]
+            return [f"Row is longer than {self._limit} bytes"]
         try:
             return [_encode_json(row) for row in _convert_batch_to_rows(_truncate_nanoseconds(batch))]
         except (TypeError, ValueError, OverflowError) as error:
             if batch.num_rows == 1:
-                return [f"cannot be read: {error}"]
+                return [f"Cannot read the row: {error}"]
         return [record for n in range(batch.num_rows) for record in self._encode_batch(batch.slice(n, 1))]
 
 
 def _convert_batch_to_rows(batch: Any) -> list[dict[str, Any]]:
-    """As JSON can hold them: no number there is infinite or none, and it would be nothing."""
+    """Return the rows as JSON values. JSON has no NaN and infinity, so they become text."""
     rows: list[dict[str, Any]] = batch.to_pylist()
     for name in [
         name for name, column in zip(batch.schema.names, batch.columns, strict=True) if _may_have_non_finite(column)
@@ -278,7 +283,7 @@ def _may_have_non_finite(column: Any) -> bool:
 
 
 def _replace_non_finite(value: Any) -> Any:
-    """Numbers that are none, as texts that PostgreSQL takes for them."""
+    """Replace NaN and infinity with the texts that PostgreSQL accepts for them."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
@@ -287,7 +292,7 @@ def _replace_non_finite(value: Any) -> Any:
 
 
 def _truncate_nanoseconds(batch: Any) -> Any:
-    """Nanoseconds become microseconds: no date of Python has them."""
+    """Convert nanoseconds to microseconds, which is the precision of Python's datetime."""
     import pyarrow as pa  # noqa: PLC0415
 
     for at, field in enumerate(batch.schema):

@@ -1,4 +1,4 @@
-"""Reads the rows of one sheet of a workbook. Sparse cells cost nothing; entities and compression bombs are refused."""
+"""Reads the rows of a workbook's sheet. Rejects XML entities and decompression bombs. Empty cells use no memory."""
 
 import math
 import re
@@ -26,18 +26,18 @@ from tidemill.files.formats.xlsx_workbook import (
 from tidemill.files.writers.xlsx_sheets import format_column_letters
 
 SHEET_ROWS_MAX, SHEET_COLUMNS_MAX = 1_048_576, 16_384
-INTEGER_DIGITS_MAX = 19  # of a whole number that is one everywhere
+INTEGER_DIGITS_MAX = 19  # longer integers may not fit 64 bits
 _COLUMN_LETTERS = re.compile(r"[A-Z]{1,3}")
 CellValue = str | int | float | bool
 
 
 class SharedStringIndex(int):
-    """The number of a shared string: a million cells may have the same, and none of them needs a copy yet."""
+    """The number of a shared string. Cells refer to it, so that they do not copy the string."""
 
 
 @dataclass(slots=True)
 class SheetRow:
-    """The cells that hold something, by their column from 0. Of a row that is too long, those before the end of it."""
+    """The cells with values, by column from 0. A row that is too long has only the cells within the limit."""
 
     number: int
     cells: dict[int, CellValue] = field(default_factory=dict)
@@ -50,11 +50,11 @@ class SheetRow:
 
 
 def read_sheet_rows(book: Workbook, path: str, after: int = 0) -> Iterator[SheetRow]:
-    """The rows of a sheet that hold something, counted on from others."""
-    hearing = _SheetHandler(book)
-    for _ in parse_xml_part(book.read_part(path), hearing):
-        yield from (row.resolve_shared_strings(book.strings, after) for row in hearing.done if row.cells)
-        hearing.done.clear()
+    """Yield the rows of a sheet that are not empty. Row numbers continue after ``after``."""
+    handler = _SheetHandler(book)
+    for _ in parse_xml_part(book.read_part(path), handler):
+        yield from (row.resolve_shared_strings(book.strings, after) for row in handler.done if row.cells)
+        handler.done.clear()
 
 
 class _SheetHandler(XmlPartHandler):
@@ -74,7 +74,7 @@ class _SheetHandler(XmlPartHandler):
     def start_element(self, name: str, attributes: XmlAttributes) -> None:
         if name == "c":
             self._start_cell(attributes)
-        elif name == "v" or name == "t":  # noqa: PLR1714  heard for every cell
+        elif name == "v" or name == "t":  # noqa: PLR1714  runs for every cell
             self._is_value = not self._is_aloud
         elif name == "row":
             self._start_row(attributes.get("r"))
@@ -98,7 +98,7 @@ class _SheetHandler(XmlPartHandler):
             self._text.append(data)
             self._size += len(data)
             if self._size > self._book.max_text:
-                raise InvalidInput(f"a cell of row {self._row.number} has more than {self._book.max_text} characters")
+                raise InvalidInput(f"A cell in row {self._row.number} is longer than {self._book.max_text} characters")
 
     def _add_value(self, value: CellValue) -> None:
         row = self._row
@@ -115,7 +115,7 @@ class _SheetHandler(XmlPartHandler):
         number = int(row_number) if row_number.isascii() and row_number.isdecimal() and len(row_number) < 8 else 0  # noqa: PLR2004
         if not self._row.number < number <= SHEET_ROWS_MAX:
             raise InvalidInput(
-                f"row {row_number} cannot be behind row {self._row.number}: a sheet ends at XFD{SHEET_ROWS_MAX}"
+                f"Invalid row number {row_number} after row {self._row.number}. A sheet ends at XFD{SHEET_ROWS_MAX}."
             )
         return number
 
@@ -125,23 +125,23 @@ class _SheetHandler(XmlPartHandler):
         column = self._column + 1 if reference is None else self._parse_column(reference)
         if not self._column < column < SHEET_COLUMNS_MAX:
             raise InvalidInput(
-                f"cell {reference} of row {self._row.number} cannot be: a sheet ends at XFD{SHEET_ROWS_MAX}"
+                f"Invalid cell {reference} in row {self._row.number}. A sheet ends at XFD{SHEET_ROWS_MAX}."
             )
         self._column = column
 
     def _parse_column(self, reference: str) -> int:
-        """Letters are looked up: there are few of them, and many cells."""
+        """Return the column of a cell reference; the column letters are cached."""
         letters = reference.rstrip("0123456789")
         digits = reference[len(letters) :]
         if digits != self._digits:
             raise InvalidInput(
-                f"cell {reference} cannot be in row {self._row.number}: a sheet ends at XFD{SHEET_ROWS_MAX}"
+                f"Invalid cell {reference} in row {self._row.number}. A sheet ends at XFD{SHEET_ROWS_MAX}."
             )
-        found = self._columns.get(letters)
-        if found is None:
-            found = parse_column_letters(letters) if _COLUMN_LETTERS.fullmatch(letters) else SHEET_COLUMNS_MAX
-            self._columns[letters] = found
-        return found
+        column = self._columns.get(letters)
+        if column is None:
+            column = parse_column_letters(letters) if _COLUMN_LETTERS.fullmatch(letters) else SHEET_COLUMNS_MAX
+            self._columns[letters] = column
+        return column
 
     def _convert_value(self, text: str) -> CellValue:
         kind = self._kind
@@ -152,7 +152,7 @@ class _SheetHandler(XmlPartHandler):
         return text in ("1", "true") if kind == "b" else unescape_xlsx_text(text)
 
     def _convert_number(self, text: str) -> CellValue:
-        """Whole numbers stay whole; those that a style shows as dates are dates."""
+        """Return a number as an integer or a float, or as a date if its style is a date format."""
         try:
             number = float(text)
         except ValueError:
@@ -180,9 +180,9 @@ _JSON_ESCAPED_NUL = b"\\u0000"
 
 
 class XlsxReader(RecordReader):
-    """A checkpoint is the number of the sheet's row that was read last. Until it, the sheet is read again.
+    """Reads a sheet. A checkpoint is the number of the last row; a resumed read skips the rows before it.
 
-    Sheets that go on, as "Rows 2" behind "Rows", are one table, and their rows are counted on.
+    Continuation sheets, such as "Rows 2" after "Rows", belong to the same table, and row numbers continue.
     """
 
     columns: list[str]
@@ -216,9 +216,9 @@ class XlsxReader(RecordReader):
     def _read_first_row(self, *, is_header: bool) -> SheetRow:
         first = next(self._rows, None)
         if first is None:
-            raise InvalidInput("the sheet is empty: it begins with a header")
+            raise InvalidInput("The sheet is empty. It must begin with a header.")
         if first.is_long:
-            raise InvalidInput(f"row {first.number} is longer than {self._limit} bytes: it is no header")
+            raise InvalidInput(f"The header in row {first.number} is longer than {self._limit} bytes")
         width = max(first.cells) + 1
         if is_header:
             self.columns = validate_header_names([str(first.cells.get(at, "")) for at in range(width)])
@@ -235,7 +235,7 @@ class XlsxReader(RecordReader):
                 yield self._make_record(row)
 
     def _iter_all_rows(self) -> Iterator[SheetRow]:
-        """The rows of all sheets, without the headers of the further ones."""
+        """Yield the rows of all sheets, without the headers of the continuation sheets."""
         last = self._first.number
         for row in self._rows:
             yield row
@@ -246,7 +246,7 @@ class XlsxReader(RecordReader):
                 last = row.number
 
     def _find_continuation_sheets(self) -> list[SheetInfo]:
-        """The sheets that go on with the first. InvalidInput if others have rows too: they would be left out."""
+        """Return the continuation sheets of the first sheet; InvalidInput if other sheets have rows."""
         begin, *others = self._book.sheets
         first = {one: next(read_sheet_rows(self._book, one.path), None) for one in others if not one.is_hidden}
         filled = {one: row.cells for one, row in first.items() if row is not None}
@@ -254,23 +254,23 @@ class XlsxReader(RecordReader):
         is_same = self._has_header and all(cells == self._first.cells for cells in filled.values())
         if filled and not (is_same and [one.name for one in filled] == names):
             shown = ", ".join(one.name for one in (begin, *filled))
-            raise InvalidInput(f"the workbook has rows in several sheets: {shown}. Say which one with sheet")
+            raise InvalidInput(f"The workbook has rows in several sheets: {shown}. Select one with the sheet option.")
         return list(filled)
 
     def _make_record(self, row: SheetRow) -> EncodedRecord:
-        place, width = {"sheet_row": row.number}, len(self.columns)
+        checkpoint, width = {"sheet_row": row.number}, len(self.columns)
         values = dict.fromkeys(self.columns) | {self.columns[at]: v for at, v in row.cells.items() if at < width}
         data = _encode_json(values)
         reason = None
         if (last := max(row.cells)) >= width:
             end = format_column_letters(width - 1)
-            reason = f"a cell in column {format_column_letters(last)} where the header ends at {end}"
+            reason = f"Row has a cell in column {format_column_letters(last)}, but the header ends at column {end}"
         elif row.is_long or len(data) > self._limit:
-            reason = f"longer than {self._limit} bytes"
+            reason = f"Row is longer than {self._limit} bytes"
         elif _JSON_ESCAPED_NUL in data.replace(b"\\\\", b""):
-            reason = "a NUL character cannot be stored"
+            reason = "Row contains a NUL character, which PostgreSQL cannot store"
         if reason is None:
-            return EncodedRecord(data, row.number, place)
+            return EncodedRecord(data, row.number, checkpoint)
         text = ", ".join(str(value) for _, value in sorted(row.cells.items())).replace("\x00", "\ufffd")
         defect = InputDefect(line=row.number, code="invalid", reason=reason, value=text[:200])
-        return EncodedRecord(_encode_json(text[: 64 * 1024]), row.number, place, defect)
+        return EncodedRecord(_encode_json(text[: 64 * 1024]), row.number, checkpoint, defect)

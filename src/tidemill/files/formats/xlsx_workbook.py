@@ -1,4 +1,4 @@
-"""A workbook: its sheets, date styles and shared strings. Its XML parts are parsed as they are decompressed."""
+"""Reads a workbook: its sheets, date styles and shared strings. Parses XML parts while decompressing them."""
 
 import mmap
 import posixpath
@@ -21,11 +21,11 @@ XmlAttributes = dict[str, str]
 
 
 _XLSX_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
-_UNSTORABLE_CODE_PREFIXES = ("0000", "D8", "D9", "DA", "DB", "DC", "DD", "DE", "DF")  # NUL, and halves of a pair
+_UNSTORABLE_CODE_PREFIXES = ("0000", "D8", "D9", "DA", "DB", "DC", "DD", "DE", "DF")  # NUL and surrogates
 
 
 def unescape_xlsx_text(text: str) -> str:
-    """Workbooks write what XML cannot hold as _x0007_. What no text can hold stays as it is written."""
+    """Decode escapes such as _x0007_ for characters that XML cannot contain. Unstorable characters stay escaped."""
     return _XLSX_ESCAPE.sub(_unescape_match, text) if "_x" in text else text
 
 
@@ -34,7 +34,7 @@ def _unescape_match(match: re.Match[str]) -> str:
 
 
 class XmlPartHandler:
-    """What a parser of one part hears: elements without their prefix, and their text."""
+    """Receives the elements of one XML part, without namespace prefixes, and their text."""
 
     def start_element(self, name: str, attributes: XmlAttributes) -> None: ...
     def end_element(self, name: str) -> None: ...
@@ -42,13 +42,13 @@ class XmlPartHandler:
 
 
 def parse_xml_part(chunks: Iterator[bytes], handler: XmlPartHandler) -> Iterator[None]:
-    """Feed a part; stops after every piece, so that what was found can be taken away."""
+    """Parse a part; yield after every chunk, so that the caller can take the results so far."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartDoctypeDeclHandler = _refuse_doctype
 
     def handle_root_element(name: str, _: XmlAttributes) -> None:
-        """The root tells whether names have a prefix; most have none, and there are millions of them."""
+        """Strip prefixes only if the root element has one, because parts have millions of elements."""
         if ":" in name:
             parser.StartElementHandler = lambda name, attributes: handler.start_element(
                 name.rpartition(":")[2], attributes
@@ -65,7 +65,7 @@ def parse_xml_part(chunks: Iterator[bytes], handler: XmlPartHandler) -> Iterator
             yield
         parser.Parse(b"", True)
     except expat.ExpatError as error:
-        raise InvalidInput(f"the workbook is damaged: {error}") from error
+        raise InvalidInput(f"The workbook is damaged: {error}") from error
     yield
 
 
@@ -75,11 +75,11 @@ def read_zip_member(open_: Callable[[], IO[bytes]]) -> Iterator[bytes]:
             while piece := member.read(XLSX_READ_BYTES):
                 yield piece
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InvalidInput(f"the workbook is damaged: {error}") from error
+        raise InvalidInput(f"The workbook is damaged: {error}") from error
 
 
 def _refuse_doctype(*_: object) -> None:
-    raise InvalidInput("the workbook is refused: its XML declares a document type")
+    raise InvalidInput("The workbook contains an XML document type declaration, which is not allowed")
 
 
 DateStyle = Literal["date", "datetime", "time", "duration"]
@@ -90,12 +90,12 @@ _BUILT_IN_DATE_STYLES: dict[int, DateStyle] = {
     46: "duration",
 }
 _FORMAT_LITERALS = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
-_FAKE_LEAP_DAY_SERIAL = 60  # 29 February 1900, which the format believes in
+_FAKE_LEAP_DAY_SERIAL = 60  # 29 February 1900, which did not exist but has a number in the format
 XLSX_STYLES_MAX = 100_000
 
 
 class StyleCollector(XmlPartHandler):
-    """The number format of every cell style."""
+    """Collects the date style of every cell style."""
 
     def __init__(self) -> None:
         self.shown: list[DateStyle | None] = []
@@ -119,20 +119,20 @@ class StyleCollector(XmlPartHandler):
 
 
 def classify_number_format(code: str) -> DateStyle | None:
-    """Whether a number format shows a date, a time, or neither."""
-    words = _FORMAT_LITERALS.sub("", code.partition(";")[0]).lower()
-    if "[" in words:
+    """Return whether a number format shows a date, a time, or neither."""
+    letters = _FORMAT_LITERALS.sub("", code.partition(";")[0]).lower()
+    if "[" in letters:
         return "duration"
-    if "general" in words:
+    if "general" in letters:
         return None
-    has_time = "h" in words or "s" in words
-    if "y" in words or "d" in words or ("m" in words and not has_time):
+    has_time = "h" in letters or "s" in letters
+    if "y" in letters or "d" in letters or ("m" in letters and not has_time):
         return "datetime" if has_time else "date"
     return "time" if has_time else None
 
 
 def format_serial_date(number: float, style: DateStyle, *, is_1904: bool) -> str | None:
-    """A number as the date it stands for, in ISO 8601; None if it stands for none."""
+    """Return the date of a serial number in ISO 8601; None if the number is not a valid date."""
     if style == "duration" or (style == "time" and 0 <= number < 1):
         seconds = round(number * 86_400)
         return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" if number >= 0 else None
@@ -158,7 +158,7 @@ _RELATIONSHIPS_PATH = "{}/_rels/{}.rels"
 
 @dataclass(frozen=True, slots=True)
 class SheetInfo:
-    """``path``: the part that holds it."""
+    """A sheet; ``path`` is its part in the archive."""
 
     name: str
     path: str
@@ -166,7 +166,7 @@ class SheetInfo:
 
 
 class Workbook:
-    """Open parts of one archive. All that is unpacked counts against one limit."""
+    """An open workbook. ``max_bytes`` limits the decompressed size of each part."""
 
     def __init__(self, file: BinaryIO, *, max_bytes: int, max_text: int) -> None:
         self._file = file
@@ -174,7 +174,7 @@ class Workbook:
         self._max_bytes = max_bytes
         self.max_text = max_text
         if not self._packed:
-            raise InvalidInput("the file is empty: a workbook is a zip of its sheets")
+            raise InvalidInput("The file is empty. An XLSX workbook is required.")
         self.archive = open_zip(file)
         main = _ElementCollector("Relationship", self, "_rels/.rels").find_target_by_type("officeDocument")
         self._root = main.lstrip("/") if main else "xl/workbook.xml"
@@ -194,18 +194,18 @@ class Workbook:
         self._file.close()
 
     def find_sheet(self, selector: str | int | None) -> SheetInfo:
-        """By name, by number from 1, or the first."""
+        """Return a sheet by name or by number from 1, or the first sheet."""
         names = [one.name for one in self.sheets]
         at = _find_sheet_index(names, selector)
         if at is None:
-            raise InvalidInput(f"there is no sheet {selector!r}; there are: {', '.join(names) or 'none'}")
+            raise InvalidInput(f"Unknown sheet {selector!r}. The workbook has: {', '.join(names) or 'no sheets'}.")
         return self.sheets[at]
 
     def read_part(self, path: str) -> Iterator[bytes]:
         try:
             self.archive.getinfo(path)
         except KeyError:
-            raise InvalidInput(f"not an XLSX workbook: {path or 'a part'} is missing") from None
+            raise InvalidInput(f"Not an XLSX workbook: {path or 'a part'} is missing") from None
         return limit_decompression(read_zip_member(lambda: self.archive.open(path)), self._packed, self._max_bytes)
 
     def has_part(self, path: str) -> bool:
@@ -233,11 +233,11 @@ class Workbook:
 
 
 class SharedStrings(XmlPartHandler):
-    """The shared strings, in a file of their own: a million of them take no memory."""
+    """The shared strings of a workbook, in a temporary file, so that they use no memory."""
 
     def __init__(self, book: Workbook, path: str) -> None:
         self._ends = array("Q", [0])
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the book
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  close() closes it
         self._kept: list[str] = []
         self._depth = self._size = 0
         self._is_text = False
@@ -252,9 +252,9 @@ class SharedStrings(XmlPartHandler):
             raise
 
     def get_string_byte_size(self, number: int) -> int:
-        """Of one of them, in bytes."""
+        """Return the size of a shared string in bytes; InvalidInput if it does not exist."""
         if not 0 <= number < len(self._ends) - 1:
-            raise InvalidInput(f"the workbook is damaged: it has no shared string {number}")
+            raise InvalidInput(f"The workbook is damaged: shared string {number} is missing")
         return self._ends[number + 1] - self._ends[number]
 
     def __getitem__(self, number: int) -> str:
@@ -264,7 +264,7 @@ class SharedStrings(XmlPartHandler):
         self._file.close()
 
     def start_element(self, name: str, attributes: XmlAttributes) -> None:  # noqa: ARG002
-        self._depth += name == "rPh"  # how it is read aloud is no part of it
+        self._depth += name == "rPh"  # phonetic hints are not part of the text
         self._is_text = name == "t" and not self._depth
 
     def end_element(self, name: str) -> None:
@@ -281,18 +281,18 @@ class SharedStrings(XmlPartHandler):
             self._kept.append(data)
             self._size += len(data)
             if self._size > self._limit:
-                raise InvalidInput(f"the workbook has a text of more than {self._limit} characters")
+                raise InvalidInput(f"The workbook has a text longer than {self._limit} characters")
 
 
 class _ElementCollector(XmlPartHandler):
-    """All elements of some names in a small part, with their attributes."""
+    """Collects the elements with the given names in a small part, and their attributes."""
 
     def __init__(self, names: str | tuple[str, ...], book: Workbook, path: str) -> None:
         self.found: list[tuple[str, XmlAttributes]] = []
         self._names = (names,) if isinstance(names, str) else names
         for _ in parse_xml_part(book.read_part(path), self):
             if len(self.found) > 10_000:  # noqa: PLR2004
-                raise InvalidInput("the workbook has more than 10,000 parts")
+                raise InvalidInput("The workbook has more than 10,000 parts")
 
     def start_element(self, name: str, attributes: XmlAttributes) -> None:
         if name in self._names:

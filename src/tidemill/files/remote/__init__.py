@@ -1,1 +1,1 @@
-"""Downloads from URLs, with checked addresses."""
+"""Downloads from URLs, with checks against private addresses."""

@@ -1,4 +1,4 @@
-"""HTTP connections to checked addresses only, with limits of size and time."""
+"""HTTP connections to allowed addresses only, with limits on size and time."""
 
 import contextlib
 import queue
@@ -19,32 +19,32 @@ from tidemill.core.allowed_hosts import AllowedHost, IPAddress, explain_refused_
 from tidemill.core.errors import Interrupted, InvalidInput, RemoteUnreachable
 
 ShouldContinue = Callable[[], bool]
-DEADLINE_POLL_S = 0.1  # how long anything waits before it asks whether it is still wanted
+DEADLINE_POLL_S = 0.1  # how often a wait checks the deadline
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadLimits:
-    """Bounds of one download."""
+    """Limits of a download."""
 
     max_bytes: int
     total_s: float = 300.0
     connect_s: float = 10.0
-    silence_s: float = 30.0  # between two pieces
-    tries: int = 4  # that bring nothing, one after the other
+    silence_s: float = 30.0  # maximum time between two chunks
+    tries: int = 4  # consecutive attempts without new data
     backoff_s: float = 0.5
     max_redirects: int = 3
     allowed: Sequence[AllowedHost] = ()
 
     @classmethod
     def from_settings(cls, settings: Settings, *, seconds: float | None = None) -> Self:
-        """Those of the settings; for somebody who waits, not longer than ``seconds``."""
+        """Return the limits in the settings, with a total time of at most ``seconds``."""
         allowed = tuple(AllowedHost.parse(entry) for entry in settings.remote_allow)
-        longest = settings.remote_url_timeout if seconds is None else min(seconds, settings.remote_url_timeout)
-        return cls(settings.max_file_size_mb << 20, total_s=longest, allowed=allowed)
+        total_s = settings.remote_url_timeout if seconds is None else min(seconds, settings.remote_url_timeout)
+        return cls(settings.max_file_size_mb << 20, total_s=total_s, allowed=allowed)
 
 
 class DownloadDeadline:
-    """Whether a download may go on: before its deadline, and while somebody wants it."""
+    """Stops a download at its deadline, or when ``should_continue`` returns False."""
 
     def __init__(self, seconds: float, should_continue: ShouldContinue) -> None:
         self._seconds = seconds
@@ -53,12 +53,12 @@ class DownloadDeadline:
 
     def check(self) -> None:
         if not self._going_on():
-            raise Interrupted("the download was stopped")
+            raise Interrupted("The download was stopped")
         if time.monotonic() >= self._ends_at:
-            raise RemoteUnreachable(f"the download was not finished within {self._seconds:g} s")
+            raise RemoteUnreachable(f"the download did not finish within {self._seconds:g} s")
 
     def cap_timeout(self, seconds: float) -> float:
-        """So many seconds, or as many as are left; never none, which would mean not to wait at all."""
+        """Return ``seconds``, or the remaining time if that is less; never 0, which would mean no wait."""
         return max(0.001, min(seconds, self._ends_at - time.monotonic()))
 
     def has_time_for(self, seconds: float) -> bool:
@@ -78,12 +78,12 @@ _HTTP_HEAD_END = re.compile(rb"\n\r?\n")
 
 
 def resolve_host(host: str, port: int) -> list[str]:
-    """The addresses of a host, by the system's own resolver."""
-    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    """Return the addresses of a host from the system resolver."""
+    return [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 class SyncCheckedBackend(httpcore2.NetworkBackend):
-    """Resolves, checks and connects in one step: whatever the resolver says later cannot matter."""
+    """Resolves a host, checks its addresses and connects to one of them, which prevents DNS rebinding."""
 
     def __init__(self, limits: DownloadLimits, deadline: DownloadDeadline, resolver: HostResolver) -> None:
         self._limits = limits
@@ -103,7 +103,7 @@ class SyncCheckedBackend(httpcore2.NetworkBackend):
         reason = explain_refused_host(host, addresses, port, self._limits.allowed)
         if reason:
             raise InvalidInput(f"{host}: {reason}")
-        failure: Exception = httpcore2.ConnectError("it has no address")
+        failure: Exception = httpcore2.ConnectError("the host name has no address")
         for address in addresses[:DOWNLOAD_ADDRESSES_TRIED_MAX]:
             self._watch.check()
             try:
@@ -121,16 +121,16 @@ class SyncCheckedBackend(httpcore2.NetworkBackend):
         answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
         threading.Thread(target=self._resolve_into_queue, args=(host, port, answers), daemon=True).start()
         give_up = time.monotonic() + self._limits.connect_s
-        while time.monotonic() < give_up:  # the system's resolver knows no deadline and cannot be interrupted
+        while time.monotonic() < give_up:  # the system resolver has no timeout and cannot be interrupted
             self._watch.check()
             with contextlib.suppress(queue.Empty):
                 return _parse_resolved_addresses(host, answers.get(timeout=DEADLINE_POLL_S))
-        raise httpcore2.ConnectTimeout("its name was not resolved in time")
+        raise httpcore2.ConnectTimeout("the host name was not resolved in time")
 
     def _resolve_into_queue(self, host: str, port: int, answers: "queue.SimpleQueue[list[str] | Exception]") -> None:
         try:
             answers.put(list(self._resolve(host, port)))
-        except Exception as error:  # noqa: BLE001  raised where it was asked
+        except Exception as error:  # noqa: BLE001  the caller raises it
             answers.put(error)
 
 
@@ -138,14 +138,14 @@ def _parse_resolved_addresses(host: str, answer: list[str] | Exception) -> list[
     if isinstance(answer, list):
         return list(dict.fromkeys(ip_address(text) for text in answer))
     if isinstance(answer, UnicodeError):
-        raise InvalidInput(f"{host} is not the name of a host")
+        raise InvalidInput(f"{host}: invalid host name")
     if isinstance(answer, socket.gaierror) and answer.errno != socket.EAI_AGAIN:
-        raise InvalidInput(f"{host}: there is no host of that name")
-    raise httpcore2.ConnectError("its name could not be resolved") from answer
+        raise InvalidInput(f"{host}: unknown host")
+    raise httpcore2.ConnectError("the host name could not be resolved") from answer
 
 
 class BodyCountingStream(httpcore2.NetworkStream):
-    """Reads in short glances, and counts what comes after the head of the answer."""
+    """Checks the deadline while it reads, and counts the bytes of the response body."""
 
     def __init__(self, inner: httpcore2.NetworkStream, deadline: DownloadDeadline) -> None:
         self.body = 0
@@ -182,7 +182,7 @@ class BodyCountingStream(httpcore2.NetworkStream):
         return self._inner.get_extra_info(info)
 
     def _count_body_bytes(self, data: bytes) -> None:
-        """HTTP clients pass over what follows the announced length; here it shows that the length was wrong."""
+        """Count the body. HTTP clients ignore data beyond Content-Length; the count shows that the length was wrong."""
         if self._head is None:
             self.body += len(data)
             return

@@ -1,4 +1,4 @@
-"""From a URL to a stored file: whole or not at all."""
+"""Downloads a URL into the blob store, completely or not at all."""
 
 import os
 import ssl
@@ -54,10 +54,10 @@ TRANSPORT_ERROR_MAX_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class DownloadedFile:
-    """A file of another machine, here."""
+    """A downloaded file and its metadata."""
 
     blob: Blob
-    url: str  # where it was in the end, without the query
+    url: str  # after redirects, without the query
     name: str | None
     content_type: str | None
     etag: str | None
@@ -65,7 +65,7 @@ class DownloadedFile:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResponse:
-    """The head of an answer, and the beginning of its body."""
+    """The status and headers of a response, and the beginning of its body."""
 
     status: int
     headers: httpx2.Headers
@@ -73,7 +73,7 @@ class ProbeResponse:
 
 
 class Downloader:
-    """Fetches files over HTTP. Blocking: for threads."""
+    """Downloads files over HTTP. Calls block, so make them in threads."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Downloader:
         ssl_context: ssl.SSLContext | None = None,
         authorization: str | None = None,
     ) -> None:
-        """``authorization`` goes to the server that is asked, and not to where it redirects."""
+        """``authorization`` is sent to the origin of the URL only, not to other origins after a redirect."""
         self._authorization = authorization
         self._blobs = blobs
         self._limits = limits
@@ -92,13 +92,13 @@ class Downloader:
         self._given_context = ssl_context
 
     def download(self, url: str, blob_id: str, *, should_continue: ShouldContinue = lambda: True) -> DownloadedFile:
-        """Store the file under this id, going on where an earlier call broke off.
+        """Store the file under this id. Resumes an earlier call that did not finish.
 
         Raises:
-            InvalidInput: It may not be fetched, or the server says that it never can be.
-            TooLarge: It is larger than the limit.
-            Unreachable: The server does not answer, or not in time. What came of the file is kept.
-            Interrupted: ``going_on`` says no. What came of the file is kept.
+            InvalidInput: The URL is not allowed, or the server rejected the request permanently.
+            TooLarge: The file is larger than the limit.
+            RemoteUnreachable: The server did not respond, or not in time. The downloaded part is kept.
+            Interrupted: ``should_continue`` returned False. The downloaded part is kept.
         """
         watch = DownloadDeadline(self._limits.total_s, should_continue)
         link = check_url(url, self._limits.allowed)
@@ -110,7 +110,7 @@ class Downloader:
             except (InvalidInput, TooLarge) as error:
                 part.discard()
                 raise type(error)(f"{redact_url(link)}: {error}") from error
-            except OSError:  # of the disk: it is not mended by keeping what fills it
+            except OSError:  # a disk error: free the space
                 part.discard()
                 raise
             except RemoteUnreachable as error:
@@ -120,11 +120,11 @@ class Downloader:
     def probe(
         self, url: str, *, method: str = "GET", max_body_bytes: int = 0, should_continue: ShouldContinue = lambda: True
     ) -> ProbeResponse:
-        """The head of what is there, and so many bytes of it: one try.
+        """Return the response with at most ``max_body_bytes`` of its body. Does not retry.
 
         Raises:
-            InvalidInput: It may not be asked, or its body is longer.
-            Unreachable: The server does not answer, or not in time.
+            InvalidInput: The URL is not allowed, or the body is longer.
+            RemoteUnreachable: The server did not respond, or not in time.
         """
         watch = DownloadDeadline(self._limits.total_s, should_continue)
         first = link = check_url(url, self._limits.allowed)
@@ -141,7 +141,7 @@ class Downloader:
                     link = resolve_redirect_url(link, headers.get("location"), self._limits.allowed)
         except TRANSIENT_DOWNLOAD_ERRORS as error:
             raise RemoteUnreachable(f"{redact_url(first)}: {_describe_transport_error(error)}") from error
-        raise InvalidInput(f"{redact_url(first)}: the server redirects more than {self._limits.max_redirects} times")
+        raise InvalidInput(f"{redact_url(first)}: the server redirected more than {self._limits.max_redirects} times")
 
     def _add_authorization(
         self, headers: list[tuple[str, str]], link: httpx2.URL, first: httpx2.URL
@@ -151,9 +151,9 @@ class Downloader:
         return [*headers, ("Authorization", self._authorization)]
 
     def _complete_part(self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline) -> RemoteFileInfo:
-        """Ask until all of it is here.
+        """Send requests until the file is complete.
 
-        Tries that bring something are not counted, nor those that are told to come back: the deadline bounds them.
+        Attempts that bring data do not count, and neither do responses with Retry-After. The deadline limits them.
         """
         tries, most = 0, part.size
         while part.about is None or not part.is_complete:
@@ -171,7 +171,7 @@ class Downloader:
         return part.about
 
     def _request_part(self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline) -> None:
-        """One request, and those that its redirects lead to."""
+        """Send one request and follow its redirects."""
         first = link
         for _ in range(self._limits.max_redirects + 1):
             portion = PartRequest(part, link, self._limits.max_bytes)
@@ -184,7 +184,7 @@ class Downloader:
                     raise RetryableDownloadError(describe_status(response.status), parse_retry_after(headers))
                 portion.receive_body(response, headers, deadline)
                 return
-        raise InvalidInput(f"the server redirects more than {self._limits.max_redirects} times")
+        raise InvalidInput(f"the server redirected more than {self._limits.max_redirects} times")
 
     @contextmanager
     def _open_response(
@@ -211,9 +211,9 @@ class Downloader:
             raise
 
     def _wait_before_retry(self, error: RetryableDownloadError, after: float, deadline: DownloadDeadline) -> None:
-        """When the server says, if that is in time."""
+        """Wait as long as Retry-After says; RemoteUnreachable if the deadline is earlier."""
         if not deadline.has_time_for(after):
-            raise RemoteUnreachable(f"{error}, and asks to come back only in {after:g} s") from error
+            raise RemoteUnreachable(f"{error}; Retry-After is {after:g} s, which exceeds the time limit") from error
         deadline.sleep(max(after, self._limits.backoff_s))
 
     @cached_property
@@ -228,20 +228,20 @@ def _read_bounded_body(response: httpcore2.Response, max_body_bytes: int, deadli
             deadline.check()
             body += piece
             if len(body) > max_body_bytes:
-                raise InvalidInput(f"the server answers with more than {max_body_bytes} bytes")
+                raise InvalidInput(f"the response is longer than {max_body_bytes} bytes")
     return body
 
 
 def _describe_transport_error(error: Exception) -> str:
-    """One line, without what only a programmer understands."""
+    """Return the error as one line without implementation details."""
     cause = error.__cause__
     match error, cause:
         case httpcore2.ReadTimeout(), _:
-            return "the server fell silent"
+            return "the server stopped sending data"
         case httpcore2.ConnectTimeout(), _ if not isinstance(cause, TimeoutError):
             return str(error)
         case ((httpcore2.ConnectTimeout() | httpcore2.WriteTimeout()), _):
-            return "the server does not answer"
+            return "the server did not respond"
         case _, ssl.SSLCertVerificationError():
             return str(cause.verify_message)
         case _, OSError() if cause.errno is not None and cause.errno > 0 and not isinstance(cause, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""A download that can be resumed: the part that is stored already, and how an answer continues it."""
+"""A download that can be resumed: the stored part, and the requests for the rest."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ from tidemill.files.remote.response_headers import (
 
 
 class RemoteFileInfo(msgspec.Struct, frozen=True):
-    """What a part is a part of."""
+    """The remote file of a partial download."""
 
     url: str  # without its query
     validator: str | None = None  # for If-Range
@@ -39,10 +39,10 @@ class RemoteFileInfo(msgspec.Struct, frozen=True):
 
 
 class PartialDownload:
-    """Two files in the scratch folder, named after the blob and their holder; the janitor removes stale ones.
+    """The data and the metadata of a download, as two files in the scratch folder. The janitor removes stale ones.
 
-    Whoever comes later renames them, so that an earlier holder who is still there cannot finish any more. If he still
-    writes, he keeps the file, without a name, and the later one starts anew.
+    A later process takes over the download by renaming the files, so that the earlier process cannot finish. If the
+    earlier process still holds its lock, the later one starts from the beginning.
     """
 
     def __init__(self, blobs: BlobStore, blob_id: str) -> None:
@@ -59,7 +59,7 @@ class PartialDownload:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # of a full disk, which was told of already
+        with contextlib.suppress(OSError):  # the disk is full; an earlier write raised it
             self._file.close()
 
     @property
@@ -67,7 +67,7 @@ class PartialDownload:
         return self.about is not None and self.about.total == self.size
 
     def restart_with_info(self, info: RemoteFileInfo) -> None:
-        """From the first byte, of this."""
+        """Discard the data and start again with this remote file."""
         self.reset()
         self._write_info(info)
 
@@ -84,13 +84,13 @@ class PartialDownload:
             self._write_info(msgspec.structs.replace(self.about, total=total))
 
     def finish(self) -> Blob:
-        """Whole, durable and under its name. If another one was quicker, his stays: it may be in use."""
+        """Publish the complete file durably. A blob that another process has published is kept: it may be in use."""
         self._file.flush()
         os.fsync(self._file.fileno())
         try:
             blob = self._blobs.publish_scratch_file(self._path, self._blob_id)
         except FileNotFoundError:
-            raise Interrupted("another process took over the download") from None
+            raise Interrupted("Another process took over the download") from None
         self.discard()
         return blob
 
@@ -99,7 +99,7 @@ class PartialDownload:
         self._get_info_path(self._path).unlink(missing_ok=True)
 
     def _take_over_file(self) -> BufferedRandom | None:
-        """What somebody who is gone left behind."""
+        """Take over the file of a process that has stopped; return None if no process left one."""
         for left in self._path.parent.glob(f"{self._flat}.*.part.tmp"):
             with contextlib.suppress(FileNotFoundError):
                 left.rename(self._path)
@@ -114,7 +114,7 @@ class PartialDownload:
 
     def _create_file(self) -> BufferedRandom:
         file = self._open_file()
-        try_lock_file(file)  # where files cannot be locked, nobody inherits them
+        try_lock_file(file)  # without locks, no process can take over the file
         return file
 
     def _open_file(self) -> BufferedRandom:
@@ -136,12 +136,12 @@ class PartialDownload:
 
 
 HTTP_RANGE_NOT_SATISFIABLE = 416
-CONNECTION_CLOSE_WAIT_S = 0.3  # for a server that was asked to close the connection
-BODY_TOO_LONG_MESSAGE = "the server sends more than it announced"
+CONNECTION_CLOSE_WAIT_S = 0.3  # every request asks the server to close the connection
+BODY_TOO_LONG_MESSAGE = "the server sent more data than it announced"
 
 
 class RetryableDownloadError(Exception):
-    """Not this time; after so many seconds, if the server says."""
+    """A temporary failure. ``after``: the seconds in Retry-After, if the server sent it."""
 
     def __init__(self, reason: str, after: float | None = None) -> None:
         super().__init__(reason)
@@ -149,7 +149,7 @@ class RetryableDownloadError(Exception):
 
 
 def make_request_headers(link: httpx2.URL) -> dict[str, str]:
-    """What every request says."""
+    """Return the headers of every request."""
     return {
         "Host": link.netloc.decode("ascii"),
         "User-Agent": "tidemill",
@@ -160,7 +160,7 @@ def make_request_headers(link: httpx2.URL) -> dict[str, str]:
 
 
 class PartRequest:
-    """One request for what is missing of a part."""
+    """One request for the missing rest of a partial download."""
 
     def __init__(self, part: PartialDownload, link: httpx2.URL, max_bytes: int) -> None:
         self._part = part
@@ -177,7 +177,7 @@ class PartRequest:
         return list(headers.items())
 
     def receive_body(self, response: httpcore2.Response, headers: httpx2.Headers, deadline: DownloadDeadline) -> None:
-        """The body. The part is whole afterwards, unless the server gave only some of the rest."""
+        """Append the body. The download is complete afterwards, unless the server sent only part of the rest."""
         if response.status == HTTP_OK:
             check_content_encoding(headers)
             length = parse_content_length(headers)
@@ -186,7 +186,7 @@ class PartRequest:
         elif response.status == HTTP_PARTIAL_CONTENT and self._is_rest:
             length = self._accept_partial_response(headers)
         elif response.status == HTTP_RANGE_NOT_SATISFIABLE and self._is_rest:
-            raise self._reset_and_make_error("the server has less than what is here")
+            raise self._reset_and_make_error("the remote file is shorter than the downloaded part")
         else:
             raise InvalidInput(describe_status(response.status))
         self._copy_body(response, deadline)
@@ -205,16 +205,16 @@ class PartRequest:
         )
 
     def _accept_partial_response(self, headers: httpx2.Headers) -> int | None:
-        """The rest is of the same file, and begins where the part ends; its length, if it is announced."""
+        """Check that a partial response continues the same file at the right offset; return its Content-Length."""
         piece, about, part = parse_content_range(headers), self._part.about, self._part
         if piece is None or about is None or piece.first != part.size or not piece.first <= piece.last < piece.total:
-            raise self._reset_and_make_error("the server sent another part than it was asked for")
+            raise self._reset_and_make_error("the server sent a different range than requested")
         if about.total not in (None, piece.total) or headers.get("etag", about.etag) != about.etag:
-            raise self._reset_and_make_error("the file has changed")
+            raise self._reset_and_make_error("the remote file has changed")
         self._check_max_bytes(piece.total)
         length = parse_content_length(headers)
         if length not in (None, piece.last - piece.first + 1):
-            raise self._reset_and_make_error("the server contradicts itself")
+            raise self._reset_and_make_error("Content-Length and Content-Range do not match")
         part.set_total(piece.total)
         return length
 
@@ -233,14 +233,14 @@ class PartRequest:
             self._check_max_bytes(size)
             self._part.append(piece)
         if total is not None and self._part.size == before != total:
-            raise RetryableDownloadError("the server sent nothing")
+            raise RetryableDownloadError("the server sent no data")
 
     def _check_max_bytes(self, size: int | None) -> None:
         if size is not None and size > self._max_bytes:
             raise TooLarge(f"the file is larger than {self._max_bytes} bytes")
 
     def _check_no_extra_bytes(self, length: int | None, response: httpcore2.Response) -> None:
-        """A length that was counted wrong cuts the file short: then there is more of it on the connection."""
+        """Raise InvalidInput if data follows the announced length, because the file would be truncated."""
         stream = response.extensions["network_stream"]
         if length is None or not isinstance(stream, BodyCountingStream):
             return

@@ -1,4 +1,4 @@
-"""URLs: which may be fetched at all, how they are shown, and what their files are called."""
+"""Checks which URLs are allowed, redacts URLs and derives file names from them."""
 
 import re
 from collections.abc import Iterable
@@ -16,25 +16,25 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_url(url: str | httpx2.URL, allowed: Iterable[AllowedHost] = ()) -> httpx2.URL:
-    """The URL if its scheme, host and port may be fetched from; names are not resolved yet.
+    """Return the parsed URL if its scheme, host and port are allowed. Does not resolve host names.
 
     Raises:
-        InvalidInput: It may not, and why.
+        InvalidInput: The URL is not allowed.
     """
     if len(str(url)) > URL_MAX_CHARS:
-        raise InvalidInput(f"the URL is longer than {URL_MAX_CHARS} characters")
+        raise InvalidInput(f"The URL is longer than {URL_MAX_CHARS} characters")
     try:
         link = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise InvalidInput(f"this is not a URL: {error}") from None
+        raise InvalidInput(f"Invalid URL: {error}") from None
     except ValueError:
-        raise InvalidInput("this is not a URL") from None
+        raise InvalidInput("Invalid URL") from None
     if link.scheme not in DEFAULT_HTTP_PORTS:
-        raise InvalidInput("only http and https URLs can be fetched")
+        raise InvalidInput("Invalid URL scheme. Use an http or https URL.")
     if not link.host:
-        raise InvalidInput("the URL has no host")
+        raise InvalidInput("The URL has no host")
     if link.userinfo:
-        raise InvalidInput("the URL has a user or a password in it, which would be stored")
+        raise InvalidInput("The URL contains a user name or password, which would be stored. Remove it.")
     reason = _find_refusal_reason(link, tuple(allowed))
     if reason:
         raise InvalidInput(f"{link.host}: {reason}")
@@ -58,42 +58,42 @@ def get_url_port(link: httpx2.URL) -> int:
 
 
 def get_url_origin(link: httpx2.URL) -> tuple[str, str, int]:
-    """What a secret is for: a scheme, a machine and a port, and not one of them alone."""
+    """Return the scheme, host and port. Secrets are sent to the same origin only."""
     return link.scheme, get_url_host(link).lower(), get_url_port(link)
 
 
 def redact_url(link: httpx2.URL) -> str:
-    """As it is shown and kept: what follows the path may be a secret."""
+    """Return the URL without its query, which may contain secrets."""
     return f"{link.scheme}://{link.netloc.decode('ascii')}{link.raw_path.partition(b'?')[0].decode('ascii')}"
 
 
 def resolve_redirect_url(link: httpx2.URL, location: str | None, allowed: Iterable[AllowedHost]) -> httpx2.URL:
-    """Where a redirect leads, checked as if it had been asked for."""
+    """Return the target of a redirect; InvalidInput if it is not allowed."""
     if not location:
-        raise InvalidInput("the server redirects to nowhere")
+        raise InvalidInput("the server sent a redirect without a Location header")
     try:
         target = link.join(location)
     except (httpx2.InvalidURL, ValueError):
-        raise InvalidInput("the server redirects to what is not a URL") from None
+        raise InvalidInput("the server redirected to an invalid URL") from None
     if link.scheme == "https" and target.scheme == "http":
-        raise InvalidInput("the server redirects from https to http")
+        raise InvalidInput("the server redirected from https to http")
     try:
         return check_url(target, allowed)
     except InvalidInput as error:
-        raise InvalidInput(f"the server redirects elsewhere: {error}") from None
+        raise InvalidInput(f"the server redirected to a URL that is not allowed: {error}") from None
 
 
 def derive_file_name(link: httpx2.URL, disposition: str | None = None) -> str | None:
-    """What the file is called: by its server, or by the end of its path. Never more than a name."""
+    """Return the file name from Content-Disposition or the path of the URL, without folders; None if both are empty."""
     for text in (_parse_disposition_name(disposition or "attachment"), link.path):
         name = _CONTROL_CHARACTERS.sub("", (text or "").replace("\\", "/").rpartition("/")[2]).strip()
         if name.strip("."):
-            return name[-URL_FILE_NAME_MAX_CHARS:]  # its end says what it is
+            return name[-URL_FILE_NAME_MAX_CHARS:]  # keep the end, which has the extension
     return None
 
 
 def get_url_file_name(url: str) -> str:
-    """What the path of a URL ends with; empty if that is nothing."""
+    """Return the last segment of a URL's path, which can be empty."""
     return derive_file_name(httpx2.URL(url)) or ""
 
 
@@ -102,5 +102,5 @@ def _parse_disposition_name(disposition: str) -> str | None:
     try:
         message["Content-Disposition"] = _CONTROL_CHARACTERS.sub("", disposition)
         return message.get_filename()
-    except ValueError:  # of what no standard allows
+    except ValueError:  # malformed header
         return None

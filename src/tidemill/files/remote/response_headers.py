@@ -1,4 +1,4 @@
-"""What the head of an answer says."""
+"""Parses the status and headers of a response."""
 
 import re
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from tidemill.core.errors import InvalidInput
 
 HTTP_OK, HTTP_PARTIAL_CONTENT = HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT
 REDIRECT_STATUSES = {301, 302, 303, 307, 308}
-TRANSIENT_STATUSES = {408, 425, 429, 500, 502, 503, 504}  # and so worth another try
+TRANSIENT_STATUSES = {408, 425, 429, 500, 502, 503, 504}  # retried
 ACCEPTED_CONTENT_ENCODINGS = {
     "",
     "identity",
     "gzip",
     "x-gzip",
     "zstd",
-}  # the formats recognize these by their first bytes
+}  # the readers detect these compressions from the content
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _STRONG_ETAG = re.compile(r'"[!#-~]*"')
 _DECIMAL_NUMBER = re.compile(r"[0-9]{1,30}")
@@ -33,42 +33,40 @@ class ContentRange:
 
 
 def describe_status(status: int) -> str:
-    """In our own words: a server's could be anything."""
+    """Return a message for a status, without the reason phrase that the server sent."""
     try:
-        return f"the server answered {status} {HTTPStatus(status).phrase}"
+        return f"the server responded with {status} {HTTPStatus(status).phrase}"
     except ValueError:
-        return f"the server answered {status}"
+        return f"the server responded with {status}"
 
 
 def parse_content_length(headers: httpx2.Headers) -> int | None:
-    """The announced length; None when the body is in chunks, which have an end of their own.
+    """Return Content-Length; None for chunked transfer encoding, which marks its end.
 
     Raises:
-        InvalidInput: Nothing would tell the end of the file from a broken connection.
+        InvalidInput: Both are missing, so a truncated file could not be detected.
     """
     if "transfer-encoding" in headers:
         return None
     text = headers.get("content-length", "")
     if not _DECIMAL_NUMBER.fullmatch(text):
-        raise InvalidInput(
-            "the server does not say how long the file is: a part of it could not be told from the whole"
-        )
+        raise InvalidInput("the server sent no Content-Length, so a truncated download could not be detected")
     return int(text)
 
 
 def check_content_encoding(headers: httpx2.Headers) -> None:
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in ACCEPTED_CONTENT_ENCODINGS:
-        raise InvalidInput(f"the server sends the file in the encoding {encoding[:20]!r}, which it was not asked for")
+        raise InvalidInput(f"the server used the content encoding {encoding[:20]!r}, which was not requested")
 
 
 def parse_content_range(headers: httpx2.Headers) -> ContentRange | None:
-    found = _CONTENT_RANGE.fullmatch(headers.get("content-range", "").strip().lower())
-    return ContentRange(*(int(number) for number in found.groups())) if found else None
+    match = _CONTENT_RANGE.fullmatch(headers.get("content-range", "").strip().lower())
+    return ContentRange(*(int(number) for number in match.groups())) if match else None
 
 
 def choose_validator(headers: httpx2.Headers) -> str | None:
-    """What tells this very version from any other (RFC 9110, 8.8): a strong tag, or a time that is past."""
+    """Return a strong validator of the file (RFC 9110, 8.8): a strong ETag, or a Last-Modified at least 1 s old."""
     tag = headers.get("etag", "")
     if _STRONG_ETAG.fullmatch(tag):
         return tag
@@ -79,7 +77,7 @@ def choose_validator(headers: httpx2.Headers) -> str | None:
 
 
 def parse_retry_after(headers: httpx2.Headers) -> float | None:
-    """Seconds to wait; a moment is compared with the server's own clock."""
+    """Return the seconds in Retry-After. A date is compared with the server's Date header."""
     text = headers.get("retry-after", "").strip()
     if _DECIMAL_NUMBER.fullmatch(text):
         return float(text)
@@ -90,6 +88,6 @@ def parse_retry_after(headers: httpx2.Headers) -> float | None:
 def _parse_http_date(text: str | None) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text or "")
-    except (ValueError, OverflowError):  # the server may have written anything
+    except (ValueError, OverflowError):  # malformed header
         return None
     return moment if moment.tzinfo is not None else None

@@ -1,4 +1,4 @@
-"""Opens the writer of a format, for result rows and for the output of COPY."""
+"""Opens the writer of a format for result rows or for the output of COPY."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -11,7 +11,7 @@ from tidemill.files.writers.row_writers import CsvWriter, NdjsonWriter, XlsxWrit
 
 
 class RowWriter(Protocol):
-    """Blocking. ``cut_cells`` counts what the format has no room for."""
+    """Writes result rows. Calls block. ``cut_cells`` counts the values that were truncated to fit the format."""
 
     @property
     def cut_cells(self) -> int: ...
@@ -22,7 +22,7 @@ class RowWriter(Protocol):
 def open_row_writer(
     format_: ResultFileFormat, output: ByteOutput, columns: GridColumns, *, spreadsheet_safe: bool = False
 ) -> RowWriter:
-    """With ``spreadsheet_safe``, text that a spreadsheet could read as a formula begins with an apostrophe."""
+    """Return a writer. ``spreadsheet_safe`` puts an apostrophe before text that could run as a formula."""
     match format_:
         case ResultFileFormat.CSV:
             return CsvWriter(output, columns, spreadsheet_safe=spreadsheet_safe)
@@ -33,7 +33,7 @@ def open_row_writer(
 
 
 def open_copy_encoder(form: OutputFileSpec, output: ByteOutput) -> CopyEncoder:
-    """InvalidInput if the format needs an extra that is not installed."""
+    """Return an encoder; InvalidInput if the format needs an extra that is not installed."""
     if form.compression is Compression.NONE:
         return _open_uncompressed_encoder(form, output)
     packing = CompressedOutput(output, form.compression)
@@ -47,7 +47,7 @@ def _open_uncompressed_encoder(form: OutputFileSpec, output: ByteOutput) -> Copy
         case FileFormat.JSON:
             return JsonArrayEncoder(output)
         case FileFormat.XLSX:
-            from tidemill.files.writers.copy_encoders import XlsxEncoder  # noqa: PLC0415  a zip that others do not need
+            from tidemill.files.writers.copy_encoders import XlsxEncoder  # noqa: PLC0415  other formats need no zip
 
             return XlsxEncoder(form, output)
         case FileFormat.PARQUET:

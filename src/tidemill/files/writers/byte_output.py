@@ -1,4 +1,4 @@
-"""The byte output that writers and encoders share, and its compression. The same rows give the same bytes."""
+"""The output of writers and encoders, and its compression. The same rows give the same bytes."""
 
 import sys
 import zlib
@@ -16,22 +16,22 @@ else:
 
 
 class ByteOutput(Protocol):
-    """Takes pieces and gives nothing back: it need not be a file."""
+    """A write-only output, such as a file or an upload."""
 
     def write(self, piece: bytes, /) -> int: ...
     def flush(self) -> None: ...
 
 
 def escape_formula_cells(cells: Sequence[GridCell]) -> list[GridCell]:
-    """Cells of which no text can be read as a formula by a spreadsheet."""
+    """Return the cells with text escaped that a spreadsheet could run as a formula."""
     return [escape_formula(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
 class CopyEncoder(Protocol):
-    """Blocking. It is fed with what ``form.feed`` says, cut anywhere; closed, the output has the whole file.
+    """Encodes the output of COPY, which is passed in chunks of any size. Calls block.
 
-    ``cut_cells`` counts what the format has no room for. What is ``spreadsheet_safe`` comes so with the rows. One that
-    is not closed writes nothing more.
+    The file is complete after ``close``; an encoder that is not closed writes nothing more. ``cut_cells`` counts the
+    values that were truncated to fit the format. The query makes rows ``spreadsheet_safe``, not the encoder.
     """
 
     @property
@@ -41,8 +41,8 @@ class CopyEncoder(Protocol):
     def close(self) -> None: ...
 
 
-GZIP_LEVEL = 3  # 64 MB/s of CSV where level 6 has 37, for files an eighth larger
-ZSTD_LEVEL = 1  # 366 MB/s of CSV where level 3 has 170
+GZIP_LEVEL = 3  # 64 MB/s of CSV; level 6 has 37 MB/s and files that are 1/8 smaller
+ZSTD_LEVEL = 1  # 366 MB/s of CSV; level 3 has 170 MB/s
 _GZIP_WINDOW_BITS = 31  # the largest window, and a gzip header
 
 
@@ -52,19 +52,19 @@ class _Compressor(Protocol):
 
 
 class CompressedOutput:
-    """An output that packs what it is given; finished, the other output has its end."""
+    """Compresses data into another output. ``finish`` writes the end."""
 
     def __init__(self, output: ByteOutput, compression: Compression) -> None:
         self._output = output
         self._packer = _make_compressor(compression)
 
     def write(self, piece: bytes, /) -> int:
-        if packed := self._packer.compress(piece):
-            self._output.write(packed)
+        if compressed := self._packer.compress(piece):
+            self._output.write(compressed)
         return len(piece)
 
     def flush(self) -> None:
-        """Nothing: what is still in the packer comes with its end."""
+        """Do nothing: ``finish`` writes the buffered data."""
 
     def finish(self) -> None:
         self._output.write(self._packer.flush())
@@ -72,7 +72,7 @@ class CompressedOutput:
 
 
 class CompressedEncoder:
-    """An encoder whose output is packed."""
+    """An encoder with compressed output."""
 
     def __init__(self, inner: CopyEncoder, packing: CompressedOutput) -> None:
         self._inner = inner

@@ -23,18 +23,18 @@ CSV_QUOTE, CSV_RECORD_END = b'"', b"\n"
 
 
 class CsvRecordSplitter:
-    """CSV as COPY writes it: a line feed ends a record unless a quote is open, and a quote in a field is doubled.
+    """Splits the CSV output of COPY into records, and drops the header.
 
-    So a line feed ends a record where the number of quotes before it is even. The first record, the header, is dropped.
+    COPY doubles quotes in fields, so a line feed ends a record if the number of quotes before it is even.
     """
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        self._is_open = False  # a quote, at the end of the pieces
+        self._is_open = False  # whether a quote is open at the end of the pieces
         self._has_header = False
 
     def extract_complete_records(self, chunk: bytes) -> bytes:
-        """All records that are whole now, or nothing."""
+        """Add a chunk and return the records that are complete now, if any."""
         end = self._find_record_end(chunk)
         if end == 0:
             self._buffer_chunk(chunk)
@@ -45,10 +45,10 @@ class CsvRecordSplitter:
         return self._strip_header(whole)
 
     def extract_last_record(self) -> bytes:
-        """The last record, if nothing ended it. InvalidInput when it is not whole."""
+        """Return a last record without a line feed, if any; InvalidInput if it is truncated."""
         rest, self._pieces = b"".join(self._pieces), []
         if self._is_open:
-            raise InvalidInput("the rows break off in the midst of a quoted value")
+            raise InvalidInput("The rows are truncated inside a quoted value")
         return self._strip_header(rest + CSV_RECORD_END) if rest else b""
 
     def _buffer_chunk(self, piece: bytes) -> None:
@@ -57,7 +57,7 @@ class CsvRecordSplitter:
             self._is_open ^= piece.count(CSV_QUOTE) % 2 == 1
 
     def _find_record_end(self, chunk: bytes) -> int:
-        """Behind the last record that ends in it; 0 if none does."""
+        """Return the end of the last complete record; 0 if no record is complete."""
         end = chunk.rfind(CSV_RECORD_END)
         quotes = chunk.count(CSV_QUOTE, 0, end) if end >= 0 else 0
         while end >= 0 and (quotes + self._is_open) % 2:
@@ -78,7 +78,7 @@ class CsvRecordSplitter:
 
 
 class PassthroughEncoder:
-    """What comes is what goes."""
+    """Writes the output of COPY unchanged."""
 
     cut_cells = 0
 
@@ -93,13 +93,13 @@ class PassthroughEncoder:
 
 
 class JsonArrayEncoder:
-    """Lines that are an object each become one array, still an object a line."""
+    """Converts NDJSON to a JSON array with one object per line."""
 
     cut_cells = 0
 
     def __init__(self, output: ByteOutput) -> None:
         self._output = output
-        self._before = b"[\n"  # what stands between what was written and what comes
+        self._before = b"[\n"  # written before the next object
         self._is_empty = True
 
     def write(self, chunk: bytes, /) -> None:
@@ -117,13 +117,13 @@ class JsonArrayEncoder:
 
 
 FormatValue = Callable[[str], str | None]
-"""A cell of a value; None for one that must be text."""
+"""Returns the cell of a value; None if it must be a text cell."""
 
-SPREADSHEET_EXACT_DIGITS = 15  # a spreadsheet keeps no more of a number
-SPREADSHEET_DECIMAL_PLACES_MAX = 300  # after the point: what is smaller may be nothing to it
+SPREADSHEET_EXACT_DIGITS = 15  # spreadsheets keep at most 15 digits of a number
+SPREADSHEET_DECIMAL_PLACES_MAX = 300  # smaller numbers may become 0 in a spreadsheet
 SPREADSHEET_NUMBER_MAX, SPREADSHEET_NUMBER_MIN = 9.99999999999999e307, 2.3e-308
 SPREADSHEET_EPOCH_ORDINAL = date(1899, 12, 30).toordinal()
-SPREADSHEET_FIRST_DAY_ORDINAL = date(1900, 3, 1).toordinal()  # the format believes in a 29 February before it
+SPREADSHEET_FIRST_DAY_ORDINAL = date(1900, 3, 1).toordinal()  # the format has a 29 February 1900, which did not exist
 _DAY_MS = 86_400_000
 _FLOAT_SQL_TYPES = ("real", "double precision")
 _BOOLEAN_CELLS = {
@@ -137,7 +137,7 @@ _match_decimal = re.compile(r"-?([0-9]+)\.([0-9]+)").fullmatch
 
 
 class ColumnCellFormatter:
-    """Makes the cells of a column. An empty value is an empty cell."""
+    """Formats the cells of a column. An empty value becomes an empty cell."""
 
     def __init__(self, column: OutputColumn, as_text: Callable[[str], str]) -> None:
         self._make = _choose_formatter(column)
@@ -172,13 +172,13 @@ def _make_integer_cell_xml(text: str) -> str | None:
 
 
 def _make_numeric_cell_xml(text: str) -> str | None:
-    """A numeric has any number of digits, and may be none at all."""
-    found = _match_decimal(text)
-    if found is None:
+    """Return a number cell; None if a spreadsheet would lose digits or the value is NaN."""
+    match = _match_decimal(text)
+    if match is None:
         return _make_integer_cell_xml(text) if len(text.lstrip("-")) <= SPREADSHEET_EXACT_DIGITS else None
     is_held = (
-        len(found[2]) <= SPREADSHEET_DECIMAL_PLACES_MAX
-        and len((found[1] + found[2]).lstrip("0")) <= SPREADSHEET_EXACT_DIGITS
+        len(match[2]) <= SPREADSHEET_DECIMAL_PLACES_MAX
+        and len((match[1] + match[2]).lstrip("0")) <= SPREADSHEET_EXACT_DIGITS
     )
     return format_number_cell(text) if is_held else None
 
@@ -198,7 +198,7 @@ def _make_date_cell_xml(text: str) -> str | None:
 
 
 def _make_timestamp_cell_xml(text: str) -> str | None:
-    """In UTC: a cell has no zone. Milliseconds are kept; what is finer is text, whole."""
+    """Return a date cell in UTC, with milliseconds; None for a finer precision, which becomes text."""
     try:
         at = datetime.fromisoformat(text)
         if at.tzinfo is not None and at.tzinfo is not UTC:
@@ -215,11 +215,11 @@ def _make_timestamp_cell_xml(text: str) -> str | None:
 
 
 EXPORT_SHEET_NAME = "Rows"
-CSV_FIELD_MAX_CHARS = 1 << 30  # PostgreSQL has none
+CSV_FIELD_MAX_CHARS = 1 << 30  # the maximum of a value in PostgreSQL
 
 
 class XlsxEncoder:
-    """An empty field is an empty cell, quoted or not: a spreadsheet does not tell them apart."""
+    """Encodes XLSX. NULL and empty text both become empty cells, because a spreadsheet does not distinguish them."""
 
     def __init__(self, form: OutputFileSpec, output: ByteOutput) -> None:
         csv.field_size_limit(max(CSV_FIELD_MAX_CHARS, csv.field_size_limit()))
@@ -242,11 +242,11 @@ class XlsxEncoder:
         self._sheets.close()
 
     def _convert_csv_records(self, records: bytes) -> Iterable[tuple[str, ...]]:
-        # Line feeds alone end a line here, as they do in COPY; other line ends stand in quotes.
+        # Only line feeds end a record in COPY; other line ends occur inside quotes.
         lines = io.StringIO(records.decode(), newline="\n")
-        rows = [fields or [""] for fields in csv.reader(lines, strict=True)]  # an only column that is NULL: no fields
+        rows = [fields or [""] for fields in csv.reader(lines, strict=True)]  # a single NULL column gives no fields
         if {*map(len, rows)} != {len(self._columns)}:
-            raise InvalidInput(f"the rows have not {len(self._columns)} fields each, as there are columns")
+            raise InvalidInput(f"Every row must have {len(self._columns)} fields, one for each column")
         columns = zip(*rows, strict=True)
         made = [cells.format_cells_xml(values) for cells, values in zip(self._columns, columns, strict=True)]
         return zip(*made, strict=True)

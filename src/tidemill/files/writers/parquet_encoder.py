@@ -9,12 +9,12 @@ from tidemill.files.formats.parquet_reader import load_pyarrow
 from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.files.writers.copy_encoders import CsvRecordSplitter
 
-DECIMAL128_PRECISION_MAX = 38  # of a decimal of 128 bits
+DECIMAL128_PRECISION_MAX = 38  # digits of a 128-bit decimal
 _match_numeric = re.compile(r"numeric\((?P<precision>[0-9]+)(?:,(?P<scale>-?[0-9]+))?\)").fullmatch
 
 
 def choose_arrow_type(column: OutputColumn, pa: Any) -> Any:
-    """As it is read from COPY's text; text where no type holds every value. Bytes come as text, too."""
+    """Return the type for the text of COPY; string if no type fits every value. Bytes are read as text."""
     match column.type:
         case "integer":
             return {"smallint": pa.int16(), "integer": pa.int32()}.get(column.sql_type, pa.int64())
@@ -31,27 +31,25 @@ def choose_arrow_type(column: OutputColumn, pa: Any) -> Any:
 
 
 def _choose_number_type(sql_type: str, pa: Any) -> Any:
-    """A numeric that is not declared has no bounds."""
+    """Return the type of a number; string for numeric without a precision, which is unlimited."""
     if sql_type in ("real", "double precision"):
         return pa.float64()
-    found = _match_numeric(sql_type)
-    if found is None or int(found["precision"]) > DECIMAL128_PRECISION_MAX:
+    match = _match_numeric(sql_type)
+    if match is None or int(match["precision"]) > DECIMAL128_PRECISION_MAX:
         return pa.string()
-    precision, scale = int(found["precision"]), int(found["scale"] or 0)
+    precision, scale = int(match["precision"]), int(match["scale"] or 0)
     return pa.decimal128(precision, scale) if 0 <= scale <= precision else pa.string()
 
 
-PARQUET_CSV_BLOCK_BYTES = 256 << 10  # of CSV that are read at once
-PARQUET_ROW_GROUP_BYTES = (
-    2 << 20
-)  # of CSV that become a row group: 16 MB took 30 MB more of memory, for no smaller file
+PARQUET_CSV_BLOCK_BYTES = 256 << 10  # of CSV that is parsed at once
+PARQUET_ROW_GROUP_BYTES = 2 << 20  # of CSV per row group; 16 MB needed 30 MB more memory and the file was not smaller
 _ARROW_ERROR_VALUE = re.compile(r"'(?P<value>.*)'", re.DOTALL)
 _ARROW_ERROR_COLUMN = re.compile(r"In CSV column #(?P<number>[0-9]+): (?P<reason>.*)", re.DOTALL)
 _ARROW_ERROR_VALUE_MAX_CHARS = 100
 
 
 class ParquetEncoder:
-    """A value that its column's type cannot hold stops it: InvalidInput names column and value."""
+    """Encodes Parquet. Raises InvalidInput with the column and the value if a type cannot store a value."""
 
     cut_cells = 0
 
@@ -95,11 +93,11 @@ class ParquetEncoder:
         self._sink.flush()
 
     def __del__(self) -> None:
-        self._sink.is_deaf = True  # the library would write the end of a file that nobody wanted
+        self._sink.is_deaf = True  # pyarrow would write the footer of an abandoned file
 
     @property
     def _numbered_column_names(self) -> list[str]:
-        """Names to read by: those of the columns need not be unique."""
+        """Temporary names for parsing, because column names may not be unique."""
         return [str(number) for number in range(len(self._columns))]
 
     def _make_csv_options(self) -> dict[str, Any]:
@@ -118,7 +116,7 @@ class ParquetEncoder:
         }
 
     def _convert_block(self) -> None:
-        """Whole records become columns."""
+        """Convert the buffered records to columns."""
         data = b"".join(self._block)
         self._block, self._block_bytes = [], 0
         if not data:
@@ -148,19 +146,19 @@ class ParquetEncoder:
         return table.rename_columns(self._schema.names)
 
     def _translate_arrow_error(self, arrow_error: str) -> InvalidInput:
-        found = _ARROW_ERROR_COLUMN.search(arrow_error)
-        if found is None:
-            return InvalidInput(f"the rows cannot be written as Parquet: {arrow_error}")
-        at = int(found["number"])
-        value = _ARROW_ERROR_VALUE.search(found["reason"])
+        match = _ARROW_ERROR_COLUMN.search(arrow_error)
+        if match is None:
+            return InvalidInput(f"Cannot write the rows as Parquet: {arrow_error}")
+        at = int(match["number"])
+        value = _ARROW_ERROR_VALUE.search(match["reason"])
         what = f"the value {value['value'][:_ARROW_ERROR_VALUE_MAX_CHARS]!r}" if value else "a value"
         return InvalidInput(
-            f"column {self._columns[at].name!r} has {what}, which {self._schema.types[at]} of Parquet cannot hold"
+            f"Column {self._columns[at].name!r} has {what}, which Parquet type {self._schema.types[at]} cannot store"
         )
 
 
 class _ArrowSink:
-    """What the library asks of a file. Closing is not its business."""
+    """The file interface that pyarrow needs. ``close`` does nothing."""
 
     closed = False
 

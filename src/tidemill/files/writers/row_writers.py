@@ -14,7 +14,7 @@ _CSV_BOOLEANS: dict[GridCell, str] = {True: "true", False: "false"}
 
 
 class CsvWriter:
-    """Into an output, with one header at its beginning."""
+    """Writes CSV with a header."""
 
     cut_cells = 0
 
@@ -37,7 +37,7 @@ class CsvWriter:
     def _write_line(self, line: Sequence[GridCell]) -> None:
         if self._safe:
             line = escape_formula_cells(line)
-        if "" in line:  # the csv module cannot tell it from no value
+        if "" in line:  # the csv module writes empty text and None alike
             self._text.write(",".join(map(_format_field, line)) + "\r\n")
         else:
             self._lines.writerow([_CSV_BOOLEANS[cell] if isinstance(cell, bool) else cell for cell in line])
@@ -49,7 +49,7 @@ class CsvWriter:
 
 
 def format_csv_line(line: Sequence[GridCell]) -> bytes:
-    """One record by itself."""
+    """Return one row as a line of CSV."""
     return (",".join(map(_format_field, line)) + "\r\n").encode()
 
 
@@ -73,7 +73,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class NdjsonWriter:
-    """Into an output. There is no header: every object has every column."""
+    """Writes NDJSON. Every object has every column."""
 
     cut_cells = 0
 
@@ -93,7 +93,7 @@ RESULT_SHEET_NAME = "Results"
 
 
 class XlsxWriter:
-    """Into an output that cannot seek."""
+    """Writes XLSX to an output that cannot seek."""
 
     def __init__(self, output: ByteOutput, columns: GridColumns, *, spreadsheet_safe: bool = False) -> None:
         self._columns = columns

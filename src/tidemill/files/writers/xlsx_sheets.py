@@ -13,7 +13,7 @@ _SPREADSHEET_NS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _CONTENT_TYPE_PREFIX = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 _XML_DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
-# The first row stays in sight.
+# The first row is frozen.
 SHEET_XML_HEAD = (
     f'{_XML_DECLARATION}<worksheet xmlns="{_SPREADSHEET_NS}"><sheetViews><sheetView workbookViewId="0">'
     '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><sheetData>'
@@ -39,14 +39,14 @@ _STYLES_XML = (
     '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>'
 )
 
-# What XML cannot hold is written as _xHHHH_; so is a carriage return, which XML readers turn into a line feed, and
-# text that looks like such an escape.
+# Characters that XML cannot contain are written as _xHHHH_. So are carriage returns, which XML parsers convert to line
+# feeds, and text that looks like such an escape.
 _XML_SPECIAL = re.compile("[&<>\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
-_PLAIN_TEXT_MAX_CHARS = 16_000  # characters that fit into a cell, whatever they are
-_DATE_STYLE_IDS = {"date": 2, "seconds": 3, "milliseconds": 4}  # styles of moments
+_PLAIN_TEXT_MAX_CHARS = 16_000  # text of this length always fits into a cell
+_DATE_STYLE_IDS = {"date": 2, "seconds": 3, "milliseconds": 4}  # indexes in cellXfs
 _BOOLEAN_CELL_XML = {flag: f' t="b"><v>{flag:d}</v></c>' for flag in (False, True)}
 EMPTY_CELL_XML = "/>"  # a cell without a value
-ROW_NUMBER_MARK = "#"  # where the number of a row stands in its template
+ROW_NUMBER_MARK = "#"  # replaced with the row number in the template
 _XML_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
@@ -55,14 +55,14 @@ def make_sheet_path(number: int) -> str:
 
 
 def build_package_parts(sheets: int, name: str) -> dict[str, str]:
-    """Every part but the sheets themselves, by its path."""
+    """Return every part except the sheets, by path."""
     numbers = range(1, sheets + 1)
     styles = sheets + 1
     overrides = {f"/{make_sheet_path(n)}": "worksheet" for n in numbers}
     overrides |= {"/xl/workbook.xml": "sheet.main", "/xl/styles.xml": "styles"}
     listed = "".join(f'<sheet name="{_number_sheet_name(name, n)}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers)
     related = [(n, "worksheet", f"worksheets/sheet{n}.xml") for n in numbers] + [(styles, "styles", "styles.xml")]
-    found = {
+    parts = {
         "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
         '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
         '<Default Extension="xml" ContentType="application/xml"/>'
@@ -78,11 +78,11 @@ def build_package_parts(sheets: int, name: str) -> dict[str, str]:
         "xl/_rels/workbook.xml.rels": _build_relationships(related),
         "xl/styles.xml": _STYLES_XML,
     }
-    return {path: _XML_DECLARATION + part for path, part in found.items()}
+    return {path: _XML_DECLARATION + part for path, part in parts.items()}
 
 
 def format_column_letters(number: int) -> str:
-    """The name of a column, from 0: A, B, … Z, AA."""
+    """Return the letters of a column, counted from 0: A, B, … Z, AA."""
     name = ""
     number += 1
     while number:
@@ -92,7 +92,7 @@ def format_column_letters(number: int) -> str:
 
 
 def make_row_template(columns: int) -> str:
-    """A row, with a gap for the rest of each cell behind its reference."""
+    """Return the XML of a row with a %s placeholder for each cell."""
     return (
         f'<row r="{ROW_NUMBER_MARK}">'
         + "".join(f'<c r="{format_column_letters(n)}{ROW_NUMBER_MARK}"%s' for n in range(columns))
@@ -101,12 +101,12 @@ def make_row_template(columns: int) -> str:
 
 
 def format_number_cell(text: str) -> str:
-    """A cell of a number that is written like this."""
+    """Return a number cell with this text."""
     return f"><v>{text}</v></c>"
 
 
 def format_date_cell(days: float, precision: Literal["date", "seconds", "milliseconds"]) -> str:
-    """A cell of a day, or of a time of a day, as a workbook counts them."""
+    """Return a date cell; ``days`` is the serial number of the date."""
     return f' s="{_DATE_STYLE_IDS[precision]}"><v>{days!r}</v></c>'
 
 
@@ -119,7 +119,7 @@ def apply_header_style(cell: str) -> str:
 
 
 def is_plain_text(text: str) -> bool:
-    """Whether a text can stand in a cell as it is. Some texts that could are not, for the sake of speed."""
+    """Return whether a text surely needs no escaping. A fast check: False for some texts that need none either."""
     return (
         text.isprintable()
         and "&" not in text
@@ -146,7 +146,7 @@ def escape_xlsx_text(text: str) -> str:
 
 
 def truncate_utf16(text: str, max_units: int) -> str:
-    """At most so many UTF-16 units of a text; the very same text if it is short enough."""
+    """Return a text cut to ``max_units`` UTF-16 units; the same object if it is short enough."""
     if 2 * len(text) <= max_units:
         return text
     encoded = text.encode("utf-16-le")
@@ -172,22 +172,22 @@ def _build_relationships(related: list[tuple[int, str, str]]) -> str:
     return f'<Relationships xmlns="{_RELATIONSHIPS_NS}">{"".join(each)}</Relationships>'
 
 
-ROWS_PER_SHEET_MAX = 1_048_576  # of a sheet
-CELL_TEXT_MAX_UTF16_UNITS = 32_767  # of a cell, in UTF-16 units
-BYTES_PER_SHEET_MAX = 1_900_000_000  # below 2 GiB a zip needs no extension, which not every reader has
+ROWS_PER_SHEET_MAX = 1_048_576
+CELL_TEXT_MAX_UTF16_UNITS = 32_767
+BYTES_PER_SHEET_MAX = 1_900_000_000  # below 2 GiB a zip needs no zip64, which some readers do not support
 SHEET_CHUNK_ROWS = 1_000
 XLSX_DEFLATE_LEVEL = 3
 
 
 class _AbandonableZip(zipfile.ZipFile):
     def __del__(self) -> None:
-        """Nothing: one that was not closed is half a workbook, and needs no end."""
+        """Do nothing: a workbook that was not closed is incomplete."""
 
 
 class WorkbookWriter:
-    """Into an output that cannot seek. A sheet that is full is followed by another, with the same header.
+    """Writes a workbook to an output that cannot seek. Starts another sheet with the same header when one is full.
 
-    A row is a tuple of cells as ``xlsx_parts`` and ``text`` make them, as many as the header has names.
+    A row is a tuple of formatted cells, one for each name in the header.
     """
 
     def __init__(self, output: ByteOutput, header: Iterable[str], name: str) -> None:
@@ -200,7 +200,7 @@ class WorkbookWriter:
         self._sheets = self._row = self._bytes = 0
 
     def format_text_cell(self, text: str) -> str:
-        """A cell of text, cut to what a cell has room for."""
+        """Return a text cell, truncated to the maximum length of a cell."""
         if is_plain_text(text):
             return format_plain_text_cell(text)
         short = truncate_utf16(text, CELL_TEXT_MAX_UTF16_UNITS)

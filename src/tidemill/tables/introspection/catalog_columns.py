@@ -1,4 +1,4 @@
-"""From a column of the catalog to a field."""
+"""Converts a column of the catalog to a field."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,25 +28,25 @@ _COLUMN_TYPES_BY_PG_NAME: dict[str, ColumnType] = {
     "bytea": "bytes",
 }
 _INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
-_TYPMOD_HEADER_BYTES = 4  # of every typmod that holds a length or a precision
+_TYPMOD_HEADER_BYTES = 4  # added by PostgreSQL to a length or precision
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogColumn:
-    """A column as the catalog has it; ``base`` is the type behind its domains, by its name in pg_catalog."""
+    """A column in the catalog. ``base`` is the name in pg_catalog of its type, or of its domain's base type."""
 
     name: str
     sql_type: str
     base: str | None
     typmod: int
     labels: tuple[str, ...]  # of an enum
-    element: str | None  # of an array: the name of its elements' type, or "" for one that is not the server's own
+    element: str | None  # of an array: the element type, or "" if it is not built in
     default: str | None
     not_null: bool
     domain_not_null: bool
     identity: str  # "a" for ALWAYS, "d" for BY DEFAULT
     generated: bool
-    deterministic: bool  # whether equal texts are the same texts, as its collation sees it
+    deterministic: bool  # whether its collation is deterministic
 
     @property
     def is_writable(self) -> bool:
@@ -54,12 +54,12 @@ class CatalogColumn:
 
     @property
     def compares_as_text(self) -> bool:
-        """Whether what Python finds equal, long or matching is so for the server. char(n) ignores blanks at the end."""
+        """Whether Python and PostgreSQL compare and match its values alike. char(n) ignores trailing spaces."""
         return self.deterministic and (self.base in ("text", "varchar") or bool(self.labels))
 
 
 def build_field(column: CatalogColumn, *, has_before_triggers: bool = False) -> Field:
-    """The field of a column. What a trigger may fill in is required only by whoever declares it so."""
+    """Return the field of a column. It is not required if a trigger can fill it, unless a declaration requires it."""
     type_ = get_column_type(column)
     constant = parse_default_constant(column.default, type_) if column.default is not None else None
     field = Field(
@@ -80,7 +80,7 @@ def build_field(column: CatalogColumn, *, has_before_triggers: bool = False) -> 
 
 
 def get_type_by_pg_name(base: str) -> ColumnType:
-    """Of a type by its name in pg_catalog; an array's begins with an underscore."""
+    """Return the column type for a name in pg_catalog. Names of arrays begin with an underscore."""
     return "array" if base.startswith("_") else _COLUMN_TYPES_BY_PG_NAME.get(base, "other")
 
 
@@ -93,14 +93,14 @@ def get_column_type(column: CatalogColumn) -> ColumnType:
 
 
 def _decode_typmod(column: CatalogColumn) -> dict[str, Any]:
-    """What is packed into a typmod, and what arrays hold."""
-    packed = column.typmod - _TYPMOD_HEADER_BYTES
+    """Return the length or precision in a typmod, or the element type of an array."""
+    value = column.typmod - _TYPMOD_HEADER_BYTES
     if column.element is not None:
         return {"element": _COLUMN_TYPES_BY_PG_NAME.get(column.element, "other")}
-    if packed < 0:
+    if value < 0:
         return {}
     if column.base in ("varchar", "bpchar"):
-        return {"max_length": packed}
+        return {"max_length": value}
     if column.base == "numeric":
-        return {"precision": packed >> 16 & 0xFFFF, "scale": (packed & 0x7FF ^ 0x400) - 0x400}
+        return {"precision": value >> 16 & 0xFFFF, "scale": (value & 0x7FF ^ 0x400) - 0x400}
     return {}

@@ -1,4 +1,4 @@
-"""From what the catalog says of a table to a resource."""
+"""Converts the catalog entries of a table to a resource."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,31 +13,32 @@ from tidemill.tables.resource import Field, Reference, Resource, TableName, narr
 class UniqueIndex:
     columns: Sequence[str]
     is_primary: bool
-    is_immediate: bool  # judged row by row; a deferred one cannot tell which row an upsert meets
+    is_immediate: bool  # not deferrable; ON CONFLICT cannot use a deferrable constraint
     nulls_equal: bool
 
 
 @dataclass(frozen=True, slots=True)
 class CheckConstraint:
     expression: str
-    value_of: str | None = None  # of a domain: the column that VALUE stands for
+    value_of: str | None = None  # for a domain: the column of VALUE
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table as the catalog has it."""
+    """The catalog entries of a table."""
 
     columns: Sequence[CatalogColumn]
     checks: Sequence[CheckConstraint] = ()
     unique: Sequence[UniqueIndex] = ()
     references: Sequence[Reference] = ()
-    has_before_triggers: bool = False  # a trigger sees rows before NOT NULL and CHECK do
+    has_before_triggers: bool = False  # a trigger can change rows before NOT NULL and CHECK apply
 
 
 def build_resource(table: TableName, facts: CatalogTable, *, for_reading: bool = False) -> Resource:
-    """Columns that cannot be written are no fields, and what names one of them is left to the server.
+    """Return the resource of a table.
 
-    For who only ``reads`` they are fields like the others.
+    It omits columns that cannot be written and the constraints that use them, which PostgreSQL checks. With
+    ``for_reading``, it includes these columns.
     """
     fields = {
         column.name: build_field(column, has_before_triggers=facts.has_before_triggers)
@@ -49,7 +50,7 @@ def build_resource(table: TableName, facts: CatalogTable, *, for_reading: bool =
     for name, rule in _list_check_rules(facts):
         if name in fields:
             fields[name] = _apply_check_rule(fields[name], rule)
-    unique = [found for found in facts.unique if fields.keys() >= set(found.columns)]
+    unique = [index for index in facts.unique if fields.keys() >= set(index.columns)]
     return Resource(
         name=str(table),
         table=table,
@@ -63,28 +64,28 @@ def build_resource(table: TableName, facts: CatalogTable, *, for_reading: bool =
 
 
 def choose_natural_key(unique: Sequence[UniqueIndex], fields: dict[str, Field]) -> tuple[str, ...]:
-    """The primary key; where the table makes that up by itself, the one other set of columns that tells rows apart."""
+    """Return the primary key. If the table generates it, return the only other unique set, if there is exactly one."""
     primary = [tuple(one.columns) for one in unique if one.is_primary and one.is_immediate]
     others = [tuple(one.columns) for one in unique if not one.is_primary and one.is_immediate]
-    made_up = not primary or any(fields[name].filled for name in primary[0])
+    is_generated = not primary or any(fields[name].filled for name in primary[0])
     distinct = list(dict.fromkeys(others))
-    if made_up and len(distinct) == 1:
+    if is_generated and len(distinct) == 1:
         return distinct[0]
     return primary[0] if primary else ()
 
 
 def _list_check_rules(facts: CatalogTable) -> list[tuple[str, dict[str, Any]]]:
     columns = {column.name: column for column in facts.columns}
-    found = []
+    rules = []
     for check in facts.checks:
         if check.value_of is not None:
             value = {"VALUE": columns[check.value_of]}
-            found += parse_check_rules(check.expression, value)
+            rules += parse_check_rules(check.expression, value)
             if not is_fully_translated(check.expression, value):
-                found.append((check.value_of, {"judged": True}))
+                rules.append((check.value_of, {"judged": True}))
         elif not facts.has_before_triggers:
-            found += parse_check_rules(check.expression, columns)
-    return found
+            rules += parse_check_rules(check.expression, columns)
+    return rules
 
 
 def _apply_check_rule(field: Field, rule: dict[str, Any]) -> Field:

@@ -1,4 +1,4 @@
-"""CHECK constraints: the rules of single fields that follow from them."""
+"""Translates CHECK constraints to rules of single fields."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
@@ -17,7 +17,7 @@ from tidemill.tables.introspection.sql_expressions import (
 )
 
 FieldRule = tuple[str, dict[str, Any]]
-"""A column, and what a field of it must keep to, by the names of Field."""
+"""A column, and the attributes of Field to set."""
 
 _MIRRORED_OPERATORS = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _LENGTH_FUNCTIONS = ("length", "char_length", "character_length")
@@ -25,7 +25,7 @@ _SHOWN_PATTERN_MAX_CHARS = 100
 
 
 def parse_check_rules(expression: str, columns: Mapping[str, CatalogColumn]) -> list[FieldRule]:
-    """The rules in an expression; nothing where only the server can judge. Every rule holds only for given values."""
+    """Return the rules in an expression, without parts that only PostgreSQL can check. NULL passes every rule."""
     try:
         tree = parse_expression(expression)
     except UnsupportedExpression:
@@ -34,7 +34,7 @@ def parse_check_rules(expression: str, columns: Mapping[str, CatalogColumn]) -> 
 
 
 def is_fully_translated(expression: str, columns: Mapping[str, CatalogColumn]) -> bool:
-    """Whether the rules in an expression are all there is to it."""
+    """Return whether the rules cover the whole expression."""
     try:
         parts = _flatten_and(parse_expression(expression))
     except UnsupportedExpression:
@@ -47,7 +47,7 @@ def _flatten_and(node: ExpressionNode) -> list[ExpressionNode]:
 
 
 def _iter_and_rules(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> Iterator[FieldRule]:
-    """Each part of an AND must hold: the ones we understand are rules whatever the others are."""
+    """Yield the rules of the parts of an AND, and skip unsupported parts."""
     for part in _flatten_and(node):
         try:
             yield _translate_node(part, columns)
@@ -68,7 +68,7 @@ def _translate_node(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) 
 
 
 def _translate_or(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> FieldRule:
-    """``x IS NULL OR rule of x`` is the rule; ``x = 'a' OR x = 'b'`` is a list of values."""
+    """Return the rule of ``x IS NULL OR rule of x``, or the values of ``x = 'a' OR x = 'b'``."""
     free = {_resolve_column(part.parts[0], columns).name for part in node.parts if part.kind == "null"}
     rules = [_translate_node(part, columns) for part in node.parts if part.kind != "null"]
     names = {name for name, _ in rules} | free
@@ -110,7 +110,7 @@ def _is_constant(node: ExpressionNode) -> bool:
 
 
 def _resolve_column(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> CatalogColumn:
-    """The column that a node is, also behind a cast that changes nothing."""
+    """Return the column of a node, also inside a cast that does not change the value."""
     if node.kind == "column" and (node.value or "") in columns:
         return columns[node.value or ""]
     if node.kind != "cast":
@@ -123,14 +123,14 @@ def _resolve_column(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) 
 
 
 def _list_array_constants(node: ExpressionNode) -> list[str]:
-    """The values of ``ARRAY[…]``, also behind a cast of the whole."""
+    """Return the values of ``ARRAY[…]``, also inside a cast."""
     if node.kind == "cast" and node.parts[0].kind == "array":
         node = node.parts[0]
     if node.kind != "array" or not node.parts:
         raise UnsupportedExpression
     values = [get_constant_text(part) for part in node.parts]
     if None in values:
-        raise UnsupportedExpression  # equal to NULL is unknown, and what is unknown passes a CHECK
+        raise UnsupportedExpression  # a comparison with NULL is NULL, which passes a CHECK
     return [value for value in values if value is not None]
 
 
@@ -155,7 +155,7 @@ def _build_pattern_rule(column: CatalogColumn, regex: str | None, *, ignore_case
     shown = regex if len(regex) <= _SHOWN_PATTERN_MAX_CHARS else regex[:_SHOWN_PATTERN_MAX_CHARS] + "…"
     return column.name, {
         "pattern": translate_regex(regex, ignore_case=ignore_case),
-        "pattern_says": f"a match of {shown}",
+        "pattern_says": f"a match for {shown}",
     }
 
 
@@ -185,11 +185,11 @@ def _build_bound_rule(column: CatalogColumn, operator: str, bound: str) -> dict[
         return _make_min_max_rule(
             day + step if operator in (">", ">=") else None, day - step if "<" in operator else None, str
         )
-    raise UnsupportedExpression  # texts are in the order of a collation; times have many spellings
+    raise UnsupportedExpression  # text is ordered by collation; times have several text forms
 
 
 def _compute_integer_bounds(operator: str, bound: Decimal) -> tuple[int | None, int | None]:
-    """The lowest and the highest whole number that a comparison allows."""
+    """Return the lowest and the highest integer that a comparison allows."""
     floor, ceiling = int(bound.to_integral_value(ROUND_FLOOR)), int(bound.to_integral_value(ROUND_CEILING))
     return {
         ">": (floor + 1, None),

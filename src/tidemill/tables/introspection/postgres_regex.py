@@ -1,8 +1,8 @@
-"""Translates regular expressions of PostgreSQL into Python's, where both match the same texts.
+"""Translates regular expressions of PostgreSQL to Python, if both match the same texts.
 
-The two differ in what a dot, a class and case mean, and Python's may run away. So only plain expressions are
-translated. Values that the two may treat differently even then (not ASCII, with line ends, long) match here, and the
-server decides.
+The two differ in the meaning of dots, classes and case, and Python can backtrack exponentially. So only simple
+expressions are translated. Values that the two may still treat differently (non-ASCII, with line ends, long) match
+here, and PostgreSQL decides.
 """
 
 import re
@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 from tidemill.tables.introspection.sql_expressions import UnsupportedExpression
 
-CHECKED_VALUE_MAX_CHARS = (
-    300  # characters; beyond, the ways of cutting a value between several repeats are too many to try
-)
+CHECKED_VALUE_MAX_CHARS = 300  # longer values with several repeats take too long to match
 MAX_OPEN_ENDED_REPEATS = 3
 _ANY_TEXT_PATTERN = r"[^\n]*"
-_WHITESPACE_CHARS = r" \t\r\f\v"  # and line ends, which are judged apart
+_WHITESPACE_CHARS = r" \t\r\f\v"  # line ends are handled separately
 _POSIX_CLASSES = {
     "alpha": "a-zA-Z",
     "digit": "0-9",
@@ -50,10 +48,10 @@ _SET_MEMBER = re.compile(
 
 @dataclass(slots=True)
 class _PatternTraits:
-    """What a pattern turned out to have."""
+    """Properties of a pattern that are collected during its translation."""
 
-    matches_non_ascii: bool = False  # something that other scripts may match
-    matches_line_ends: bool = False  # something that a line end matches
+    matches_non_ascii: bool = False
+    matches_line_ends: bool = False
     open_ended_repeats: int = 0
 
 
@@ -65,7 +63,11 @@ class _RegexToken:
 
 
 def translate_regex(pattern: str, *, ignore_case: bool = False) -> str:
-    """A pattern for ``re.fullmatch`` that refuses nothing the server takes; Undecidable if that is not certain."""
+    """Return a pattern for ``re.fullmatch`` that matches every value that PostgreSQL accepts.
+
+    Raises:
+        UnsupportedExpression: The translation may not be exact.
+    """
     notes = _PatternTraits(matches_non_ascii=ignore_case)
     tokens = _tokenize(pattern, notes)
     starts, ends = _is_anchor(tokens[:1], "^"), _is_anchor(tokens[-1:], "$")
@@ -159,13 +161,13 @@ def _translate_set(text: str, notes: _PatternTraits) -> str:
         span = f"{re.escape(first)}-{re.escape(last)}"
         members.append(classes or (span if found["range"] else re.escape(found["escaped"] or found["plain"])))
         at = found.end()
-    # A line end is not for the pattern to match: whether it is allowed at all, the server says.
+    # The pattern never matches line ends; PostgreSQL decides on values that contain them.
     notes.matches_line_ends |= has_space != negated
     return rf"[^\n{''.join(members)}]" if negated else f"[{''.join(members)}]"
 
 
 def _has_top_level_alternation(tokens: list[_RegexToken]) -> bool:
-    """Whether there is a | outside of all groups."""
+    """Return whether there is a | outside all groups."""
     depth = 0
     for token in tokens:
         depth += (token.kind == "opening") - (token.kind == "closing")
@@ -175,9 +177,10 @@ def _has_top_level_alternation(tokens: list[_RegexToken]) -> bool:
 
 
 def _count_delimited_repeats(tokens: list[_RegexToken]) -> int:
-    """How many groups repeat and have repeats within, but can be cut in one way only: (-[a-z]+)*.
+    """Count the repeated groups that contain repeats but have a separator, such as (-[a-z]+)*.
 
-    Of others, as of (a+)+ and (a|ab)*, Python would try every way: Undecidable.
+    Raises:
+        UnsupportedExpression: For groups that can backtrack exponentially, such as (a+)+ and (a|ab)*.
     """
     openings: list[int] = []
     separated = 0
@@ -205,7 +208,7 @@ def _has_delimited_repeat(group: list[_RegexToken]) -> bool:
 
 
 def _is_separator(token: _RegexToken, others: list[_RegexToken]) -> bool:
-    """Whether a character stands at the edge of a group that nothing else in it matches."""
+    """Return whether a token is a character that no other token of its group matches."""
     if token.kind not in ("escaped", "literal"):
         return False
     one = [other for other in others if other.kind != "repeat"]

@@ -1,6 +1,6 @@
-"""Parses expressions as ``pg_get_expr`` prints them: operators in parentheses, constants with their type.
+"""Parses expressions in the form of ``pg_get_expr``: operators in parentheses, constants with their type.
 
-Only what CHECK constraints and DEFAULTs usually contain is supported; the rest raises ``UnsupportedExpression``.
+Supports the common forms of CHECK constraints and DEFAULTs; other forms raise ``UnsupportedExpression``.
 """
 
 import re
@@ -13,12 +13,12 @@ NodeKind = Literal["column", "constant", "call", "operator", "any", "array", "an
 
 
 class UnsupportedExpression(Exception):
-    """Something that only the server can judge."""
+    """An expression that only PostgreSQL can evaluate."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpressionNode:
-    """``value`` is the name of a column, the text of a constant (None for NULL), an operator, a function, a type."""
+    """``value`` is a column name, the text of a constant (None for NULL), an operator, a function or a type."""
 
     kind: NodeKind
     value: str | None = None
@@ -39,7 +39,7 @@ _SQL_TOKEN = re.compile(
 
 
 def parse_expression(text: str) -> ExpressionNode:
-    """The tree of an expression."""
+    """Return the syntax tree of an expression."""
     reader = _ExpressionParser(text)
     node = reader.parse()
     reader.expect_end()
@@ -100,7 +100,7 @@ class _ExpressionParser:
             return ExpressionNode("constant", text)
         if kind == "word" and text == "NULL":
             return ExpressionNode("constant")
-        if kind == "word" and text == "VALUE":  # in a rule of a domain
+        if kind == "word" and text == "VALUE":  # in a constraint of a domain
             return ExpressionNode("column", text)
         if kind == "word" and text == "ARRAY":
             return ExpressionNode("array", None, tuple(self._parse_list("[", "]")))
@@ -109,7 +109,7 @@ class _ExpressionParser:
         raise UnsupportedExpression(text)
 
     def _parse_name(self, name: str) -> ExpressionNode:
-        """A column, or a function of the server's own: others come with their schema."""
+        """Parse a column or a built-in function. Other functions have a schema and are not supported."""
         if self._next_is("."):
             raise UnsupportedExpression(name)
         if self._next_is("("):
@@ -133,7 +133,7 @@ class _ExpressionParser:
         return node
 
     def _parse_type_name(self) -> str:
-        """``character varying(20)``, ``public.mood``, ``timestamp without time zone``, ``text[]``."""
+        """Parse a type: ``character varying(20)``, ``public.mood``, ``timestamp without time zone``, ``text[]``."""
         words = []
         while self._peek_kind() in ("word", "quoted") and not self._tokens[self._position][1].isupper():
             word = self._advance()[1]
@@ -143,13 +143,13 @@ class _ExpressionParser:
         if self._accept("("):
             while not self._accept(")"):
                 self._advance()
-            words.append("(…)")  # a length or a precision: it may change the value
+            words.append("(…)")  # a length or precision can change the value
         name = " ".join(words)
         while self._accept("["):
             self._expect("]")
             name += "[]"
         if not name:
-            raise UnsupportedExpression("a type without a name")
+            raise UnsupportedExpression("Missing type name")
         return name
 
     def _peek_kind(self) -> str | None:
@@ -167,11 +167,11 @@ class _ExpressionParser:
 
     def _expect(self, text: str) -> None:
         if not self._accept(text):
-            raise UnsupportedExpression(f"{text} is missing")
+            raise UnsupportedExpression(f"Missing {text}")
 
     def _advance(self) -> tuple[str, str]:
         if self._peek_kind() is None:
-            raise UnsupportedExpression("it ends too soon")
+            raise UnsupportedExpression("Unexpected end of the expression")
         self._position += 1
         return self._tokens[self._position - 1]
 
@@ -187,24 +187,24 @@ class DefaultConstant:
 
 
 def parse_default_constant(default: str, type_: ColumnType) -> DefaultConstant | None:
-    """The constant that a DEFAULT is (NULL has no text); None when it is worked out anew for each row."""
+    """Return the constant of a DEFAULT (without text for NULL); None if the DEFAULT is computed for each row."""
     try:
         text = get_constant_text(parse_expression(default))
     except UnsupportedExpression:
         return None
     if text is not None and type_ == "integer" and not _match_integer(text):
-        return None  # 1.5 for an integer: the server rounds
+        return None  # PostgreSQL rounds 1.5 for an integer
     return DefaultConstant(text)
 
 
 def get_constant_text(node: ExpressionNode) -> str | None:
-    """Its text; Undecidable for anything that is not a constant."""
+    """Return the text of a constant; UnsupportedExpression for any other node."""
     if node.kind == "constant":
         return node.value
     (inner,) = node.parts if node.kind == "cast" else (None,)
     if inner is None or (node.value or "").endswith("(…)"):
         raise UnsupportedExpression
-    # The first cast says what type a literal is of; a second one would turn it into something else.
+    # The first cast sets the type of a literal; a second cast can change the value.
     if inner.kind == "constant" or _is_lossless_cast(inner.value, node.value):
         return get_constant_text(inner)
     raise UnsupportedExpression

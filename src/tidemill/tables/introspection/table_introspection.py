@@ -1,4 +1,4 @@
-"""What the server's catalog says of a user's table."""
+"""Reads user tables from the catalog of PostgreSQL."""
 
 import re
 from collections.abc import AsyncIterator, Iterable
@@ -18,13 +18,13 @@ _TABLE_NAME_PARTS_MAX = 2
 
 
 def parse_table_name_variants(text: str, max_parts: int = _TABLE_NAME_PARTS_MAX) -> list[list[str]]:
-    """Schema, if there is one, and name; each as PostgreSQL would fold it and, unless that is the same, as written.
+    """Return the parts of a table name: the optional schema and the name, each with its variants.
 
-    Unquoted names are folded, so ``Users`` is the table ``users`` first. Where there is none, it can only mean "Users".
+    PostgreSQL folds unquoted names, so the variants of ``Users`` are ``users`` and then "Users".
     """
-    wrong = InvalidInput(f'{text!r} is not the name of a table: write users, public.users or "Order Lines"')
+    invalid = InvalidInput(f'Invalid table name {text!r}. Use a name such as users, public.users or "Order Lines".')
     if "\0" in text or not _is_encodable(text):
-        raise wrong
+        raise invalid
     text, parts, at = text.strip(), [], 0
     while found := _NAME_PART.match(text, at):
         quoted, plain = found.groups()
@@ -33,25 +33,27 @@ def parse_table_name_variants(text: str, max_parts: int = _TABLE_NAME_PARTS_MAX)
         if found.end() == len(text):
             break
         if text[found.end()] != ".":
-            raise wrong
+            raise invalid
     if at != len(text) + 1 or not all(all(part) for part in parts):
-        raise wrong
+        raise invalid
     if len(parts) > max_parts:
-        raise InvalidInput(f"{text!r} names a database too; tables are those of DATABASE_URL: schema.table")
+        raise InvalidInput(
+            f"Table name {text!r} includes a database. Use schema.table; the database is set in DATABASE_URL."
+        )
     return parts
 
 
 def make_unknown_table_error(text: str, tables: Iterable[TableName]) -> InvalidInput:
-    """There is no such table; the nearest names."""
+    """Return the error for an unknown table, with similar names."""
     names = {str(table): table for table in tables}
     bare = {table.name.lower(): shown for shown, table in names.items()}
     wanted = text.strip().replace('"', "").lower()
     near = get_close_matches(wanted, [name.replace('"', "").lower() for name in names], n=3, cutoff=0.7)
-    found = [shown for shown in names if shown.replace('"', "").lower() in near]
-    found += [bare[name] for name in get_close_matches(wanted.rpartition(".")[2], bare, n=3, cutoff=0.7)]
-    nearest = list(dict.fromkeys(found))[:3]
-    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
-    return InvalidInput(f"there is no table {text.strip()!r}{hint}")
+    similar = [shown for shown in names if shown.replace('"', "").lower() in near]
+    similar += [bare[name] for name in get_close_matches(wanted.rpartition(".")[2], bare, n=3, cutoff=0.7)]
+    nearest = list(dict.fromkeys(similar))[:3]
+    hint = f". Did you mean {' or '.join(nearest)}?" if nearest else ""
+    return InvalidInput(f"Unknown table {text.strip()!r}{hint}")
 
 
 def _list_case_variants(plain: str) -> list[str]:
@@ -76,28 +78,27 @@ _REQUIRED_PRIVILEGES = {"insert": ("INSERT",), "upsert": ("INSERT", "SELECT", "U
 
 
 async def find_table(conn: Connection, text: str, *, for_reading: bool = False) -> TableName:
-    """The table that somebody means; InvalidInput with the nearest names if there is none, or why it cannot be.
+    """Return the table with this name; InvalidInput if it does not exist or cannot be used.
 
-    Who only ``reads`` may mean a view or a foreign table as well.
+    With ``for_reading``, views and foreign tables are allowed.
     """
     *schema, name = parse_table_name_variants(text)
     for named in schema:
         _reject_forbidden_schema(TableName(named[0], name[0]), reads=for_reading)
-    found = await _fetch_catalog_rows(conn, "find", {"schemas": schema[0] if schema else None, "names": name})
-    if not found:
+    rows = await _fetch_catalog_rows(conn, "find", {"schemas": schema[0] if schema else None, "names": name})
+    if not rows:
         raise make_unknown_table_error(text, await _list_table_names(conn))
-    table = TableName(found[0]["schema"], found[0]["name"])
+    table = TableName(rows[0]["schema"], rows[0]["name"])
     _reject_forbidden_schema(table, reads=for_reading)
-    kind = found[0]["kind"]
+    kind = rows[0]["kind"]
     if kind in _NON_TABLE_RELATIONS and not (for_reading and kind in _READABLE_RELATION_KINDS):
-        raise InvalidInput(
-            f"{table} is {_NON_TABLE_RELATIONS[kind]}: rows are {'read from' if for_reading else 'written into'} tables"
-        )
+        action = "export from" if for_reading else "import into"
+        raise InvalidInput(f"Cannot {action} {table}: it is {_NON_TABLE_RELATIONS[kind]}")
     return table
 
 
 async def introspect_table(conn: Connection, table: TableName, *, for_reading: bool = False) -> Resource:
-    """The resource that a table is by itself. To be run in a transaction."""
+    """Return the resource of a table without a declaration. Call it in a transaction."""
     _reject_forbidden_schema(table, reads=for_reading)
     names = {"schema": table.schema, "name": table.name}
     async with _qualify_type_names(conn):
@@ -112,40 +113,42 @@ async def introspect_table(conn: Connection, table: TableName, *, for_reading: b
             has_before_triggers=(await _fetch_catalog_rows(conn, "is_rewritten", names))[0]["exists"],
         )
     if not facts.columns:
-        raise InvalidInput(f"there is no table {table}, or it has no columns")
+        raise InvalidInput(f"Table {table} does not exist or has no columns")
     return build_resource(table, facts, for_reading=for_reading)
 
 
 async def find_access_problems(
     conn: Connection, table: TableName, columns: Iterable[str], mode: TableAccess
 ) -> list[str]:
-    """What stands between the current role and doing this to columns of a table, in sentences; nothing if it may.
+    """Return the reasons why the current database role cannot access these columns; an empty list if it can.
 
-    To look up keys and references is to ``read`` those columns.
+    Lookups of keys and references need ``read`` access to their columns.
     """
     params = {"schema": table.schema, "name": table.name, "columns": list(columns)}
     writes = mode != "read"
-    ask = params | {"privileges": list(_REQUIRED_PRIVILEGES[mode]), "writes": writes, "inserts": writes}
-    (row,) = await _fetch_catalog_rows(conn, "denied", ask)
+    query = params | {"privileges": list(_REQUIRED_PRIVILEGES[mode]), "writes": writes, "inserts": writes}
+    (row,) = await _fetch_catalog_rows(conn, "denied", query)
     role, problems = row["role"], []
     if row["may_look"] is None:
-        return [f"there is no table {table}"]
+        return [f"table {table} does not exist"]
     if not row["may_look"]:
-        problems.append(f"role {role} may not use schema {table.schema}")
+        problems.append(f"role {role} lacks USAGE on schema {table.schema}")
     problems += [f"role {role} lacks {privilege} on {table}" for privilege in row["privileges"]]
-    problems += [f"role {role} lacks USAGE on sequence {name}, which fills a column" for name in row["sequences"]]
+    problems += [
+        f"role {role} lacks USAGE on sequence {name}, which is the default of a column" for name in row["sequences"]
+    ]
     if row["row_security"] and writes:
-        problems.append(f"row-level security is in force on {table} for role {role}: rows cannot be copied into it")
+        problems.append(f"row-level security on {table} applies to role {role}, so COPY cannot write to the table")
     elif row["row_security"]:
-        problems.append(f"row-level security is in force on {table} for role {role}: it may not see every row")
+        problems.append(f"row-level security on {table} applies to role {role}, which may not see every row")
     if row["read_only"]:
-        problems.append(f"role {role} can only read in this database: its transactions are read-only")
+        problems.append(f"transactions of role {role} are read-only in this database")
     return problems
 
 
 @asynccontextmanager
 async def _qualify_type_names(conn: Connection) -> AsyncIterator[None]:
-    """Names of types and functions come with their schema, so none is taken for the server's own of that name."""
+    """Make PostgreSQL print types and functions with their schema, to distinguish them from built-in ones."""
     (before,) = await _fetch_catalog_rows(conn, "hide_names", {})
     yield
     await conn.execute(sql("catalog/show_names"), {"path": before["path"], "style": before["style"]})
@@ -159,8 +162,8 @@ async def _list_table_names(conn: Connection) -> list[TableName]:
 
 def _reject_forbidden_schema(table: TableName, *, reads: bool = False) -> None:
     if table.is_in_protected_schema:
-        what = "exports" if reads else "imports"
-        raise InvalidInput(f"schema {table.schema} is not for {what}: its tables are Tidemill's own or the server's")
+        action = "export from" if reads else "import into"
+        raise InvalidInput(f"Cannot {action} schema {table.schema}: it is reserved for Tidemill or PostgreSQL")
 
 
 def _parse_reference(row: RowDict) -> Reference:

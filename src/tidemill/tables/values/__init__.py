@@ -1,1 +1,1 @@
-"""From text to values that PostgreSQL accepts."""
+"""Converts texts to values that PostgreSQL accepts."""

@@ -7,20 +7,18 @@ from typing import Any
 
 ColumnTexts = list[str | None]
 ParsedColumn = tuple[ColumnTexts, dict[int, str]]
-"""The texts, and what is wrong with some of them."""
-_MAY_MATCH_LINE_END = re.compile(
-    r"\[\^|\\[sDWtnrfvxuUN0-9]|\(\?[a-zA-Z]*s|[\x00-\x1f]"
-)  # what may match a line end, generously
+"""The texts, and the errors by index."""
+_MAY_MATCH_LINE_END = re.compile(r"\[\^|\\[sDWtnrfvxuUN0-9]|\(\?[a-zA-Z]*s|[\x00-\x1f]")  # may match a line end
 
 
 def find_mismatches(pattern: str, texts: Sequence[str | None]) -> list[int]:
-    """Where a text does not match; what is missing is not looked at.
+    """Return the indexes of the texts that do not match. Ignores None.
 
-    One search runs over the joined column from one bad text to the next: a flawless column costs no look at any one.
+    Searches the joined column, so that a valid column needs a single match.
     """
     matches, many = _compile_pattern(pattern).fullmatch, _compile_column_pattern(pattern)
     joined = join_texts(texts) + "\n"
-    if many is None or joined.count("\n") != len(texts):  # line ends in the texts themselves
+    if many is None or joined.count("\n") != len(texts):  # a text contains a line end
         return find_failing_texts(matches, texts)
     run = many.match
     suspects, at, index = [], 0, 0
@@ -32,34 +30,34 @@ def find_mismatches(pattern: str, texts: Sequence[str | None]) -> list[int]:
             break
         suspects.append(index)
         at, index = joined.index("\n", end) + 1, index + 1
-    # Atomic, the search may pass by a way of matching: who looks suspicious gets a look of their own.
+    # The atomic search can miss a match, so check each suspect alone.
     return [index for index in suspects if texts[index] is not None and not matches(texts[index] or "")]
 
 
 def join_texts(texts: Sequence[str | None]) -> str:
     try:
         return "\n".join(texts)  # type: ignore[arg-type]
-    except TypeError:  # some are missing
+    except TypeError:  # for None
         return "\n".join([text or "" for text in texts])
 
 
 def find_failing_texts(test: Callable[[str], object], texts: Sequence[str | None]) -> list[int]:
-    """Where the test fails; what is missing is not tested."""
+    """Return the indexes of the texts that fail the test. Ignores None."""
     return [index for index, text in enumerate(texts) if text is not None and not test(text)]
 
 
 def normalize_mismatches(
     texts: ColumnTexts, wrong: dict[int, str], normalize: Callable[[str], str | None]
 ) -> ParsedColumn:
-    """What is spelled unusually is spelled as usual; what cannot be stays wrong."""
-    found, left = list(texts), {}
+    """Normalize the texts with errors. Return all texts and the errors of texts that cannot be normalized."""
+    normalized, errors = list(texts), {}
     for index, reason in wrong.items():
         text = normalize(str(texts[index]))
         if text is None:
-            left[index] = reason
+            errors[index] = reason
         else:
-            found[index] = text
-    return found, left
+            normalized[index] = text
+    return normalized, errors
 
 
 @lru_cache(maxsize=512)
@@ -69,21 +67,24 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=512)
 def _compile_column_pattern(pattern: str) -> re.Pattern[str] | None:
-    """The pattern, once per line, and never back to a line that was passed. None if it might run over a line's end."""
+    """Return a pattern for all lines of a column that never backtracks to an earlier line.
+
+    Returns None if the pattern can match a line end.
+    """
     if _MAY_MATCH_LINE_END.search(pattern):
         return None
     try:
         return re.compile(rf"(?:(?>{pattern})\n)*+")
-    except re.error:  # flags, which stand at the beginning only
+    except re.error:  # a pattern with flags, which must be at the beginning
         return None
 
 
-ERROR_VALUE_MAX_CHARS = 200  # characters of a bad value that an error shows
+ERROR_VALUE_MAX_CHARS = 200  # characters of an invalid value in an error
 REDACTED_VALUE = "…"
 
 
 def truncate_for_error(value: Any) -> str | None:
-    """A value for an error to show: cut, and always text that can be stored."""
+    """Return a value for an error message, truncated and without characters that PostgreSQL cannot store."""
     if value is None:
         return None
     text = value if isinstance(value, str) else str(value)
@@ -94,7 +95,7 @@ def truncate_for_error(value: Any) -> str | None:
 
 
 def is_storable_text(text: str) -> bool:
-    """Whether PostgreSQL takes it: no NUL, no half of a pair of surrogates."""
+    """Return whether PostgreSQL can store the text: it has no NUL and no unpaired surrogate."""
     if "\x00" in text:
         return False
     try:

@@ -1,4 +1,4 @@
-"""JSON, as far as PostgreSQL takes it: Python and the server do not agree on all of it."""
+"""Validates JSON as PostgreSQL does, which differs from Python in some cases."""
 
 import json
 import re
@@ -11,21 +11,21 @@ from tidemill.tables.values.column_texts import ColumnTexts, ParsedColumn
 from tidemill.tables.values.number_values import exceeds_numeric_digits
 
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_DECIMAL_MARK = uuid4().hex  # nobody can know it, so no text of a file has it
+_DECIMAL_MARK = uuid4().hex  # random, so that no file contains it
 _MARKED_DECIMAL = re.compile(f'"{_DECIMAL_MARK}([^"]+)"')
-_LONG_EXPONENT_CHARS = 5  # characters of an exponent: only then may a number be out of range
+_LONG_EXPONENT_CHARS = 5  # a shorter exponent cannot be out of range
 
 
 def encode_json(value: Any) -> str:
-    """A decoded value as JSON again, its fractions with all the digits that they came with."""
+    """Return a decoded value as JSON, with all digits of its decimals."""
     text = _dumps(value)
     return _MARKED_DECIMAL.sub(r"\1", text) if _DECIMAL_MARK in text else text
 
 
 def _mark_decimal(value: Any) -> str:
-    """The encoder has no word for a number of many digits: it is written as text, and its quotes are taken away."""
+    """Mark a Decimal, which the encoder does not support, as text; ``encode_json`` removes the quotes."""
     if not isinstance(value, Decimal):
-        raise TypeError(f"{type(value).__name__} is not JSON")
+        raise TypeError(f"Cannot encode {type(value).__name__} as JSON")
     return f"{_DECIMAL_MARK}{value}"
 
 
@@ -43,17 +43,17 @@ def parse_json_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
 
 
 def _find_json_problem(text: str, *, is_parsed: bool) -> str | None:
-    """``is_parsed``: jsonb keeps what a document means, json its text."""
+    """Return the problem of a text, if any. ``is_parsed``: the type is jsonb, which is stricter than json."""
     try:
         value = _loads(text)
     except (ValueError, RecursionError):
-        return "not JSON"
+        return "must be valid JSON"
     if not is_parsed:
         return None
     if _ESCAPED_NUL.search(text):
-        return "JSON with a NUL character, which cannot be stored"
+        return "must not contain a NUL character, which PostgreSQL cannot store"
     if "\\u" in text and not _has_no_lone_surrogates(value):
-        return "JSON with half a pair of surrogates, which cannot be stored"
+        return "must not contain an unpaired surrogate, which PostgreSQL cannot store"
     return None
 
 
@@ -66,13 +66,13 @@ def _has_no_lone_surrogates(value: Any) -> bool:
 
 
 def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _check_float_digits(text: str) -> float:
     exponent = text.lower().partition("e")[2]
     if (len(exponent) >= _LONG_EXPONENT_CHARS or len(text) > 1_000) and exceeds_numeric_digits(text):  # noqa: PLR2004
-        raise ValueError("a number with too many digits")
+        raise ValueError("Number with too many digits")
     return 0.0
 
 

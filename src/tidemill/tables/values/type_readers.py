@@ -1,4 +1,4 @@
-"""Reads texts as values of a PostgreSQL type, arrays included, and reports texts that are not valid."""
+"""Reads texts as values of PostgreSQL types, including arrays, and reports invalid texts."""
 
 import base64
 import binascii
@@ -26,7 +26,7 @@ from tidemill.tables.values.number_values import parse_integer_column, parse_num
 _UUID_PATTERN = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME_PATTERN = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
-_ZONE_PATTERN = r"(?:Z|[+-](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"  # PostgreSQL has none 16 hours away
+_ZONE_PATTERN = r"(?:Z|[+-](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"  # PostgreSQL offsets are below 16 hours
 _ZONE_OFFSET_MAX = timedelta(hours=16)
 INFINITE_DATE_TEXTS = ("infinity", "-infinity")
 _TIMESTAMP_PATTERN = rf"{_DATE_PATTERN}[T ]{_TIME_PATTERN}"
@@ -39,7 +39,7 @@ _match_distant_date = re.compile(
     rf"([0-9]{{4,7}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]({_TIME_PATTERN})({_ZONE_PATTERN})?)?( BC)?"
 ).fullmatch
 _END_OF_DAY_TEXTS = ("24:00", "24:00:00")
-_MAX_YEAR_BY_TYPE = {"date": 5_874_897, "timestamp": 294_275}  # the last whole one in every zone
+_MAX_YEAR_BY_TYPE = {"date": 5_874_897, "timestamp": 294_275}  # the last complete year in every time zone
 _MAX_YEAR_BC = 4_713
 
 
@@ -55,12 +55,12 @@ def parse_boolean_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
             if found[index] is None and text is not None:
                 found[index] = _BOOLEAN_TEXTS.get(text.lower())
                 if found[index] is None:
-                    wrong[index] = "not true or false"
+                    wrong[index] = "must be true or false"
     return found, wrong
 
 
 def parse_uuid_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
-    wrong = dict.fromkeys(find_mismatches(_UUID_PATTERN, texts), "not a UUID")
+    wrong = dict.fromkeys(find_mismatches(_UUID_PATTERN, texts), "must be a UUID")
     return normalize_mismatches(texts, wrong, _canonicalize_uuid)
 
 
@@ -71,21 +71,21 @@ def _canonicalize_uuid(text: str) -> str | None:
 
 def parse_date_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     return _parse_temporal_column(
-        field, texts, _DATE_PATTERN, date.fromisoformat, _normalize_date, "not a date like 2026-11-15"
+        field, texts, _DATE_PATTERN, date.fromisoformat, _normalize_date, "must be a date such as 2026-11-15"
     )
 
 
 def parse_time_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     return _parse_temporal_column(
-        field, texts, _TIME_PATTERN, time.fromisoformat, _normalize_time, "not a time like 13:45:00"
+        field, texts, _TIME_PATTERN, time.fromisoformat, _normalize_time, "must be a time such as 13:45:00"
     )
 
 
 def parse_timestamp_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     shape = _TIMESTAMP_PATTERN + (_ZONE_PATTERN if field.with_zone else "")
-    mend = _normalize_timestamp if field.with_zone else _normalize_local_timestamp
+    normalize = _normalize_timestamp if field.with_zone else _normalize_local_timestamp
     return _parse_temporal_column(
-        field, texts, shape, datetime.fromisoformat, mend, "not a time like 2026-11-15T13:45:00Z"
+        field, texts, shape, datetime.fromisoformat, normalize, "must be a timestamp such as 2026-11-15T13:45:00Z"
     )
 
 
@@ -97,7 +97,7 @@ def _parse_temporal_column(
     normalize: Callable[..., str | None],
     reason: str,
 ) -> ParsedColumn:
-    """ISO 8601 goes through as it is once the calendar has agreed; other spellings are read one by one."""
+    """Keep valid ISO 8601 texts unchanged, and normalize other notations one by one."""
     odd = set(find_mismatches(shape, texts))
     if not odd and _can_parse_all(parse, texts):
         return texts, {}
@@ -108,17 +108,19 @@ def _parse_temporal_column(
                 _read_infinity(field, text) or _read_distant_date(field, text) or normalize(text, field.formats)
             )
             if found[index] is None:
-                wrong[index] = reason if not field.formats else f"{reason}, or {', '.join(field.formats)}"
+                wrong[index] = (
+                    reason if not field.formats else f"{reason}, or have the format {' or '.join(field.formats)}"
+                )
     return found, wrong
 
 
 def _read_infinity(field: Field, text: str) -> str | None:
-    """PostgreSQL's dates and times have two ends of their own."""
+    """Return infinity or -infinity, which PostgreSQL accepts as dates and timestamps; None for other texts."""
     return text.lower() if field.type != "time" and text.lower() in INFINITE_DATE_TEXTS else None
 
 
 def _read_distant_date(field: Field, text: str) -> str | None:
-    """What PostgreSQL has and Python's calendar has not: years before 1 and after 9999, and the end of a day."""
+    """Read values that PostgreSQL supports and Python does not: years before 1 and after 9999, and 24:00."""
     if field.type == "time":
         return text if text in _END_OF_DAY_TEXTS else None
     found = _match_distant_date(text)
@@ -135,7 +137,7 @@ def _read_distant_date(field: Field, text: str) -> str | None:
 
 
 def _is_valid_distant_day(day: str, era: str, last: int) -> bool:
-    """Whether there is such a day. The calendar is the same every 400 years; before the year 1 was a year 0."""
+    """Return whether a day exists. The calendar repeats every 400 years, and 1 BC counts as the year 0."""
     year, month, number = map(int, day.split("-"))
     same = 2000 + (1 - year if era else year) % 400
     is_within = 1 <= year <= _MAX_YEAR_BC if era else MAXYEAR < year <= last
@@ -153,7 +155,7 @@ def _can_parse_all(parse: Callable[[str], Any], texts: ColumnTexts) -> bool:
 def _parse_with_formats(text: str, formats: Sequence[str]) -> datetime | None:
     for pattern in formats:
         try:
-            return datetime.strptime(text, pattern)  # noqa: DTZ007  the zone is what the pattern says
+            return datetime.strptime(text, pattern)  # noqa: DTZ007  the format can include a time zone
         except ValueError:
             continue
     return None
@@ -178,7 +180,7 @@ def _normalize_time(text: str, formats: Sequence[str]) -> str | None:
     found = _parse_with_formats(text, formats)
     if found is not None:
         return found.time().isoformat()
-    shaped = _match_time(text)  # Python would also take 20261115 for a time of day
+    shaped = _match_time(text)  # Python also parses 20261115 as a time
     try:
         return shaped[1] if shaped and time.fromisoformat(shaped[1]) is not None else None
     except ValueError:
@@ -186,7 +188,7 @@ def _normalize_time(text: str, formats: Sequence[str]) -> str | None:
 
 
 def _normalize_timestamp(text: str, formats: Sequence[str]) -> str | None:
-    """Without a zone it is UTC: the server's own idea of here must not decide."""
+    """Return a timestamp with its offset; without one, UTC, so that the server's time zone does not matter."""
     found = _parse_with_formats(text, formats) or _parse_iso(text)
     if found is None:
         return None
@@ -209,7 +211,11 @@ def parse_bytes_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
             return None
         return "\\x" + data.hex()
 
-    wrong = {index: "neither base64 nor hexadecimal after \\x" for index, text in enumerate(texts) if text is not None}
+    wrong = {
+        index: "must be base64, or hexadecimal with the prefix \\x"
+        for index, text in enumerate(texts)
+        if text is not None
+    }
     return normalize_mismatches(texts, wrong, as_bytes)
 
 
@@ -232,7 +238,7 @@ _match_array_literal = re.compile(r"(?:(?:\[[+-]?\d+:[+-]?\d+\])+=)?\{.*\}", re.
 
 
 def parse_array_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
-    """Of lists that are written alike, as tags often are, each is read once."""
+    """Read arrays. Equal texts, such as repeated tags, are parsed once."""
     element = replace(field, type=field.element or "text", element=None)
     literals: dict[str | None, str | None] = {None: None}
     reasons: dict[str | None, str] = {}
@@ -247,29 +253,31 @@ def parse_array_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
             )
         except (ValueError, RecursionError) as error:
             literals[text] = text
-            reasons[text] = f"not a list: {error}" if text.startswith("[") else 'not a list like ["a", "b"]'
+            reasons[text] = (
+                f"must be a valid list: {error}" if text.startswith("[") else 'must be a list such as ["a", "b"]'
+            )
     wrong = {index: reasons[text] for index, text in enumerate(texts) if text in reasons} if reasons else {}
     return [literals[text] for text in texts], wrong
 
 
 def _is_array_literal(text: str) -> bool:
-    """Also with the bounds of its dimensions, as PostgreSQL writes those that do not begin with 1."""
+    """Return whether a text is an array literal of PostgreSQL, with or without explicit bounds."""
     return bool(_match_array_literal(text.strip()))
 
 
 def _format_array_literal(element: Field, value: Any) -> str:
-    """A list as PostgreSQL writes it. Lists in lists are dimensions."""
+    """Return a list as an array literal. Nested lists are dimensions."""
     if not isinstance(value, list):
-        raise ValueError("a list is wanted")  # noqa: TRY004  a mistake of the file, not of ours
+        raise ValueError("it mixes lists and other values")  # noqa: TRY004  an error in the file
     if any(isinstance(part, list) for part in value):
         return "{" + ",".join(_format_array_literal(element, part) for part in value) + "}"
     texts: ColumnTexts = [_format_element_text(part) for part in value]
     texts, wrong = TYPE_READERS[element.type](element, texts)
     if wrong:
         part = value[min(wrong)]
-        raise ValueError(f"{part if isinstance(part, Decimal) else repr(part)} is {wrong[min(wrong)]}")
+        raise ValueError(f"{part if isinstance(part, Decimal) else repr(part)} {wrong[min(wrong)]}")
     if any(text is not None and not is_storable_text(text) for text in texts):
-        raise ValueError("it has a character that PostgreSQL cannot store")
+        raise ValueError("it contains a character that PostgreSQL cannot store")
     return "{" + ",".join("NULL" if text is None else _quote_element(text) for text in texts) + "}"
 
 

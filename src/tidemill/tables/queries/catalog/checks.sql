@@ -1,6 +1,6 @@
--- CHECK constraints of a table, and of the domains that its columns are of (then with the column that VALUE stands for).
--- NOT ENFORCED is new in PostgreSQL 18, hence the look through jsonb. Indexes: pg_constraint_conrelid_contypid_conname_index,
--- pg_constraint_contypid_index.
+-- CHECK constraints of a table and of its columns' domains (value_of is then the column that VALUE refers to).
+-- PostgreSQL before 18 has no column conenforced, so it is read through jsonb.
+-- Indexes: pg_constraint_conrelid_contypid_conname_index, pg_constraint_contypid_index.
 WITH RECURSIVE target AS (
     SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %(schema)s AND c.relname = %(name)s

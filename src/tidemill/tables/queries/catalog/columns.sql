@@ -1,5 +1,5 @@
--- The columns of a table in their order, each followed through its domains to the base type: the outermost length and
--- DEFAULT count, and every NOT NULL. Index: pg_attribute_relid_attnum_index.
+-- The columns of a table in order, with domains resolved to the base type. The outermost length and DEFAULT apply, and
+-- every NOT NULL. Index: pg_attribute_relid_attnum_index.
 WITH RECURSIVE step AS (
     SELECT a.attnum, 0 AS depth, a.atttypid AS type_id, a.atttypmod AS typmod, false AS domain_not_null,
            CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END AS default_

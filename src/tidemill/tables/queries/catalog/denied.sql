@@ -1,5 +1,5 @@
--- What the current role lacks to do something to columns of a table, and what stands in its way besides. A DEFAULT that asks a
--- sequence needs a right to it, where the column is left out. Indexes: pg_class_relname_nsp_index, pg_depend_depender_index.
+-- Privileges on columns of a table that the current role lacks, and other obstacles. An insert that omits a column needs
+-- USAGE on the sequence in its DEFAULT. Indexes: pg_class_relname_nsp_index, pg_depend_depender_index.
 WITH target AS (
     SELECT c.oid, n.oid AS schema_id, c.relkind FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %(schema)s AND c.relname = %(name)s

@@ -1,4 +1,4 @@
--- The relation that a name means, in one schema or along the search path. Index: pg_class_relname_nsp_index.
+-- The relation with a name, in a given schema or along the search path. Index: pg_class_relname_nsp_index.
 SELECT n.nspname AS schema, c.relname AS name, c.relkind::text AS kind
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

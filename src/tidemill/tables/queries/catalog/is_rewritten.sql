@@ -1,5 +1,5 @@
--- Whether a trigger sees new rows before their NOT NULL and CHECK are judged (bits of tgtype: row 1, before 2, insert 4), and
--- may fill in what is missing. Index: pg_trigger_tgrelid_tgname_index.
+-- Whether a BEFORE INSERT row trigger can change rows before NOT NULL and CHECK apply (tgtype bits: row 1, before 2,
+-- insert 4). Index: pg_trigger_tgrelid_tgname_index.
 SELECT EXISTS (
     SELECT FROM pg_catalog.pg_trigger t
     JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid

@@ -1,4 +1,4 @@
--- Tables that could have been meant, of schemas that one may look into; those on the search path first. Reads all of pg_class.
+-- Tables to suggest for an unknown name, in schemas that the role can use; the search path first. Scans pg_class.
 SELECT n.nspname AS schema, c.relname AS name
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

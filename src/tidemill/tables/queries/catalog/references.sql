@@ -1,5 +1,5 @@
--- Foreign keys of a table. Those that PostgreSQL keeps per partition of what is referred to are left out, and so are periods
--- and what is not enforced (PostgreSQL 18). Index: pg_constraint_conrelid_contypid_conname_index.
+-- Foreign keys of a table, without the internal ones that PostgreSQL adds for partitions of the referenced table, and
+-- without NOT ENFORCED and PERIOD keys (PostgreSQL 18). Index: pg_constraint_conrelid_contypid_conname_index.
 SELECT rn.nspname AS schema, r.relname AS name,
        ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u (attnum, place)
              JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.attnum ORDER BY u.place) AS fields,

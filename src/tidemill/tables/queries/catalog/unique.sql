@@ -1,5 +1,5 @@
--- Sets of columns that no two rows share: unique indexes on plain columns, the primary key first. Partial ones, ones on
--- expressions and ones without overlaps are the server's to judge. Index: pg_index_indrelid_index.
+-- Unique indexes on plain columns, the primary key first. PostgreSQL checks the others: partial indexes, indexes on
+-- expressions and WITHOUT OVERLAPS. Index: pg_index_indrelid_index.
 SELECT i.indisprimary AS is_primary, i.indimmediate AS is_immediate, i.indnullsnotdistinct AS nulls_equal,
        array_agg(a.attname::text ORDER BY k.place) AS columns
 FROM pg_catalog.pg_class c
