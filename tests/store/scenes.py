@@ -1,4 +1,4 @@
-"""Scenes that traps are set in: races, big jobs, plans."""
+"""Helpers for tests of races, large jobs and query plans."""
 
 import asyncio
 import contextlib
@@ -21,13 +21,13 @@ from tidemill.store.statements import make_sql_loader
 from tidemill.store.statements import sql as engine_sql
 
 T = TypeVar("T")
-AT_ONCE_S = 15.0  # what must not wait for a lock is done long before this, and statements are ended after it
+AT_ONCE_S = 15.0  # far longer than a statement takes without a lock; also the statement timeout
 
 OWNERS = ("store", "imports", "exports", "distributions", "dispatch", "limits", "watches", "tables")
 
 
 def sql(name: str) -> bytes:
-    """A statement, whichever package owns it."""
+    """Return a statement of any package."""
     for owner in OWNERS:
         with contextlib.suppress(FileNotFoundError):
             return make_sql_loader(f"tidemill.{owner}")(name)
@@ -35,12 +35,12 @@ def sql(name: str) -> bytes:
 
 
 async def at_once(action: Awaitable[T]) -> T:
-    """Do it while others hold their locks: it must not wait for any of them."""
+    """Run an action while other transactions hold locks, and fail if it waits for one."""
     return await asyncio.wait_for(action, AT_ONCE_S)
 
 
 async def held_up(db: Database, action: Awaitable[T]) -> "asyncio.Future[T]":
-    """Start an action and see that it waits for a lock that somebody else holds."""
+    """Start an action and check that it waits for a lock of another transaction."""
     task = asyncio.ensure_future(action)
 
     async def waits() -> bool:
@@ -57,12 +57,12 @@ async def status_of(db: Database, job_id: UUID, seq: int) -> str | None:
 
 
 async def unsettled(db: Database, lease: Lease) -> list[int]:
-    """What somebody who holds this lease would run."""
+    """Return the seqs of the items that the holder of this lease would run."""
     return [item.seq for item in await db.run_async_commit(read_batch_items, lease)]
 
 
 async def fail_some(db: Database, job_id: UUID, seqs: Iterable[int], wanted: int = 1_000) -> Lease:
-    """Take a batch; these of its items fail, the others are done."""
+    """Claim a batch and settle it: the given items fail, the others are done."""
     lease, bad = await take(db, job_id, wanted), set(seqs)
     said = [verdict(seq, FAILED if seq in bad else ItemStatus.DONE) for seq in lease.seqs or range(lease.lo, lease.hi)]
     await settle(db, lease, said)
@@ -70,7 +70,7 @@ async def fail_some(db: Database, job_id: UUID, seqs: Iterable[int], wanted: int
 
 
 async def retry_some(db: Database, job_id: UUID, seqs: Iterable[int], delay: float = 0.0) -> Lease:
-    """Take a batch; these of its items are to be tried again, the others are done."""
+    """Claim a batch and settle it: the given items are retried, the others are done."""
     lease, bad = await take(db, job_id), set(seqs)
     said = [
         verdict(seq, RETRY, delay=delay) if seq in bad else verdict(seq)
@@ -81,13 +81,13 @@ async def retry_some(db: Database, job_id: UUID, seqs: Iterable[int], delay: flo
 
 
 async def send_round(db: Database, job_id: UUID, choice: ReprocessSelection | None = None) -> int:
-    """Send chosen items round again; how many."""
+    """Requeue selected items and return their number."""
     taken, _ = await db.run(reprocess_items, job_id, choice or ReprocessSelection())
     return taken
 
 
 async def expire(db: Database, lease: Lease) -> None:
-    """The worker is gone, and its lease has run out."""
+    """Expire the lease, as if its worker had died."""
     await rows(
         db, "UPDATE tidemill.batch SET lease_until = tidemill.now() - interval '1 s' WHERE id = %s", lease.batch_id
     )
@@ -100,9 +100,9 @@ async def batches(db: Database, job_id: UUID, columns: str = "state, lo, hi, seq
 async def big_job(
     db: Database, n: int, *, size: int = 1_000, settled: int = 0, kind: str = "test", is_known: bool = True
 ) -> UUID:
-    """A job of n items in ready ranges, the first of them settled: every tenth failed, the others done.
+    """Create a job of n items in ready ranges. The first items are settled: every tenth failed, the others are done.
 
-    ``is_known``: the planner has heard of it.
+    With ``is_known``, the planner has statistics on it.
     """
     job_id: UUID
     [(job_id,)] = await rows(db, "INSERT INTO tidemill.job (kind, ingest_done) VALUES (%s, true) RETURNING id", kind)
@@ -142,14 +142,14 @@ async def big_job(
 
 
 async def plan(db: Database, statement: str, params: dict[str, Any]) -> str:
-    """How PostgreSQL would run a statement with these values."""
+    """Return the plan of a statement with these values."""
     async with db.connection() as conn:
         cursor = await conn.execute(b"EXPLAIN (COSTS off) " + sql(statement), params, prepare=False)
         return "\n".join(row[0] for row in await cursor.fetchall())
 
 
 async def prepared_plan(db: Database, statement: str, params: dict[str, Any]) -> str:
-    """How PostgreSQL runs a prepared statement, once it has been run often enough to be planned for good."""
+    """Return the generic plan of a prepared statement."""
     names: dict[str, int] = {}
     text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.setdefault(m[1], len(names) + 1)}", sql(statement).decode())
     execute = f"EXECUTE asked ({', '.join(f'%({name})s' for name in names)})" if names else "EXECUTE asked"
@@ -163,13 +163,13 @@ async def prepared_plan(db: Database, statement: str, params: dict[str, Any]) ->
 
 
 async def whole_scans(db: Database, shown: str) -> set[str]:
-    """The big tables that a plan reads from end to end."""
+    """Return the large tables that a plan scans completely."""
     big = {name for (name,) in await rows(db, "SELECT relname FROM pg_class WHERE reltuples > 1000")}
     return set(re.findall(r"Seq Scan on (\w+)", shown)) & big
 
 
 async def rows_looked_at(db: Database, statement: str, params: dict[str, Any], *without: str) -> Counter[str]:
-    """Run a statement and undo it: how many rows of each table it had in hand. ``without`` some ways of a planner."""
+    """Run a statement, roll it back, and return the rows it read per table. ``without`` disables planner methods."""
     async with db.connection() as conn, conn.transaction(force_rollback=True):
         for way in without:
             await conn.execute(f"SET LOCAL enable_{way} = off".encode(), prepare=False)

@@ -1,4 +1,4 @@
-"""A canonical description of schema tidemill, from the catalogs. The weekly partitions are no part of it."""
+"""Describes the schema tidemill in a canonical form, from the catalogs, without the weekly partitions."""
 
 from typing import Any
 
@@ -37,6 +37,6 @@ QUERIES = {
 
 
 def describe(conn: psycopg.Connection[Any]) -> list[str]:
-    """One line per fact, sorted."""
+    """Return the facts about the schema as sorted lines."""
     facts = [(kind, row) for kind, query in QUERIES.items() for row in conn.execute(query.encode())]
     return sorted(" | ".join([kind, *map(str, row)]) for kind, row in facts)

@@ -1,4 +1,4 @@
-"""Leases: kept without waiting, taken back without harm, never held for ever."""
+"""Tests of batch leases: heartbeats never wait, reclaiming is safe, and no lease is held forever."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,13 +19,13 @@ from tidemill.store.database import Connection, Database
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.store.statements import sql
 
-LONG_S = 20.0  # for a lock that would be held for ever
+LONG_S = 20.0  # the maximum wait for a lock that would otherwise never be released
 UNTIL = "SELECT lease_until FROM tidemill.batch WHERE id = %s"
 
 
 @pytest.fixture
 async def hasty(tidemill_database: str) -> AsyncIterator[Database]:
-    """A database whose statements may take a second."""
+    """A database with a statement timeout of one second."""
     async with Database(tidemill_database, size=3, timeout=1.0) as database:
         yield database
 
@@ -93,7 +93,7 @@ async def test_heartbeat_and_carve_are_hot_updates(db: Database) -> None:
 
 
 async def stuck_in_copy(conn: Connection, lease: Lease, said: asyncio.Event) -> None:
-    """A flush that is stopped in the middle of its COPY: the fence is passed, the row is locked."""
+    """Suspend a flush during COPY, after its fence has locked the batch."""
     fence = store._build_fence_params(lease) | store._count_tally_deltas([verdict(0)], 0) | {"lease": 30, "seqs": None}
     await conn.execute(sql("batch/fence"), fence)
     async with conn.cursor() as cursor, cursor.copy(sql("outcome/copy")) as copy:

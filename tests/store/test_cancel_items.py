@@ -1,4 +1,4 @@
-"""Single items that wait are cancelled, and come back: each counted once, whatever it waited in."""
+"""Tests that cancelling and requeuing single items counts each item once, in ranges and lists."""
 
 from uuid import UUID
 
@@ -106,7 +106,7 @@ async def test_reprocess_requeues_selected_items_of_cancelled_ranges(db: Databas
 async def test_item_key_selection_searches_every_window(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("reprocess_items", "waiting_items", "item_selection"):
         monkeypatch.setattr(f"tidemill.store.{module}.SELECTION_WINDOW_ITEMS", 7)
-    job_id = await add_job(db, 30, batch_size=10)  # whose inputs are {"n": seq}
+    job_id = await add_job(db, 30, batch_size=10)  # inputs are {"n": seq}
     twenties = CountSelection(key="2*")
     assert await db.run(count_items, job_id, twenties) == (11, True)
     assert await cancelled(db, job_id, CancelSelection(key="2*", excluded_seqs=frozenset([25]))) == 10
@@ -118,8 +118,8 @@ async def test_item_key_selection_searches_every_window(db: Database, monkeypatc
 
 async def test_item_cancel_rejects_settled_statuses_and_closed_jobs(db: Database) -> None:
     job_id = await add_job(db, 3)
-    with pytest.raises(InvalidInput, match="do not wait"):
+    with pytest.raises(InvalidInput, match="are not waiting"):
         await operation.cancel_waiting_items(db, job_id, CancelSelection(statuses=[ItemStatus.FAILED]))
     await run_to_the_end(db, job_id)
-    with pytest.raises(Conflict, match="nothing of it waits"):
+    with pytest.raises(Conflict, match="has no waiting items"):
         await operation.cancel_waiting_items(db, job_id, CancelSelection())

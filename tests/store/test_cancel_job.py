@@ -1,4 +1,4 @@
-"""Cancelling against work that is under way: nothing is run afterwards, nothing stays open."""
+"""Tests of cancelling a job with work in progress: no item runs afterwards, and none stays open."""
 
 from uuid import UUID, uuid4
 

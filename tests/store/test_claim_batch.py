@@ -1,4 +1,4 @@
-"""Claiming among many: nobody goes away empty-handed beside work, nobody gets what another has."""
+"""Tests of concurrent claims: each claim gets work if there is any, and no item is leased twice."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ CLAIMERS = 16
 
 @pytest.fixture
 async def crowd(tidemill_database: str) -> AsyncIterator[Database]:
-    """A connection for every claimer."""
+    """A database with one connection per claim."""
     async with Database(tidemill_database, size=CLAIMERS) as database:
         yield database
 
@@ -57,7 +57,7 @@ async def test_claim_waits_briefly_for_concurrent_carve(db: Database) -> None:
     async with db.transaction() as conn:
         await claim_batch(conn, BatchClaim(job_id, uuid4(), "w1", item_count=10, lease_seconds=30))
         second = asyncio.ensure_future(try_take(db, job_id, 10, "w2"))
-        await asyncio.sleep(0)  # it is on its way, and finds the row locked
+        await asyncio.sleep(0)  # let it start, so that it finds the row locked
     got = await at_once(second)
     assert got is not None
     assert (got.lo, got.hi) == (10, 20)

@@ -1,4 +1,4 @@
-"""Closing a job: only when nothing of it is open, whoever else is at it."""
+"""Tests that a job is closed only without open work, also under concurrent changes."""
 
 from store.scenes import at_once, fail_some, held_up, send_round
 from support import FAILED, RETRY, add_job, assert_sound, job_of, settle, take, verdict
@@ -80,7 +80,7 @@ async def test_tolerate_policy_percentage_applies_from_100_settled_items(db: Dat
     await settle(db, lease.with_flushed(99), [verdict(99)])
     assert (
         await db.run(job_lifecycle.enforce_failure_policy, job_id)
-        == "tolerate: 99 of 100 settled items failed, 10 % are tolerated"
+        == "99 of 100 settled items failed; the failure policy tolerates 10 %"
     )
     assert (await job_of(db, job_id)).status is JobStatus.CANCELLING
     await assert_sound(db)

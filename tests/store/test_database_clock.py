@@ -1,4 +1,4 @@
-"""The only clock is the database's; tests and operators can shift it, and an index can use it."""
+"""Tests of the database clock: it can be shifted, and index conditions can use it."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What a process notices of its database."""
+"""Tests of the database metrics that a process measures."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ async def hold(db: Database, held: asyncio.Event, let_go: asyncio.Event) -> None
 
 
 async def beside_a_held_connection(db: Database) -> None:
-    """Run something while somebody else has a connection, and gives it back a little later."""
+    """Run an action while another task holds a connection and releases it shortly after."""
     held, let_go = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(hold(db, held, let_go))

@@ -1,4 +1,4 @@
-"""Deleting a job under load: what comes late is refused, nothing of it stays."""
+"""Tests of deleting a job under load: late writes are rejected and no rows remain."""
 
 from uuid import UUID, uuid4
 
@@ -19,7 +19,7 @@ from tidemill.store.outcome_flush import FlushResult
 
 
 async def left_of(db: Database, job_id: UUID) -> dict[str, int]:
-    """Rows of a job that are still somewhere."""
+    """Return the remaining rows of a job per table."""
     tables = ("job_tally", "ingest", "batch", "item", "outcome", "item_fix", "deleted_job")
     found = {}
     for table in tables:

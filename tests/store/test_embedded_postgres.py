@@ -1,4 +1,4 @@
-"""The embedded server: shared by the processes of a machine, stopped by the last of them."""
+"""Tests of the embedded server: processes share it, and the last one stops it."""
 
 import asyncio
 import subprocess
@@ -36,7 +36,7 @@ async def test_concurrent_processes_share_one_embedded_server(tmp_path: Path) ->
         assert (await asyncio.to_thread(user.stdout.readline)).startswith("postgresql://")
     assert len(servers(tmp_path)) == 1
     for user in users:
-        assert len(servers(tmp_path)) == 1, "somebody still uses it"
+        assert len(servers(tmp_path)) == 1, "another process still uses it"
         await asyncio.to_thread(user.communicate, "")
         assert user.returncode == 0
     assert servers(tmp_path) == []
@@ -56,7 +56,7 @@ async def test_embedded_server_stops_after_killed_client_process(tmp_path: Path)
 def test_embedded_server_start_retries_while_system_user_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusals = [subprocess.CalledProcessError(code, ["useradd"]) for code in (1, 9)]  # it is locked; it is there
+    refusals = [subprocess.CalledProcessError(code, ["useradd"]) for code in (1, 9)]  # 1: locked; 9: user exists
 
     def get_server(*_: object, **__: object) -> str:
         if refusals:

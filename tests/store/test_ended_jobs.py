@@ -1,4 +1,4 @@
-"""A job that was ended stays ended: only what somebody asks for afterwards goes round again."""
+"""Tests that cancelled and failed jobs stay so: only items requested afterwards are requeued."""
 
 from uuid import UUID
 
@@ -23,7 +23,7 @@ CANCELLED = ReprocessSelection([ItemStatus.CANCELLED])
 
 
 async def cancelled_while_it_was_read(db: Database) -> UUID:
-    """Five items that are done, of which one has failed; five that wait; and more in the source."""
+    """A job cancelled during ingest: five settled items (one failed), five waiting ones, and unread rows."""
     job_id = await source_job(db)
     lease_id, _ = await lease_it(db)
     await append(db, job_id, lease_id, chunk(0))
@@ -45,7 +45,7 @@ async def test_reprocess_failed_item_does_not_resume_cancelled_ingest(db: Databa
 
 async def test_reprocess_cancelled_items_resumes_ingest_of_source(db: Database) -> None:
     job_id = await cancelled_while_it_was_read(db)
-    await send_round(db, job_id)  # of one item, in between
+    await send_round(db, job_id)  # requeues one item meanwhile
     assert await send_round(db, job_id, CANCELLED) == 5
     lease_id, taken = await lease_it(db)
     assert taken is not None
@@ -82,7 +82,7 @@ async def test_reprocess_in_steps_stops_when_job_is_cancelled_or_failed(db: Data
         taken, after = await reprocess_items(conn, job_id, ReprocessSelection(), max_items=1_000)
     assert (taken, after) == (1_000, 999)
     await (job_control.cancel_job(db, job_id) if end == "cancel" else db.run(job_lifecycle.fail_job, job_id, "enough"))
-    with pytest.raises(Conflict, match="has ended it meanwhile"):
+    with pytest.raises(Conflict, match="while the operation ran"):
         await db.run(reprocess_items, job_id, ReprocessSelection(), after_seq=999, is_continuation=True)
     assert (await job_of(db, job_id)).counts.failed == 1_500
     await assert_sound(db)
@@ -97,10 +97,10 @@ async def test_reprocess_requeues_nothing_while_job_is_cancelling(db: Database, 
     cancelling = await job_of(db, job_id)
     assert cancelling.status is JobStatus.CANCELLING
     if verb == "reprocess":
-        with pytest.raises(Conflict, match=f"job {cancelling.key} is cancelling: .*wait until it is closed"):
+        with pytest.raises(Conflict, match=f"Job {cancelling.key} is cancelling. Wait until it is closed"):
             await db.run(reprocess_items, job_id, ReprocessSelection())
     else:
-        assert (await redrive_dead_letters(db, owner_id=None)).items == 0, "others may be sent round"
+        assert (await redrive_dead_letters(db, owner_id=None)).items == 0, "other jobs could be redriven"
     assert await job_of(db, job_id) == cancelling
     await settle(db, lease)
     assert await db.run(job_lifecycle.close_job_as, job_id) is not None
@@ -126,7 +126,7 @@ async def test_reprocess_operation_fails_with_reason_when_job_is_cancelled(
     await db.run(operation_records.run_operation_step, operation_id)
     operation = await db.run(operation_records.get_operation, operation_id)
     assert (operation.state, operation.items) == ("failed", 1_000)
-    assert "meanwhile" in (operation.error or "")
+    assert "while the operation ran" in (operation.error or "")
     assert (await job_of(db, job_id)).status is JobStatus.CANCELLED
 
 

@@ -1,4 +1,4 @@
-"""Reading a source: one reader at a time, every chunk once, no number missing."""
+"""Tests of ingestion: one reader at a time, every chunk once, no seq missing."""
 
 from uuid import UUID, uuid4
 
@@ -51,7 +51,7 @@ async def test_ingest_priority_applies_only_among_jobs_of_owner(db: Database) ->
     taken = [(await lease_it(db))[1] for _ in range(22)]
     order = [lease.job_id for lease in taken if lease is not None]
     assert order.index(high) < order.index(low)
-    assert order.index(low) < 21, "the chances that an owner of two jobs is last by fair choice are 1 to a million"
+    assert order.index(low) < 21, "with a fair choice the probability of this order is one in a million"
 
 
 async def test_ingest_append_after_lease_takeover_is_stale(db: Database) -> None:
@@ -59,7 +59,7 @@ async def test_ingest_append_after_lease_takeover_is_stale(db: Database) -> None
     zombie, _ = await lease_it(db, lease=-1)
     heir, taken = await lease_it(db, worker="w2")
     assert taken is not None
-    assert taken.losses == 0, "a lost host says nothing about the source"
+    assert taken.losses == 0, "a lost host is not a fault of the source"
     assert await append(db, job_id, zombie, chunk(0)) is FlushResult.STALE
     assert await append(db, job_id, heir, chunk(0)) is FlushResult.APPLIED
     assert await append(db, job_id, zombie, chunk(10)) is FlushResult.STALE

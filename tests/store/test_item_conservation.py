@@ -1,4 +1,4 @@
-"""The law: every item is counted in exactly one place, whatever is done to its batch."""
+"""Tests that every item is counted exactly once after any operation on its batch."""
 
 from store.scenes import batches, expire, fail_some, retry_some, send_round, unsettled
 from support import FAILED, RETRY, add_job, assert_sound, job_of, rows, settle, take, verdict

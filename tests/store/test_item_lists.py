@@ -1,4 +1,4 @@
-"""Pages of items by status: complete, without repeats, and bounded however few match."""
+"""Tests of item lists by status: pages are complete, without repeats, and limited in cost."""
 
 from uuid import UUID
 
@@ -37,7 +37,7 @@ async def seqs(db: Database, job_id: UUID, status: ItemStatus | None, limit: int
 
 
 def of_every_kind(lease: Lease) -> list[Verdict]:
-    """Verdicts in turn: done, failed, not found, skipped, retry."""
+    """Return verdicts that alternate between done, failed, not found, skipped and retry."""
     statuses = (DONE, FAILED, NOT_FOUND, SKIPPED, RETRY)
     return [
         verdict(seq, statuses[seq % 5], delay=60 if statuses[seq % 5] is RETRY else None)
@@ -110,7 +110,7 @@ async def test_item_page_without_match_is_empty_and_has_next_cursor(
 async def test_item_pages_skip_no_items_with_equal_timestamps(db: Database) -> None:
     job_id = await add_job(db, 300)
     lease = await take(db, job_id)
-    await settle(db, lease, [verdict(seq, FAILED) for seq in range(300)])  # one moment for all of them
+    await settle(db, lease, [verdict(seq, FAILED) for seq in range(300)])  # all have the same time
     assert await seqs(db, job_id, FAILED, 7) == list(range(300))
 
 
@@ -126,7 +126,7 @@ async def test_item_page_can_start_at_any_seq_of_long_job(db: Database) -> None:
 async def test_item_page_over_nearly_settled_batches_stops_at_scan_budget(
     db: Database, monkeypatch: pytest.MonkeyPatch, status: ItemStatus
 ) -> None:
-    """A hundred batches with an item left in each are not all searched for one page."""
+    """One page does not scan all of a hundred batches with one open item each."""
     for walk in (pending_items, item_lists):
         monkeypatch.setattr(walk, "PAGE_ITEM_BUDGET", 50)
     job_id = await add_job(db, 200, batch_size=20)

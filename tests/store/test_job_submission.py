@@ -1,4 +1,4 @@
-"""Submitting in the caller's own transaction, twice under one key, and with inputs that cannot be."""
+"""Tests of submission: in the caller's transaction, with idempotency keys, and with invalid inputs."""
 
 import asyncio
 import datetime as dt
@@ -32,7 +32,7 @@ def mill(mill: Mill) -> Mill:
 
 
 async def counts(db: Database) -> tuple[Any, ...]:
-    """How many rows every table of a job has."""
+    """Return the number of rows in each table of a job."""
     tables = ("job", "item", "batch", "ingest", "job_tally")
     query = "SELECT " + ", ".join(f"(SELECT count(*) FROM tidemill.{table})" for table in tables)
     return (await rows(db, query))[0]
@@ -48,7 +48,7 @@ async def test_submit_in_callers_transaction_is_visible_after_commit(
         await conn.execute("CREATE TABLE public.orders (job uuid)")
         job_id = await mill.submit_async("test", ROWS, connection=conn)
         await conn.execute("INSERT INTO public.orders VALUES (%s)", [job_id])
-        assert await counts(db) == NOTHING, "nobody else sees it yet"
+        assert await counts(db) == NOTHING, "other transactions do not see it yet"
         await conn.commit()
     assert await counts(db) == (1, 10, 1, 1, 1)
     await drain(mill, db=db)
@@ -59,7 +59,7 @@ async def test_submit_on_non_utf8_connection_is_rejected_and_stores_nothing(
     mill: Mill, db: Database, tidemill_database: str
 ) -> None:
     async with await psycopg.AsyncConnection.connect(tidemill_database, client_encoding="LATIN1") as conn:
-        with pytest.raises(InvalidInput, match="client_encoding is iso8859-1: it must be UTF8"):
+        with pytest.raises(InvalidInput, match="client_encoding of the connection is iso8859-1"):
             await mill.submit_async("test", ["é"], connection=conn)
     blocking = psycopg.connect(tidemill_database, client_encoding="LATIN1")
     with blocking, pytest.raises(InvalidInput, match="must be UTF8"):
@@ -99,7 +99,7 @@ async def test_submit_with_bad_row_stores_nothing_in_callers_transaction(
     mill: Mill, db: Database, tidemill_database: str
 ) -> None:
     with psycopg.connect(tidemill_database) as conn:
-        with pytest.raises(InvalidInput, match="input 11 "), conn.transaction():
+        with pytest.raises(InvalidInput, match="Input 11 "), conn.transaction():
             mill.submit("test", [*ROWS, {"n": {1, "a"}, "bad": object()}], connection=conn)
         conn.execute("SELECT 1")
     assert await counts(db) == NOTHING
@@ -130,9 +130,9 @@ async def test_submit_stores_nothing_when_row_iterator_raises(mill: Mill, db: Da
 BAD: list[tuple[Any, str]] = [
     (object(), "cannot be stored as JSON"),
     ({1, object()}, "cannot be stored as JSON"),
-    ({"a": "x\x00y"}, "a NUL character"),
-    ({"a\x00": 1}, "a NUL character"),
-    ({"deep": [[{"a": ("x", "\x00")}]]}, "a NUL character"),
+    ({"a": "x\x00y"}, "NUL character"),
+    ({"a\x00": 1}, "NUL character"),
+    ({"deep": [[{"a": ("x", "\x00")}]]}, "NUL character"),
     ({"a": "\ud800"}, "cannot be stored as JSON"),
     ({"\udfff": 1}, "cannot be stored as JSON"),
     ({"a": "x" * (10 << 20)}, "10485768 bytes; at most 4194304 are allowed"),
@@ -144,7 +144,7 @@ BAD: list[tuple[Any, str]] = [
 async def test_submit_with_unstorable_input_names_row_and_stores_nothing(
     mill: Mill, db: Database, bad: Any, message: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=f"input 4 .*{message}"):
+    with pytest.raises(InvalidInput, match=f"Input 4 .*{message}"):
         await mill.submit_async("test", [1, 2, 3, bad, 5])
     assert await counts(db) == NOTHING
 
@@ -152,7 +152,7 @@ async def test_submit_with_unstorable_input_names_row_and_stores_nothing(
 async def test_submit_with_self_referencing_input_is_rejected(mill: Mill, db: Database) -> None:
     loop: list[Any] = []
     loop.append(loop)
-    with pytest.raises(InvalidInput, match="input 1 cannot be stored as JSON"):
+    with pytest.raises(InvalidInput, match="Input 1 cannot be stored as JSON"):
         await mill.submit_async("test", [loop])
     assert await counts(db) == NOTHING
 
@@ -183,7 +183,7 @@ async def test_submitted_json_values_arrive_unchanged(mill: Mill, db: Database) 
 
 
 async def test_submit_of_unknown_kind_is_rejected(mill: Mill, db: Database) -> None:
-    with pytest.raises(UnknownKind, match="no worker has ever had a handler for 'nope'"):
+    with pytest.raises(UnknownKind, match='No worker has registered a handler for kind "nope"'):
         await mill.submit_async("nope", ROWS)
     assert await counts(db) == NOTHING
 
@@ -224,7 +224,7 @@ async def test_idempotency_key_with_same_payload_returns_same_job(db: Database) 
 
 async def test_idempotency_key_with_other_payload_raises_key_reused(db: Database) -> None:
     await submit_job(db, keyed("k", b"p"), [b"1"])
-    with pytest.raises(IdempotencyKeyReused, match="idempotency key 'k' was used for another submission"):
+    with pytest.raises(IdempotencyKeyReused, match='Idempotency key "k" was already used for a different submission'):
         await submit_job(db, keyed("k", b"q"), [b"1"])
     assert (await counts(db))[:2] == (1, 1)
 

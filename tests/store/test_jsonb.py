@@ -1,4 +1,4 @@
-"""What is encoded can be stored, whatever objects it is made of."""
+"""Tests that encoded JSON can be stored."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +20,7 @@ class Word(Enum):
 
 @pytest.mark.parametrize("value", ["a\x00b", {"a": ["\x00"]}, Note("a\x00b"), {"d": Note("\x00")}, {"w": Word.BAD}])
 def test_json_encoding_rejects_nul_character_at_any_depth(value: Any) -> None:
-    with pytest.raises(ValueError, match="a NUL character cannot be stored"):
+    with pytest.raises(ValueError, match="NUL characters cannot be stored"):
         encode_json(value)
 
 

@@ -1,4 +1,4 @@
-"""Migrations run once each, in order, under a lock; schema.sql is what they add up to."""
+"""Tests that migrations run once each, in order, under a lock, and give the schema in schema.sql."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +21,7 @@ NAMES = [migration.name for migration in list_migrations()]
 
 @pytest.fixture
 def empty_database(tidemill_server: ThrowawayServer) -> Iterator[str]:
-    """The URL of a database without our schema."""
+    """The URL of a database without the schema tidemill."""
     url = tidemill_server.create_database()
     with psycopg.connect(url, autocommit=True) as conn:
         conn.execute("DROP SCHEMA tidemill CASCADE")
@@ -109,7 +109,7 @@ async def test_failed_migration_is_rolled_back(empty: Database, monkeypatch: pyt
 async def test_new_migration_runs_on_existing_schema(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     new = Migration("9999_new.sql", b"CREATE TABLE tidemill.fresh ()")
     monkeypatch.setattr(store, "list_migrations", lambda: [*list_migrations(), new])
-    with pytest.raises(Unavailable, match=r"the schema lacks 9999_new\.sql: run `tidemill migrate`"):
+    with pytest.raises(Unavailable, match=r"The database schema lacks 9999_new\.sql\. Run `tidemill migrate`"):
         await check_schema(db)
     assert await migrate_schema(db) == ["9999_new.sql"]
     await check_schema(db)
@@ -118,7 +118,7 @@ async def test_new_migration_runs_on_existing_schema(db: Database, monkeypatch: 
 async def test_migration_changed_after_it_ran_is_rejected(db: Database) -> None:
     await rows(db, "UPDATE tidemill.migration SET checksum = 'other' WHERE name = %s", NAMES[0])
     for verb in (migrate_schema, check_schema):
-        with pytest.raises(Unavailable, match=f"migration {NAMES[0]} was changed after it ran here"):
+        with pytest.raises(Unavailable, match=f"Migration {NAMES[0]} was changed after it was applied"):
             await verb(db)
 
 
@@ -130,13 +130,13 @@ async def test_schema_of_newer_version_is_rejected(db: Database) -> None:
 
 
 async def test_check_schema_on_empty_database_suggests_migrate(empty: Database) -> None:
-    with pytest.raises(Unavailable, match="has no Tidemill schema yet: run `tidemill migrate`"):
+    with pytest.raises(Unavailable, match=r"has no Tidemill schema\. Run `tidemill migrate`"):
         await check_schema(empty)
 
 
 async def test_check_schema_on_foreign_schema_suggests_migrate(empty: Database) -> None:
     await rows(empty, "CREATE SCHEMA tidemill")
-    with pytest.raises(Unavailable, match="has no Tidemill schema yet"):
+    with pytest.raises(Unavailable, match="has no Tidemill schema"):
         await check_schema(empty)
     assert await migrate_schema(empty) == NAMES
 

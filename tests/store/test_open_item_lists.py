@@ -1,4 +1,4 @@
-"""Walking through open items while they move: each once, none pushed to the end by somebody else's claim."""
+"""Tests of paging through open items that change: each appears once, and claims do not move other items."""
 
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemSt
 
 
 async def walk(db: Database, job_id: UUID, *statuses: ItemStatus, limit: int) -> list[dict[str, Any]]:
-    """Page after page to the end."""
+    """Return the items of all pages."""
     found: list[dict[str, Any]] = []
     after = None
     while True:
@@ -119,7 +119,7 @@ async def test_get_item_returns_same_fields_as_item_list(db: Database) -> None:
 async def test_open_item_list_sorts_processing_after_pending_items(db: Database) -> None:
     job_id = await add_job(db, 300, batch_size=50)
     for _ in range(4):
-        await take(db, job_id)  # 200 in hand, far more than a page
+        await take(db, job_id)  # 200 items in progress, far more than a page
     found = await walk(db, job_id, PENDING, PROCESSING, limit=20)
     assert [item["status"] for item in found] == ["pending"] * 100 + ["processing"] * 200
 
@@ -132,11 +132,11 @@ async def test_pending_list_reaches_waiting_items_behind_many_processing_ones(db
     other = await add_job(db, 5)
     await retry_some(db, other, range(5), delay=60)
     assert len(held) == 200
-    assert await walk(db, job_id, PENDING, limit=10) == []  # asked for alone, nothing stands before them
+    assert await walk(db, job_id, PENDING, limit=10) == []  # a list of pending items only
     found = await list_pending(db, statuses=[PENDING, WAITING], limit=10)
     assert [item["job_id"] for item in found.items] == [other] * 5
     both = await walk_pending(db, PROCESSING, WAITING)
-    assert [item["status"] for item in both] == ["processing"] * 200 + ["retry_wait"] * 5  # and in 21 pages, not never
+    assert [item["status"] for item in both] == ["processing"] * 200 + ["retry_wait"] * 5  # paging ends, after 21 pages
 
 
 async def walk_pending(db: Database, *statuses: ItemStatus) -> list[dict[str, Any]]:
@@ -151,7 +151,7 @@ async def walk_pending(db: Database, *statuses: ItemStatus) -> list[dict[str, An
 
 
 async def test_open_item_paging_ends_while_items_are_claimed_and_flushed(db: Database) -> None:
-    """What is taken moves to the end, once for each time it is taken: it never comes between those that wait."""
+    """Each claim moves an item to the end of the list, never between waiting items."""
     job_id = await add_job(db, 400, batch_size=20)
     waited: list[int] = []
     after: Any = None

@@ -1,4 +1,4 @@
-"""A batch that is written in parts: what was written stays, what was not is run again, nothing counts twice."""
+"""Tests of partial flushes: written outcomes stay, the other items run again, and none is counted twice."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tidemill.store.outcome_flush import FlushResult
 async def test_reclaimed_range_contains_only_unsettled_items(db: Database) -> None:
     job_id = await add_job(db, 1_000)
     lease = await take(db, job_id)
-    finished = [seq for seq in range(1_000) if seq % 5 < 3]  # out of order, as concurrent items finish
+    finished = [seq for seq in range(1_000) if seq % 5 < 3]  # out of order, as with concurrent items
     await settle(db, lease, [verdict(seq) for seq in finished])
     await expire(db, lease)
     assert [batch for batch, _, _ in await db.run(batch_leases.reclaim_expired_leases)] == [lease.batch_id]
@@ -81,7 +81,7 @@ async def test_partial_flush_replayed_after_newer_one_is_stale(db: Database) -> 
 
 
 async def lost_to_another(db: Database) -> tuple[Lease, Lease]:
-    """A batch whose first holder lost it, in the middle, to a second one."""
+    """Return a batch whose first worker lost its lease to a second one halfway."""
     job_id = await add_job(db, 100)
     zombie = await take(db, job_id)
     await expire(db, zombie)
@@ -135,6 +135,6 @@ async def test_flush_of_items_outside_lease_fails_and_writes_nothing(db: Databas
     await retry_some(db, job_id, [0, 1])
     lease = await take(db, job_id)
     with pytest.raises(Exception, match="check constraint"):
-        await settle(db, lease, [verdict(seq) for seq in range(4)])  # more than it holds
+        await settle(db, lease, [verdict(seq) for seq in range(4)])  # more items than the batch has
     assert (await job_of(db, job_id)).counts.processing == 2
     await assert_sound(db)

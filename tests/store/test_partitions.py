@@ -1,4 +1,4 @@
-"""Partitions: there before they are needed, dropped only when every job in them is old."""
+"""Tests that partitions are created in advance and dropped only if all their jobs are old."""
 
 import asyncio
 from uuid import UUID
@@ -33,7 +33,7 @@ async def close_with_a_failure(db: Database) -> UUID:
 
 
 async def week_of(db: Database, job_id: UUID) -> PartitionWeek:
-    """Not the first of all: the database may have been made in the week before."""
+    """Return the week of a job. It need not be the first, because the database may have been created a week earlier."""
     (week,) = [week for week in await db.run(retention.list_partition_weeks) if week.lo <= job_id < week.hi]
     return week
 

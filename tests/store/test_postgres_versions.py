@@ -1,4 +1,4 @@
-"""Every PostgreSQL that is at hand runs the schema and a job."""
+"""Tests that every installed PostgreSQL version runs the migrations and a job."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ SERVERS: dict[int, Path] = dict(sorted((DEBIAN | POSTGRES_VERSIONS).items()))
 
 
 def run(program: Path, *arguments: str, folder: Path) -> None:
-    """As the user that owns the folder: PostgreSQL refuses to run as root."""
+    """Run a program as the owner of the folder, because PostgreSQL refuses to run as root."""
     owner: dict[str, Any] = {}
     if os.geteuid() == 0:
         owner = {"user": folder.stat().st_uid, "group": folder.stat().st_gid, "extra_groups": []}
@@ -47,7 +47,7 @@ def run(program: Path, *arguments: str, folder: Path) -> None:
 
 @pytest.fixture(scope="module", params=SERVERS)
 def server(request: pytest.FixtureRequest, tidemill_server: ThrowawayServer) -> Iterator[str]:
-    """The URL of a server of one version, fresh for these tests."""
+    """The URL of a new server of one version."""
     bin_path = SERVERS[request.param]
     folder = Path(tempfile.mkdtemp(prefix="tidemill-test-"))
     owner = (tidemill_server.folder / "postgres").stat()
@@ -89,7 +89,7 @@ async def test_job_completes_on_every_postgres_version(server: str, tmp_path: Pa
             assert (job.status, job.counts.done) == (JobStatus.COMPLETED, 1_500)
         await assert_sound(db)
         wrong = [finding.name for finding in await check_database(db) if not finding.ok]
-        assert wrong == ["what is committed survives a crash"], "fsync is off here, and doctor says so"
+        assert wrong == ["committed data survives a crash"], "fsync is off in tests"
 
 
 async def test_introspection_is_the_same_on_every_postgres_version(server: str) -> None:

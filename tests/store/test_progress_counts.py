@@ -1,4 +1,4 @@
-"""Progress: folded or not, in one snapshot, the sum is the same."""
+"""Tests that progress counts are the same before and after a fold, within one snapshot."""
 
 import asyncio
 

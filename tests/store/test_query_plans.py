@@ -1,4 +1,4 @@
-"""Plans: what is asked all day looks at the rows it needs, however many there are beside them."""
+"""Tests that frequent statements read only the rows they need, however large the tables are."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -22,7 +22,7 @@ HERE = "SELECT since, id, lo FROM tidemill.batch WHERE job_id = %s AND state = %
 
 @dataclass(frozen=True)
 class Big:
-    """A job of 100,000 items, half of them settled; beside it a paused one with 20,000 ready batches; 5,000 closed."""
+    """A half-settled job of 100,000 items, a paused job with 20,000 ready batches, and 5,000 closed jobs."""
 
     url: str
     job_id: UUID
@@ -63,7 +63,7 @@ async def full(big: Big) -> AsyncIterator[Database]:
 
 
 def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
-    """Statements and their values, as the engine gives them."""
+    """Return frequent statements of the engine with their values."""
     job = {"job_id": job_id}
     part = job | {"lo": 60_000, "hi": 61_000}
     return {
@@ -91,7 +91,7 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
 
 
 def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
-    """Statements and their values, as lists give them."""
+    """Return statements of lists with their values."""
     job, page = {"job_id": job_id}, {"limit": 101}
     one_job = {"first_job": job_id, "last_job": job_id}
     batches = {"since": NEVER, "batch": -1, "until": ALWAYS, "limit": 102}
@@ -207,7 +207,7 @@ async def test_statements_on_unanalyzed_job_fetch_items_by_index(db: Database) -
 
 async def test_runnable_and_claim_queries_read_no_batches_of_paused_job(full: Database, big: Big) -> None:
     seen = await rows_looked_at(full, "job/runnable", RUNNABLE)
-    assert seen["batch"] <= 20, seen  # the few that are leased, twice
+    assert seen["batch"] <= 20, seen  # the few leased batches, twice
     assert (await rows_looked_at(full, "batch/peek", {"job_id": big.paused}))["batch"] == 0
 
 
@@ -261,13 +261,13 @@ async def test_get_item_reads_few_rows_of_big_job(full: Database, big: Big) -> N
 async def test_item_page_reads_leased_batches_once_not_per_item(db: Database) -> None:
     job_id = await bench_job.create_big_job(db, 0, "test", 20_000)
     asked = asked_all_day(job_id)["item/list_seq"] | {"lo": 0, "hi": 101, "statuses": None, "stored": None}
-    # A planner that expects one item joins in a loop: where statistics are old, or at the edge of a histogram.
+    # A planner that expects one item, because of outdated statistics, would use a nested loop.
     seen = await rows_looked_at(db, "item/list_seq", asked, "hashjoin", "mergejoin", "material", "seqscan")
-    assert seen["batch"] <= 300, seen  # 599 in a loop
+    assert seen["batch"] <= 300, seen  # a nested loop reads 599
 
 
 async def test_item_window_by_rare_status_uses_primary_key_index(db: Database) -> None:
-    """By status, all of the job would be looked through for those of the window: the longer, the slower."""
+    """An index on status would scan all matching items of the job instead of the window."""
     job_id = await bench_job.create_big_job(db, 0, "test", 20_000)
     await rows(db, "ANALYZE tidemill.outcome")
     rare = {"lo": 10_000, "hi": 20_000, "statuses": ["skipped"], "stored": ["skipped"]}
@@ -287,7 +287,7 @@ async def test_done_items_of_sparse_job_are_listed_without_scanning_batches(full
 
 
 async def test_job_list_of_small_jobs_reads_no_batches_of_big_job(full: Database) -> None:
-    """One job with all the batches there are: what is sampled of these must not stand for every job."""
+    """Statistics sampled from one job with nearly all batches must not be applied to every job."""
     small = await rows(full, "SELECT id FROM tidemill.job WHERE closed_as IS NOT NULL ORDER BY id DESC LIMIT 20")
     seen = await rows_looked_at(full, "job/get_many", {"ids": [job_id for (job_id,) in small]})
     assert seen["batch"] == 0, seen

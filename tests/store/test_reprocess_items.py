@@ -1,4 +1,4 @@
-"""Items that go round again: each once, with its count taken back."""
+"""Tests that reprocessing requeues each item once and adjusts the counters."""
 
 import pytest
 
@@ -130,7 +130,8 @@ async def test_job_can_be_cancelled_and_reprocessed_repeatedly(db: Database) -> 
 async def test_redrive_requeues_failed_and_policy_cancelled_items(db: Database) -> None:
     job_id = await add_job(db, 20, batch_size=10, policy={"mode": "fail_fast"})
     await fail_some(db, job_id, [0])
-    assert await db.run(job_lifecycle.enforce_failure_policy, job_id) == "fail_fast: an item failed"
+    reason = await db.run(job_lifecycle.enforce_failure_policy, job_id)
+    assert reason == 'An item failed; the failure policy is "fail_fast"'
     await db.run(job_lifecycle.cancel_ready_batches)
     assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.FAILED
     operation = await redrive_dead_letters(db, owner_id=None, filters={"jobs": [str(job_id)]})
@@ -169,9 +170,9 @@ async def test_failure_policy_ignores_failures_from_before_reprocess(db: Databas
     await settle(db, await take(db, job_id), [verdict(0, FAILED), verdict(1, FAILED), verdict(2)])
     assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.FAILED
     assert await db.run(reprocess_items, job_id, ReprocessSelection(seqs=[0])) == (1, None)
-    assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None, "the other failure is an old one"
+    assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None, "the other failure is older"
     await settle(db, await take(db, job_id), [verdict(0, FAILED)])
-    assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is not None, "this one is new"
+    assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is not None, "this failure is new"
     await assert_sound(db)
 
 

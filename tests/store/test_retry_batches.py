@@ -1,4 +1,4 @@
-"""An item that is tried again: one outcome, one place, one status at a time."""
+"""Tests that a retried item has one outcome, one batch and one status at a time."""
 
 from store.scenes import batches, retry_some, status_of
 from support import DONE, FAILED, RETRY, add_job, assert_sound, job_of, rows, settle, take, verdict

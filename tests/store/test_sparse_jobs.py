@@ -1,4 +1,4 @@
-"""Sparse jobs: what succeeded leaves no row, and is counted and shown all the same."""
+"""Tests of sparse jobs: done items have no outcome row, but are counted and listed."""
 
 from store.scenes import send_round, status_of
 from support import DONE, FAILED, RETRY, add_job, assert_sound, job_of, rows, settle, take, verdict

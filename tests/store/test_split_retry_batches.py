@@ -1,4 +1,4 @@
-"""A list of retries with an item that a set-based handler cannot take: it is found, and the others are settled."""
+"""Tests that a batch handler isolates the failing item of a retry list and settles the others."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tidemill.testing import drain
 
 ROWS = 40
 BAD = 17
-MOST = 200  # calls; halving forty takes six, and a few more where halves are merged with others
+MOST = 200  # calls; halving 40 items takes six, and a few more if halves are merged with other lists
 
 
 async def test_split_retry_list_halves_are_not_merged_again(db: Database, settings: Settings) -> None:
@@ -21,7 +21,7 @@ async def test_split_retry_list_halves_are_not_merged_again(db: Database, settin
     async def brittle(items: Sequence[Item]) -> list[Outcome | str]:
         nonlocal calls
         calls += 1
-        if calls > MOST:  # it goes round and round: let it end, or nobody would hear of it
+        if calls > MOST:  # an endless loop: stop it, so that the test fails instead of hanging
             return ["ok" for _ in items]
         if items[0].attempt == 1:
             return [Retry("not yet") for _ in items]

@@ -1,4 +1,4 @@
-"""No state in sessions: a proxy that hands out connections per transaction may stand between."""
+"""Tests that sessions have no state, so that a transaction-pooling proxy can be used."""
 
 import asyncio
 from uuid import uuid4
@@ -22,7 +22,7 @@ async def test_claim_leaves_no_session_settings_or_advisory_locks(tidemill_datab
     async with Database(tidemill_database, size=1) as db:
         job_id = await add_job(db, 10)
         assert await try_take(db, job_id) is not None
-        assert await try_take(db, job_id) is None  # it looked twice, the second time with a lock_timeout
+        assert await try_take(db, job_id) is None  # it queries twice, the second time with a lock_timeout
         assert await rows(db, SETTINGS, *DRIVERS_OWN) == []
         assert await rows(db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
 
@@ -93,7 +93,7 @@ async def test_concurrent_submissions_with_same_idempotency_key_create_one_job(d
 
 async def test_idempotency_key_reused_for_other_submission_is_rejected(db: Database) -> None:
     await add_rows(db, [b"1"], idem_key="once", idem_print=PRINT)
-    with pytest.raises(IdempotencyKeyReused, match="another submission"):
+    with pytest.raises(IdempotencyKeyReused, match="different submission"):
         await add_rows(db, [b"2"], idem_key="once", idem_print=b"another")
     assert await rows(db, "SELECT count(*) FROM tidemill.job") == [(1,)]
 

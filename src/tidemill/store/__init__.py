@@ -1,1 +1,1 @@
-"""Database access and the SQL of the engine: one statement per file in queries/."""
+"""Database access and the SQL statements of the engine, one per file in ``queries/``."""

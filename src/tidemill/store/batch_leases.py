@@ -16,7 +16,7 @@ from tidemill.store.statements import sql
 
 @dataclass(frozen=True, slots=True)
 class ClaimableJob:
-    """A job with something to claim."""
+    """A job with batches that are due."""
 
     id: UUID
     owner_id: int
@@ -36,7 +36,7 @@ async def list_claimable_jobs(
 
 @dataclass(slots=True)
 class BatchClaim:
-    """A request to lease about ``item_count`` items of a job, under a lease id that the caller has made.
+    """A request to lease about ``item_count`` items of a job, with a lease id from the caller.
 
     ``may_be_leased`` says that an earlier attempt may have committed although its answer was lost. It is set after the
     first attempt.
@@ -52,7 +52,7 @@ class BatchClaim:
 
 
 async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
-    """Lease a due batch of a job, whole or in part. None when nothing is due, or the job's limiter is blocked."""
+    """Lease a due batch of a job or a part of it. Return None if nothing is due or the job's limiter is blocked."""
     if claim.may_be_leased:
         leased = await find_leased_batch(conn, claim.worker, claim.lease_id)
         if leased is not None:
@@ -96,7 +96,7 @@ async def _lock_next_ready_batch(conn: Connection, job_id: UUID, lease_id: UUID)
                 await cursor.execute(sql("batch/peek_waiting"), {"job_id": job_id})
                 row = await cursor.fetchone()
             except errors.LockNotAvailable:
-                return None  # the transaction is over; there was nothing in it
+                return None  # the transaction is aborted, but it has written nothing
     return None if row is None else _parse_lease(row, lease_id)
 
 
@@ -152,7 +152,7 @@ def _with_seqs(lease: Lease, seqs: tuple[int, ...]) -> Lease:
 
 
 async def extend_leases(conn: Connection, worker: str, lease_ids: Sequence[UUID], seconds: float) -> int:
-    """Extend these leases of a worker, of batches and of sources; how many batches."""
+    """Extend batch leases and ingest leases of a worker. Return the number of extended batch leases."""
     params = {"worker": worker, "lease_ids": list(lease_ids), "lease": seconds}
     await conn.execute(sql("ingest/heartbeat"), params)
     cursor = await conn.execute(sql("batch/heartbeat"), params)
@@ -162,7 +162,7 @@ async def extend_leases(conn: Connection, worker: str, lease_ids: Sequence[UUID]
 async def release_batch(
     conn: Connection, lease: Lease, *, after_crash: bool = False, losses: int = 0
 ) -> tuple[int, int] | None:
-    """Give the rest of a batch back; its crashes and open items, or None if the lease was lost."""
+    """Release the rest of a batch. Return its crashes and open items, or None if the lease was lost."""
     params = _build_lease_params(lease, after_crash) | {
         "losses": losses,
         "isolate_at": ISOLATE_AFTER_LOST_LEASES,
@@ -179,13 +179,13 @@ async def split_batch(
     after_crash: bool = False,
     crashes: int = 0,
 ) -> bool:
-    """Close a batch and put its open items into pieces; False if the lease was lost."""
+    """Close a batch and move its open items to new batches. Return False if the lease was lost."""
     cursor = await conn.execute(sql("batch/close_split"), _build_lease_params(lease, after_crash))
     if await cursor.fetchone() is None:
         return False
-    place: dict[str, Any] = {"job_id": lease.job_id, "owner_id": lease.owner_id, "kind": lease.kind}
+    job: dict[str, Any] = {"job_id": lease.job_id, "owner_id": lease.owner_id, "kind": lease.kind}
     for piece in parts:
-        params = place | {"lo": piece.lo, "hi": piece.hi, "isolated": piece.isolated}
+        params = job | {"lo": piece.lo, "hi": piece.hi, "isolated": piece.isolated}
         params["crashes"] = crashes if piece.isolated else 0
         if piece.seqs is None:
             await conn.execute(sql("batch/add_range_piece"), params)
@@ -201,16 +201,17 @@ async def split_batch(
 
 
 async def terminate_stuck_copies(conn: Connection, seconds: float) -> int:
-    """End our sessions that wait for a client in mid-COPY for longer than that: no timeout of the server does.
+    """Terminate Tidemill sessions whose COPY has waited for its client longer than ``seconds``. Return their number.
 
-    A worker that was stopped there holds the lock of its batch, and a sweep would pass over it for ever.
+    No server timeout ends them. A worker suspended during COPY holds the lock of its batch, so its lease could never be
+    reclaimed.
     """
     cursor = await conn.execute(sql("batch/end_stuck_copies"), {"seconds": seconds})
     return cursor.rowcount
 
 
 async def reclaim_expired_leases(conn: Connection) -> list[tuple[int, UUID, int]]:
-    """Take back leases that ran out: (batch, job, losses in a row)."""
+    """Reclaim expired leases. Return (batch, job, losses in a row) for each."""
     cursor = await conn.execute(sql("batch/sweep"), {"isolate_at": ISOLATE_AFTER_LOST_LEASES})
     return await cursor.fetchall()
 

@@ -1,4 +1,4 @@
-"""Browsers that are signed in."""
+"""Stores the sessions of signed-in browsers, and sign-in links."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from tidemill.store.statements import fetch_records, sql
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """In seconds: how long a session may idle, how long it may last, and how old its secret may get."""
+    """Limits of a session in seconds: idle time, lifetime, and the age at which its secret is rotated."""
 
     idle: float
     longest: float
@@ -20,7 +20,7 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedSession:
-    """A session that is good; ``secret`` is another one for the browser to take."""
+    """A valid session; ``secret`` is the rotated secret for the browser, if any."""
 
     principal: Principal
     secret: str | None = None
@@ -28,7 +28,7 @@ class AuthenticatedSession:
 
 @dataclass(frozen=True, slots=True)
 class ListedSession:
-    """A browser that a user is signed in with; ``is_this`` if it sent the request."""
+    """A session of a user; ``is_this`` is true for the session that sent the request."""
 
     created_at: datetime
     seen_at: datetime
@@ -37,7 +37,7 @@ class ListedSession:
 
 @dataclass(frozen=True, slots=True)
 class _StoredSession:
-    """A valid session, its user, and whether its secret or the time of its last use is to be updated."""
+    """A valid session, its user, and whether its secret or the time of its last use must be updated."""
 
     id: int
     name: str
@@ -49,14 +49,14 @@ class _StoredSession:
 
 
 async def create_sign_in_token(conn: Connection, user_id: int, seconds: float) -> str:
-    """What signs a user in once."""
+    """Store a one-time sign-in link and return its token."""
     token = generate_token()
     await conn.execute(sql("link/add"), {"hash": hash_secret(token), "user_id": user_id, "seconds": seconds})
     return token
 
 
 async def redeem_sign_in_token(conn: Connection, token: str) -> int | None:
-    """Whom the link signs in, if it is good; it is not afterwards."""
+    """Delete a sign-in link. Return its user's id, or None if the link is unknown or expired."""
     cursor = await conn.execute(sql("link/use"), {"hash": hash_secret(token)})
     row = await cursor.fetchone()
     return int(row[0]) if row is not None and row[1] else None
@@ -65,9 +65,10 @@ async def redeem_sign_in_token(conn: Connection, token: str) -> int | None:
 async def create_session_token(
     conn: Connection, user_id: int, *, key: str | None = None, replaced_token: str | None = None
 ) -> str:
-    """A new session and its secret; opened with the key of this prefix, it ends with it.
+    """Create a session and return its secret.
 
-    The one the browser had before ends: nobody can prepare a session for another.
+    The session ends with the API key of prefix ``key``, if given. The browser's previous session ends, which prevents
+    session fixation.
     """
     if replaced_token is not None:
         await end_session(conn, replaced_token)
@@ -83,13 +84,13 @@ async def create_session_token(
 
 
 async def peek_session(conn: Connection, token: str, limits: SessionLimits) -> Principal | None:
-    """Whose session it is, if it is good; looking keeps it from nothing that happens to idle ones."""
+    """Return the principal of a session, or None if it is not valid. This does not reset the idle time."""
     session = await _fetch_session(conn, token, limits)
     return None if session is None else _make_principal(session)
 
 
 async def authenticate_session(conn: Connection, token: str, limits: SessionLimits) -> AuthenticatedSession | None:
-    """Whose session it is, if it is good. When its secret is due another one is offered, until one of those is used."""
+    """Return a valid session, or None. If its secret is due for rotation, include a new secret."""
     session = await _fetch_session(conn, token, limits)
     if session is None:
         return None
@@ -113,7 +114,7 @@ async def end_session(conn: Connection, token: str) -> None:
 async def list_sessions(
     conn: Connection, user_id: int, token: str | None, limits: SessionLimits
 ) -> list[ListedSession]:
-    """Browsers that a user is signed in with."""
+    """Return the valid sessions of a user, newest first."""
     params = {
         "user_id": user_id,
         "hash": hash_secret(token or ""),
@@ -124,20 +125,20 @@ async def list_sessions(
 
 
 async def end_other_sessions(conn: Connection, user_id: int, token: str | None) -> None:
-    """Sign a user out everywhere but where this secret is."""
+    """End all sessions of a user except the one with this secret."""
     await conn.execute(sql("session/end_others"), {"user_id": user_id, "hash": hash_secret(token or "")})
 
 
 async def forget_expired_sessions(conn: Connection) -> None:
-    """Sessions and links that nobody can use any more, whatever the settings."""
+    """Delete sessions and sign-in links that have expired under any settings."""
     await conn.execute(sql("session/forget"))
 
 
 async def _fetch_session(conn: Connection, token: str, limits: SessionLimits) -> _StoredSession | None:
     times = {"idle": limits.idle, "longest": limits.longest, "rotate": limits.rotate}
     params = {"hash": hash_secret(token)} | times
-    found = await fetch_records(conn, _StoredSession, sql("session/find"), params)
-    return found[0] if found else None
+    sessions = await fetch_records(conn, _StoredSession, sql("session/find"), params)
+    return sessions[0] if sessions else None
 
 
 def _make_principal(session: _StoredSession) -> Principal:

@@ -1,4 +1,4 @@
-"""Rows of COPY in text form. Values are JSON already: of what COPY escapes, only the backslash can occur."""
+"""Encodes rows for COPY in text format. Values are JSON, in which COPY has to escape only the backslash."""
 
 from collections.abc import Sequence
 from itertools import count, repeat
@@ -12,7 +12,7 @@ from tidemill.core.file_format import ColumnType, is_text_type
 from tidemill.core.input_source import InputBlock
 from tidemill.store.jsonb import encode_json
 
-# PostgreSQL writes -0, which most readers of JSON take for a whole number: its sign would be lost.
+# PostgreSQL writes -0, which most JSON readers parse as an integer and lose its sign.
 _FLOAT_TO_JSON_SQL = (
     "CASE WHEN {0} = 0 THEN CASE WHEN {0}::text = '-0' THEN '-0.0' ELSE '0' END::json ELSE to_json({0}) END"
 )
@@ -21,7 +21,7 @@ _FLOAT_TO_JSON_SQL = (
 def build_csv_expression(
     column: Composable, type_: ColumnType, sql_type: str, *, spreadsheet_safe: bool = False
 ) -> Composable:
-    """The column itself, unless COPY would write something else than is wanted: t and f for a boolean."""
+    """Return an SQL expression for a column in CSV: text for booleans (COPY writes t and f), else the column."""
     if type_ == "boolean":
         return SQL("{}::text").format(column)
     if spreadsheet_safe and is_text_type(type_, sql_type):
@@ -33,9 +33,10 @@ def build_csv_expression(
 def build_json_expression(
     column: Composable, type_: ColumnType, sql_type: str, element: ColumnType | None = None
 ) -> Composable:
-    """What may have JSON in it as somebody wrote it has no line ends: between tokens, they mean nothing.
+    """Return an SQL expression for a column in JSON.
 
-    Of an array without an ``element``, nothing is known.
+    Types that may contain JSON with the user's formatting lose their line ends, which are only white space there. An
+    array without an ``element`` type counts as such.
     """
     is_free = type_ == "json" and sql_type != "jsonb"
     if is_free or type_ == "other" or (type_ == "array" and element in (None, "json", "other")):
@@ -49,27 +50,27 @@ COPY_NULL = b"\\N"
 
 
 def encode_item_row(head: bytes, seq: int, value: bytes, tail: bytes) -> bytes:
-    """One row of item/copy; ``head`` is the job id and a tab, ``tail`` a tab, the time and the end of line."""
+    """Return one row of item/copy. ``head`` is the job id and a tab; ``tail`` is a tab, the time and a line end."""
     return b"%s%d\t%s\t\\N\t\\N%s" % (head, seq, _escape_value(value), tail)
 
 
 def encode_block_rows(head: bytes, lo: int, block: InputBlock, tail: bytes) -> bytes:
-    """The rows of item/copy for the records of a source, from item ``lo`` on."""
+    """Return the rows of item/copy for the records of a source, starting at item ``lo``."""
     values: Sequence[bytes] = block.inputs
     if _needs_escape(b"".join(values)):
         values = [_escape_value(value) for value in values]
-    if not block.defects and block.lines is None:  # 0.7 µs a row: this is most of all rows
+    if not block.defects and block.lines is None:  # 0.7 µs per row: the path of most rows
         return b"".join(map((head + b"%d\t%s\t\\N\t\\N" + tail).__mod__, zip(count(lo), values)))
     defects = {at: _escape_value(encode_json(defect)) for at, defect in block.defects.items()}
-    places = repeat(COPY_NULL) if block.lines is None else map(b"%d".__mod__, block.lines)
+    lines = repeat(COPY_NULL) if block.lines is None else map(b"%d".__mod__, block.lines)
     return b"".join(
-        b"%s%d\t%s\t%s\t%s%s" % (head, lo + at, value, defects.get(at, COPY_NULL), place, tail)
-        for at, (value, place) in enumerate(zip(values, places, strict=False))
+        b"%s%d\t%s\t%s\t%s%s" % (head, lo + at, value, defects.get(at, COPY_NULL), line, tail)
+        for at, (value, line) in enumerate(zip(values, lines, strict=False))
     )
 
 
 def encode_outcome_rows(head: bytes, owner_id: int, at: bytes, verdicts: list[Verdict]) -> bytes:
-    """The rows of outcome/copy; ``head`` is the job id."""
+    """Return the rows of outcome/copy. ``head`` is the job id."""
     statuses = [v.status for v in verdicts]
     columns: list[tuple[bytes, Sequence[Any]]] = [
         (b"%d", [v.seq for v in verdicts]),
@@ -80,7 +81,7 @@ def encode_outcome_rows(head: bytes, owner_id: int, at: bytes, verdicts: list[Ve
         (b"%s", _escape_column([v.error for v in verdicts])),
         (b"%d", [v.duration_ms for v in verdicts]),
     ]
-    # A column whose values are all equal is written into the line once, and not row by row.
+    # A column whose values are all equal is formatted once, not row by row.
     same = [
         (form % values[0]).replace(b"%", b"%%") if values.count(values[0]) == len(values) else None
         for form, values in columns
@@ -88,21 +89,21 @@ def encode_outcome_rows(head: bytes, owner_id: int, at: bytes, verdicts: list[Ve
     parts = [form if value is None else value for (form, _), value in zip(columns, same, strict=True)]
     line = b"\t".join([head, parts[0], b"%d" % owner_id, *parts[1:3], at, *parts[3:]]) + b"\n"
     different = [values for (_, values), value in zip(columns, same, strict=True) if value is None]
-    if not different:  # of one row
+    if not different:  # a single row
         return line % ()
     return b"".join(map(line.__mod__, zip(*different, strict=True)))
 
 
 def _escape_column(values: Sequence[bytes | None]) -> list[bytes]:
-    """A column, escaped as a whole."""
-    given = [value for value in values if value is not None]
-    if not given:
+    """Escape all values of a column at once."""
+    present = [value for value in values if value is not None]
+    if not present:
         return [COPY_NULL] * len(values)
-    together = b"\n".join(given)
-    if together.count(b"\n") >= len(given) or b"\t" in together or b"\r" in together:
+    joined = b"\n".join(present)
+    if joined.count(b"\n") >= len(present) or b"\t" in joined or b"\r" in joined:
         return [COPY_NULL if value is None else _escape_value(value) for value in values]
-    escaped = together.replace(b"\\", b"\\\\").split(b"\n")
-    if len(given) == len(values):
+    escaped = joined.replace(b"\\", b"\\\\").split(b"\n")
+    if len(present) == len(values):
         return escaped
     rest = iter(escaped)
     return [COPY_NULL if value is None else next(rest) for value in values]
@@ -113,7 +114,7 @@ def _needs_escape(data: bytes) -> bool:
 
 
 def _escape_value(value: bytes) -> bytes:
-    # JSON has no raw control characters, so tabs and line ends never occur; a formatted input may have them.
+    # Compact JSON has no tabs or line ends; a formatted input may have them between tokens.
     if b"\\" in value:
         value = value.replace(b"\\", b"\\\\")
     if b"\n" in value or b"\t" in value or b"\r" in value:

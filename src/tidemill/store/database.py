@@ -30,10 +30,10 @@ TIMEOUT_STATES = ("57014", "25P03", "25P04")
 TRANSIENT_STATES = ("40001", "40P01", "55P03", *TIMEOUT_STATES)
 TRANSIENT_STATE_CLASSES = ("08", "53", "57P")
 TRANSACTION_TIMEOUT_MIN_VERSION = 170000
-MAX_TIMEOUT_ATTEMPTS = 5  # a statement that is too slow five times will be the sixth time too
+MAX_TIMEOUT_ATTEMPTS = 5  # a statement that timed out five times will time out again
 UNBOUNDED_SESSION_NAME = "tidemill, unbounded"  # a large submission: maintenance must not end it for being slow
 LATENCY_REPORT_INTERVAL_S = 1.0
-POOL_WAIT_MIN_MS = 1.0  # a free connection takes a tenth of that
+POOL_WAIT_MIN_MS = 1.0  # getting a free connection takes a tenth of this
 POOL_WAIT_NEGLIGIBLE_MS = 0.001
 
 
@@ -44,7 +44,7 @@ def is_transient(error: Exception) -> bool:
     if not isinstance(error, psycopg.Error):
         return False
     state = error.sqlstate
-    if state is None:  # the connection broke without an error of the server
+    if state is None:  # the connection broke without an error from the server
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return state in TRANSIENT_STATES or state.startswith(TRANSIENT_STATE_CLASSES)
 
@@ -55,7 +55,7 @@ def is_contention(error: Exception) -> bool:
 
 
 def is_out_of_resources(error: Exception) -> bool:
-    """Whether the server has run out of a resource, mostly of disk space."""
+    """Whether the server has run out of a resource, usually disk space."""
     return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("53")
 
 
@@ -137,7 +137,7 @@ class Database:
         retry_for_s: float | None = None,
         slow_ms: float = 500,
     ) -> None:
-        """``retry_for_s`` is for how long ``run`` retries. Workers retry for ever; a request that waits does not."""
+        """``retry_for_s`` limits how long ``run`` retries. Workers retry without limit; requests do not."""
         self.url = url
         self._retry_for_s = retry_for_s
         self.stats = TransactionStats(slow_ms)
@@ -173,7 +173,7 @@ class Database:
             await self._pool.open(wait=True, timeout=15.0)
         except PoolTimeout as error:
             await self._pool.close()
-            raise Unavailable("PostgreSQL answers too slowly, or has no free connection") from error
+            raise Unavailable("PostgreSQL did not answer in time or has no free connection") from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -187,7 +187,7 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection in autocommit, for statements that cannot run in a transaction."""
+        """Yield a connection in autocommit mode, for statements that cannot run in a transaction."""
         async with self._pool.connection() as conn:
             yield conn
 
@@ -202,9 +202,9 @@ class Database:
         statement_timeout_s: float | None = None,
         lock_timeout_s: float | None = None,
     ) -> AsyncIterator[Connection]:
-        """One transaction, limited in time: a worker that hangs in it must not hold its batch for ever.
+        """Run a transaction with time limits, so that a worker that hangs cannot hold its batch forever.
 
-        ``statement_timeout_s`` limits one statement, 0 does not; ``lock_timeout_s`` limits a wait for a lock.
+        ``statement_timeout_s`` limits one statement (0: no limit); ``lock_timeout_s`` limits a wait for a lock.
         """
         async with self._acquire_connection() as conn:
             begin = b"BEGIN ISOLATION LEVEL REPEATABLE READ" if snapshot else b"BEGIN"
@@ -223,13 +223,13 @@ class Database:
 
     @asynccontextmanager
     async def _open_autocommit(self) -> AsyncIterator[Connection]:
-        """A connection for one statement without a transaction; the timeout is on this side."""
+        """Yield a connection for one statement without a transaction. The client enforces the timeout."""
         async with self._acquire_connection() as conn:
             try:
                 async with asyncio.timeout(self.timeout_ms / 1000):
                     yield conn
             except TimeoutError as error:
-                raise psycopg.errors.QueryCanceled("the query took too long") from error
+                raise psycopg.errors.QueryCanceled("The query timed out") from error
 
     @asynccontextmanager
     async def _acquire_connection(self) -> AsyncIterator[Connection]:
@@ -297,14 +297,14 @@ class Database:
                 if not is_transient(error) or (is_timeout(error) and failed >= MAX_TIMEOUT_ATTEMPTS):
                     raise
                 if self._retry_for_s is not None and time.monotonic() - started > self._retry_for_s:
-                    raise Unavailable("the database is not available now; try again later") from error
+                    raise Unavailable("The database is not available. Try again later.") from error
                 emit("database.retry", verb=verb.__name__, attempt=failed, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(failed, 10)) * (0.5 + random.random()))  # noqa: S311
 
     def _is_pool_exhausted(self) -> bool:
         """Whether a request was queued since the last check while the pool had its maximum of connections.
 
-        The duration of a wait does not tell: the process itself may have been suspended.
+        The duration of a wait proves nothing, because the process itself may have been suspended.
         """
         stats = self._pool.get_stats()
         before, self._queued = self._queued, stats.get("requests_queued", 0)
@@ -330,7 +330,7 @@ class Database:
 
 
 def _format_limited_session_name(milliseconds: int) -> str:
-    """The name of a session whose transaction has its own time limit; maintenance ends stuck sessions by it."""
+    """Return the session name for a transaction with its own time limit; maintenance uses it to end stuck sessions."""
     return f"tidemill, limit {milliseconds // 1000 + 1} s"
 
 
@@ -339,14 +339,14 @@ async def _configure_connection(conn: Connection) -> None:
 
 
 async def _check_reachable(url: str) -> None:
-    """Open one plain connection first: it fails with a reason, where a pool would only retry."""
+    """Open a single connection first, because it fails with a reason while a pool would only retry."""
     try:
         shown = psycopg.conninfo.conninfo_to_dict(url)
         conn = await AsyncConnection.connect(url, connect_timeout=10)
     except psycopg.ProgrammingError as error:
-        raise Unavailable(f"DATABASE_URL is not a PostgreSQL address: {str(error).strip()}") from error
+        raise Unavailable(f"DATABASE_URL is not a valid PostgreSQL URL: {str(error).strip()}") from error
     except psycopg.Error as error:
         where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
         reason = str(error).strip().splitlines()[0].rpartition("failed: ")[2]
-        raise Unavailable(f"cannot reach PostgreSQL at {where}: {reason}") from error
+        raise Unavailable(f"Cannot connect to PostgreSQL at {where}: {reason}") from error
     await conn.close()

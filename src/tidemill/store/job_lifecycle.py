@@ -1,4 +1,4 @@
-"""Duties that one worker at a time does for all."""
+"""Changes the intent of jobs, cancels their batches, folds their counters and closes them."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -18,11 +18,11 @@ from tidemill.store.job_records import get_job, lock_job
 from tidemill.store.statements import sql
 
 CANCEL_RANGES_PER_STEP = 5_000
-CANCEL_LISTS_PER_STEP = 100  # full ones are 100,000 outcomes to write
+CANCEL_LISTS_PER_STEP = 100  # full lists need 100,000 outcomes
 
 
 async def cancel_ready_batches(conn: Connection, job_id: UUID | None = None) -> int:
-    """Cancel some ready batches of jobs that are to be cancelled or failed; how many. 0: there are none left."""
+    """Cancel some ready batches of jobs with intent cancel or fail. Return their number; 0 means none is left."""
     ranges = await _cancel_batches(conn, job_id, lists=False, limit=CANCEL_RANGES_PER_STEP)
     emptied = await _cancel_batches(conn, job_id, lists=True, limit=CANCEL_LISTS_PER_STEP)
     lists: dict[UUID, list[int]] = defaultdict(list)
@@ -51,7 +51,7 @@ async def fold_tally(conn: Connection, job_id: UUID) -> int:
 
 
 async def pause_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    """Run -> pause: one write; no batch is touched, leased ones finish."""
+    """Run -> pause. Batches are not changed; leased batches finish."""
     await _set_intent(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
 
 
@@ -62,12 +62,12 @@ async def resume_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID)
 
 
 async def cancel_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    """-> cancel: leased batches finish and keep their results, the rest is cancelled by the sweeper."""
+    """-> cancel. Leased batches finish and keep their results; maintenance cancels the rest."""
     await _set_intent(conn, job_id, Intent.CANCEL, by, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
 
 
 async def fail_job(conn: Connection, job_id: UUID, reason: str) -> bool:
-    """-> fail: by policy or for a reason of the whole job; False when it is past that."""
+    """-> fail, with a reason. Return False if the job is already closed, cancelled or failed."""
     job = await lock_job(conn, job_id)
     if job.closed_as is not None or job.intent in (Intent.CANCEL, Intent.FAIL):
         return False
@@ -76,7 +76,7 @@ async def fail_job(conn: Connection, job_id: UUID, reason: str) -> bool:
 
 
 async def enforce_failure_policy(conn: Connection, job_id: UUID) -> str | None:
-    """Fail the job if its failure policy has tripped; the reason."""
+    """Fail the job if its failures exceed its failure policy. Return the reason, or None."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/police"), {"job_id": job_id})
         row = await cursor.fetchone()
@@ -94,16 +94,16 @@ async def list_jobs_with_failure_policy(conn: Connection) -> list[UUID]:
 
 
 async def close_job_as(conn: Connection, job_id: UUID) -> JobStatus | None:
-    """Close a job of which nothing is open; what it is closed as, or None."""
+    """Close a job that has no open work. Return its final status, or None if it stays open."""
     job = await close_job_if_drained(conn, job_id)
     return None if job is None else job.status
 
 
 async def close_job_if_drained(conn: Connection, job_id: UUID) -> Job | None:
-    """Close a job of which nothing is open; the closed job, or None.
+    """Close a job that has no open work. Return the closed job, or None if it stays open.
 
-    The check is a statement of its own, after the lock: in one statement it would use a snapshot from before
-    a reprocess that the lock had waited for, and close a job with open work.
+    The check is a separate statement after the lock. In one statement it would use a snapshot older than a reprocess
+    that the lock waited for, and could close a job with open work.
     """
     try:
         job = await lock_job(conn, job_id)
@@ -119,12 +119,12 @@ async def close_job_if_drained(conn: Connection, job_id: UUID) -> Job | None:
     if counts.failed and await enforce_failure_policy(conn, job_id):  # the last items may have exceeded the policy
         intent, drained = Intent.FAIL, await get_job(conn, job_id)
     closed_as = derive_closing_status(intent=intent, failed=counts.failed)
-    processed = counts.total - counts.cancelled  # nothing is open
+    processed = counts.total - counts.cancelled  # no item is open
     params = {"job_id": job_id, "closed_as": closed_as, "settled": processed, "failed": counts.failed}
     cursor = await conn.execute(sql("job/close"), params)
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101  this transaction holds the lock of the job
-    if closed_as is JobStatus.CANCELLED:  # the job may have finished a file just before
+    if closed_as is JobStatus.CANCELLED:  # the job may have completed a file just before
         await conn.execute(sql("file/condemn_made"), {"job_id": job_id})
     return replace(drained, status=closed_as, closed_at=row[0])
 
@@ -135,7 +135,7 @@ async def list_jobs_to_close(conn: Connection) -> list[UUID]:
 
 
 async def has_no_open_work(conn: Connection, job_id: UUID) -> bool:
-    """Whether nothing of the job is open; without the job's lock only a guess."""
+    """Whether the job has no open work. Without the job's lock, the answer may be outdated."""
     cursor = await conn.execute(sql("job/is_drained"), {"job_id": job_id})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
@@ -145,7 +145,7 @@ async def _set_intent(conn: Connection, job_id: UUID, intent: Intent, by: int, *
     row = await lock_job(conn, job_id)
     if row.closed_as is not None or row.intent not in allowed:
         job = await get_job(conn, job_id)
-        raise Conflict(f"job {job.key} is {job.status}: it cannot be {_INTENT_PARTICIPLES[intent]}")
+        raise Conflict(f"Job {job.key} is {job.status} and cannot be {_INTENT_PARTICIPLES[intent]}")
     await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": intent, "reason": None})
     if row.intent != intent:
         await job_records.add_activity(conn, job_id, by, _INTENT_ACTIVITY_VERBS[intent])

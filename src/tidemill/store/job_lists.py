@@ -1,4 +1,4 @@
-"""Lists jobs, the newest first, with their batches and activity; counts jobs by status."""
+"""Lists jobs and their batches, newest first; counts jobs by status and open items."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from tidemill.store.statements import RowDict, fetch_rows, sql
 
 @dataclass(frozen=True, slots=True)
 class ItemListScope:
-    """How far a job reaches, what its items may be, and the columns that are shown of them."""
+    """What a list of a job's items needs: the job, its number of items, and the columns to show."""
 
     id: UUID
     owner_id: int
@@ -40,11 +40,11 @@ class ItemListScope:
 
 
 async def find_item_list_scope(conn: Connection, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
-    """By id or key. Somebody else's job is as unknown as one that never was."""
-    found = await fetch_rows(conn, sql("job/grid"), build_lookup_params(job))
-    if not found or owner_id not in (None, found[0]["owner_id"]):
-        raise UnknownJob(f"there is no job {job}")
-    row = found[0]
+    """Find a job by id or key. Raises UnknownJob, also for a job of another owner."""
+    rows = await fetch_rows(conn, sql("job/grid"), build_lookup_params(job))
+    if not rows or owner_id not in (None, rows[0]["owner_id"]):
+        raise UnknownJob(f'Unknown job "{job}"')
+    row = rows[0]
     first_input = row.pop("first_input")
     names = row.pop("result_columns")
     return ItemListScope(
@@ -57,7 +57,7 @@ JOBS_ORDER = ListOrder("jobs", (parse_uuid,))
 
 @dataclass(frozen=True, slots=True)
 class JobListRequest:
-    """Which jobs. ``q`` is the beginning of a key or an id."""
+    """Filters for jobs. ``q`` is a prefix of a key or an id."""
 
     owner_id: int | None = None
     statuses: Sequence[JobStatus] = ()
@@ -68,40 +68,39 @@ class JobListRequest:
 
     @property
     def fingerprint(self) -> str:
-        made = (self.created_from, self.created_to)
-        return fingerprint_filters(self.owner_id, sorted(set(self.statuses)), self.kind, *made, self.q)
+        created = (self.created_from, self.created_to)
+        return fingerprint_filters(self.owner_id, sorted(set(self.statuses)), self.kind, *created, self.q)
 
     @property
     def id_range(self) -> JobIdRange | None:
-        found = JobIdRange() if self.q is None else parse_job_prefix(self.q)
-        return None if found is None else found.limit_to_created(self.created_from, self.created_to)
+        ids = JobIdRange() if self.q is None else parse_job_prefix(self.q)
+        return None if ids is None else ids.limit_to_created(self.created_from, self.created_to)
 
     @property
     def candidate_statuses(self) -> list[str] | None:
-        """What may turn out to be one of the statuses: whether a job has begun only its sums can tell."""
+        """The preliminary statuses that may match. Only the counts show whether a running job is still pending."""
         words = {status.value for status in self.statuses if status is not JobStatus.PENDING}
         if JobStatus.PENDING in self.statuses:
             words |= {JobStatus.RUNNING, JobStatus.INGESTING}
         return sorted(words) or None
 
 
-# and a second one, that tells again of what the first has picked
 async def list_jobs(conn: Connection, request: JobListRequest, *, limit: int, after: object = None) -> Page[Job]:
-    """A page may be short and not the last: only so many jobs are looked at."""
-    place = None if after is None else JOBS_ORDER.parse_position(after, request.fingerprint)[0]
+    """Return a page of jobs. A page may be short but not the last, because the number of scanned jobs is limited."""
+    before = None if after is None else JOBS_ORDER.parse_position(after, request.fingerprint)[0]
     ids = request.id_range
-    if ids is not None and place is not None:
-        ids = ids.limit_to_before(place)
+    if ids is not None and before is not None:
+        ids = ids.limit_to_before(before)
     if ids is None or ids.is_empty:
         return Page([], None)
-    found = await _pick_job_ids(conn, request, ids, limit)
-    picked: list[UUID] = [row["id"] for row in found[:limit] if not row["is_end"]]
+    rows = await _pick_job_ids(conn, request, ids, limit)
+    picked: list[UUID] = [row["id"] for row in rows[:limit] if not row["is_end"]]
     jobs = await get_jobs(conn, picked)
     shown = [job for job in jobs if not request.statuses or job.status in request.statuses]
-    if len(found) > limit:
+    if len(rows) > limit:
         return Page(shown, JOBS_ORDER.build_position(request.fingerprint, picked[-1]))
-    if found and found[-1]["is_end"]:
-        return Page(shown, JOBS_ORDER.build_position(request.fingerprint, UUID(int=found[-1]["id"].int + 1)))
+    if rows and rows[-1]["is_end"]:
+        return Page(shown, JOBS_ORDER.build_position(request.fingerprint, UUID(int=rows[-1]["id"].int + 1)))
     return Page(shown, None)
 
 
@@ -122,26 +121,25 @@ async def _pick_job_ids(conn: Connection, asked: JobListRequest, ids: JobIdRange
     return await fetch_rows(conn, sql("job/pick_of_owner"), params | {"owner_id": asked.owner_id})
 
 
-JOB_COUNT_BUDGET = 10_000  # jobs, the newest ones
-JOB_COUNT_MAX_REFINED = 500  # of those that run; whether they have begun only their sums can tell
+JOB_COUNT_BUDGET = 10_000  # the newest jobs
+JOB_COUNT_MAX_REFINED = 500  # running jobs whose counts are read to find the pending ones
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatusCounts:
-    """By status; ``is_complete`` unless there are more jobs, or more that are open, than were looked at."""
+    """Number of jobs by status; ``is_complete`` is false if there are more jobs than were read."""
 
     counts: dict[str, int]
     is_complete: bool
 
 
-# and a second one, that tells again of what the first has found
 async def count_jobs_by_status(conn: Connection, owner_id: int | None) -> JobStatusCounts:
     name = "job/words_of_all" if owner_id is None else "job/words_of_owner"
-    found = await fetch_rows(conn, sql(name), {"owner_id": owner_id, "budget": JOB_COUNT_BUDGET})
-    seen = sum(row["n"] for row in found)
-    counts = Counter({row["word"]: row["n"] for row in found})
+    rows = await fetch_rows(conn, sql(name), {"owner_id": owner_id, "budget": JOB_COUNT_BUDGET})
+    seen = sum(row["n"] for row in rows)
+    counts = Counter({row["word"]: row["n"] for row in rows})
     are_refined = True
-    for row in found:
+    for row in rows:
         ids = row["ids"] or []
         are_refined &= len(ids) <= JOB_COUNT_MAX_REFINED
         for job in await get_jobs(conn, ids[:JOB_COUNT_MAX_REFINED]):
@@ -153,22 +151,20 @@ async def count_jobs_by_status(conn: Connection, owner_id: int | None) -> JobSta
 
 
 BATCHES_ORDER = ListOrder("batches", (parse_number,))
-OpenItemSums = dict[tuple[str, ItemStatus], int]  # of a kind and a status
+OpenItemSums = dict[tuple[str, ItemStatus], int]  # by kind and status
 
 
 async def list_batches(conn: Connection, job_id: UUID, *, limit: int, after: object = None) -> Page[RowDict]:
-    """The newest first."""
+    """Return a page of a job's batches, newest first."""
     mark = fingerprint_filters(job_id)
     (before,) = (BIGINT_SAFE_MAX,) if after is None else BATCHES_ORDER.parse_position(after, mark)
     await find_item_list_scope(conn, job_id)
-    found = await fetch_rows(conn, sql("batch/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
-    return Page(
-        found[:limit], BATCHES_ORDER.build_position(mark, found[limit - 1]["id"]) if len(found) > limit else None
-    )
+    rows = await fetch_rows(conn, sql("batch/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
+    return Page(rows[:limit], BATCHES_ORDER.build_position(mark, rows[limit - 1]["id"]) if len(rows) > limit else None)
 
 
 async def sum_open_items(conn: Connection, owner_id: int | None) -> OpenItemSums:
-    """How many items are open, from one row a batch."""
+    """Count open items by kind and status, reading one row per batch."""
     name = "batch/sum_open_of_all" if owner_id is None else "batch/sum_open_of_owner"
     cursor = await conn.execute(sql(name), {"owner_id": owner_id})
     return {(kind, ItemStatus(status)): items for kind, status, items in await cursor.fetchall()}

@@ -22,22 +22,20 @@ ACTIVITY_ORDER = ListOrder("activity", (parse_number,))
 
 
 async def add_activity(conn: Connection, job_id: UUID, user_id: int, verb: str, /, **details: Any) -> None:
-    """Tell of a deed, in the transaction that does it."""
+    """Record what a user does to a job, in the same transaction."""
     params = {"job_id": job_id, "user_id": user_id, "verb": verb, "details": Jsonb(details)}
     await conn.execute(sql("activity/add"), params)
 
 
 async def list_activity(conn: Connection, job_id: UUID, *, limit: int, after: object = None) -> Page[RowDict]:
-    """The newest first."""
+    """Return a page of a job's activity, newest first."""
     mark = fingerprint_filters(job_id)
     (before,) = (BIGINT_SAFE_MAX,) if after is None else ACTIVITY_ORDER.parse_position(after, mark)
-    found = await fetch_rows(conn, sql("activity/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
-    return Page(
-        found[:limit], ACTIVITY_ORDER.build_position(mark, found[limit - 1]["id"]) if len(found) > limit else None
-    )
+    rows = await fetch_rows(conn, sql("activity/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
+    return Page(rows[:limit], ACTIVITY_ORDER.build_position(mark, rows[limit - 1]["id"]) if len(rows) > limit else None)
 
 
-MIN_ID_PREFIX_DIGITS = 4  # digits of an id that may stand for the whole
+MIN_ID_PREFIX_DIGITS = 4  # the shortest prefix of an id that identifies a job
 _COUNT_COLUMNS = (
     "total",
     "pending",
@@ -74,29 +72,29 @@ async def get_job(conn: Connection, job_id: UUID) -> Job:
         await cursor.execute(sql("job/get"), {"job_id": job_id})
         row = await cursor.fetchone()
     if row is None:
-        raise UnknownJob(f"there is no job {job_id}")
+        raise UnknownJob(f'Unknown job "{job_id}"')
     return _parse_job(row)
 
 
 async def get_job_by_id_or_key(conn: Connection, name: str, owner_id: int | None = None) -> Job:
-    """By id or key; of one owner's, if that is said. A job of somebody else is as unknown as one that never was."""
+    """Return a job by id or key. Raises UnknownJob, also for a job of another owner than ``owner_id``."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/get_named"), build_lookup_params(name))
         row = await cursor.fetchone()
     if row is None or owner_id not in (None, row["owner_id"]):
-        raise UnknownJob(f"there is no job {name!r}")
+        raise UnknownJob(_format_unknown_job(name))
     return _parse_job(row)
 
 
 async def read_job_event_fields(conn: Connection, job_id: UUID) -> dict[str, Any]:
-    """What every event about a job says; nothing of one that is gone."""
+    """Return the fields that every event about a job has; empty if the job was deleted."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/facts"), {"job_id": job_id})
         return await cursor.fetchone() or {}
 
 
 async def get_jobs(conn: Connection, job_ids: Sequence[UUID]) -> list[Job]:
-    """Those of them that exist, the newest first."""
+    """Return the jobs that exist, newest first."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/get_many"), {"ids": list(job_ids)})
         return [_parse_job(row) for row in await cursor.fetchall()]
@@ -111,7 +109,7 @@ async def list_open_or_changed_jobs(
     since: datetime,
     limit: int = 100,
 ) -> list[Job]:
-    """Named jobs, and those of some owners, or of everybody, that are open or changed since a moment."""
+    """Return the named jobs, and the jobs of some or all owners that are open or changed after ``since``."""
     params = {"job_ids": list(job_ids), "owner_ids": list(owner_ids), "all": all_owners}
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/watched"), params | {"since": since, "limit": limit})
@@ -119,30 +117,30 @@ async def list_open_or_changed_jobs(
 
 
 async def read_database_clock(conn: Connection) -> datetime:
-    """What time it is: the database says."""
+    """Return the current time of the database."""
     cursor = await conn.execute(sql("job/clock"))
     row = await cursor.fetchone()
     return row[0]  # type: ignore[index, no-any-return]
 
 
 async def find_job_id(conn: Connection, text: str, owner_id: int | None = None) -> UUID:
-    """A job by its id, its key, or a beginning of its id that only it has; of one owner's, if that is said.
+    """Find a job by its id, its key, or a unique prefix of its id.
 
-    A job of somebody else is as unknown as one that never was.
+    Raises UnknownJob if there is no such job, more than one, or only jobs of another owner than ``owner_id``.
     """
-    unknown = UnknownJob(f"there is no job {text!r}")
-    if not text.isprintable():  # no key or id either, and a database may choke on it
+    unknown = UnknownJob(_format_unknown_job(text))
+    if not text.isprintable():  # not a key or id, and PostgreSQL may reject the text
         raise unknown
     ids = parse_id_prefix(text) if len(text.replace("-", "")) >= MIN_ID_PREFIX_DIGITS else None
     lo, hi = ids or (JOB_ID_MAX, JOB_ID_MIN)
     name = "job/find" if owner_id is None else "job/find_of_owner"
     cursor = await conn.execute(sql(name), {"text": text.upper(), "lo": lo, "hi": hi, "owner_id": owner_id})
-    found = {row[0] for row in await cursor.fetchall()}
-    if len(found) > 1:
-        raise UnknownJob(f"more than one job begins with {text!r}")
-    if not found:
+    ids_found = {row[0] for row in await cursor.fetchall()}
+    if len(ids_found) > 1:
+        raise UnknownJob(f'More than one job ID starts with "{text}". Use more digits.')
+    if not ids_found:
         raise unknown
-    return found.pop()  # type: ignore[no-any-return]
+    return ids_found.pop()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +158,15 @@ class LockedJob:
 
 async def lock_job(conn: Connection, job_id: UUID) -> LockedJob:
     """Lock a job: the first step of every change to the job itself."""
-    found = await fetch_records(conn, LockedJob, sql("job/lock"), {"job_id": job_id})
-    if not found:
-        raise UnknownJob(f"there is no job {job_id}")
-    return found[0]
+    jobs = await fetch_records(conn, LockedJob, sql("job/lock"), {"job_id": job_id})
+    if not jobs:
+        raise UnknownJob(f'Unknown job "{job_id}"')
+    return jobs[0]
+
+
+def _format_unknown_job(text: str) -> str:
+    shown = f'"{text}"' if text.isprintable() else repr(text)
+    return f"Unknown job {shown}"
 
 
 def _parse_job(row: dict[str, Any]) -> Job:
@@ -189,33 +192,33 @@ def _parse_job(row: dict[str, Any]) -> Job:
 
 
 async def read_job_params(conn: Connection, job_id: UUID) -> dict[str, Any]:
-    """What it was asked to do."""
+    """Return the parameters of a job."""
     cursor = await conn.execute(sql("job/params"), {"job_id": job_id})
     row = await cursor.fetchone()
     if row is None:
-        raise UnknownJob(f"there is no job {job_id}")
+        raise UnknownJob(f'Unknown job "{job_id}"')
     return row[0]  # type: ignore[no-any-return]
 
 
 async def filter_active_jobs(conn: Connection, job_ids: Sequence[UUID]) -> set[UUID]:
-    """Those that are there, and that nobody wants to end."""
+    """Return the jobs that exist and are neither cancelled nor failed."""
     cursor = await conn.execute(sql("job/going_on"), {"ids": list(job_ids)})
     return {row[0] for row in await cursor.fetchall()}
 
 
 async def set_job_params(conn: Connection, job_id: UUID, params: dict[str, Any]) -> None:
-    """With what its source has told."""
+    """Replace the parameters of a job, for example with facts from its source."""
     await conn.execute(sql("job/set_params"), {"job_id": job_id, "params": Jsonb(params)})
 
 
 async def list_targets_of_owner(conn: Connection, owner_id: int, kinds: Sequence[str]) -> list[tuple[str, str]]:
-    """Of an owner's jobs of these kinds, what they read or write: kind and name."""
+    """Return (kind, name) of the resources and datasets that an owner's jobs of these kinds read or write."""
     cursor = await conn.execute(sql("job/targets"), {"owner_id": owner_id, "kinds": list(kinds)})
     return await cursor.fetchall()
 
 
 async def add_result_columns(conn: Connection, job_id: UUID, names: list[str]) -> list[str] | None:
-    """Add columns that a job does not have yet; all it has then, or None if the job is gone."""
+    """Add new result columns to a job. Return all its columns, or None if the job was deleted."""
     known = await _read_result_columns(conn, job_id)
     if known is None or set(names) <= set(known):
         return known

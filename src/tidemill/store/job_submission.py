@@ -26,14 +26,14 @@ T = TypeVar("T")
 SyncConnection = psycopg.Connection[Any]
 
 SUBMIT_ATTEMPTS = 3
-SUBMIT_COPY_CHUNK_BYTES = 256 * 1024  # libpq buffers what we write: write in pieces
+SUBMIT_COPY_CHUNK_BYTES = 256 * 1024  # libpq buffers writes, so write in chunks
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What is asked for. ``source`` is read later by a worker; without it the rows come with the submission.
+    """A job to create. A worker ingests ``source`` later; without a source, the rows come with the submission.
 
-    ``asked`` is what its fingerprint is taken of, where ``params`` and rows are not what whoever asks has said.
+    ``fingerprint_params`` replaces ``params`` and rows in the fingerprint, if they differ from the client's request.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Submission:
     priority: int = 0
     limiter: str | None = None
     sparse: bool = False
-    columns: tuple[str, ...] = ()  # of its results; without any, those its kind was registered with
+    columns: tuple[str, ...] = ()  # result columns; if empty, those of its registered kind
     request_id: str | None = None
     traceparent: str | None = None
     ip_address: str | None = None
@@ -68,7 +68,7 @@ class CopyStep:
 
 
 class LoopRunner(Protocol):
-    """An event loop of another thread; the caller blocks while it works."""
+    """An event loop in another thread. The caller blocks while it runs a coroutine."""
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
     def enter(self, manager: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]: ...
@@ -78,17 +78,17 @@ SubmissionSteps = Generator[ExecuteStep | CopyStep, Any, tuple[UUID, bool]]
 
 
 def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> SubmissionSteps:
-    """Job, items and ready batches; returns the job's id and whether it is new."""
+    """Create job, items and ready batches. Returns the job's id and whether it is new."""
     yield ExecuteStep(sql("partition/ensure"), {"days": 0})
     for _ in range(SUBMIT_ATTEMPTS):
         added = yield ExecuteStep(sql("job/add"), _build_job_columns(spec))
         if added is not None:
             break
-        found = yield ExecuteStep(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
-        if found is not None:
-            return _resolve_repeated_job_id(spec, rows, found), False
-    else:  # deleted between the two, each time
-        raise Conflict(f"what the idempotency key {spec.idem_key!r} made is being deleted: try again")
+        existing = yield ExecuteStep(sql("job/by_idem_key"), {"owner_id": spec.owner_id, "idem_key": spec.idem_key})
+        if existing is not None:
+            return _resolve_repeated_job_id(spec, rows, existing), False
+    else:  # the job was deleted between the two statements, each time
+        raise Conflict(f'The job with idempotency key "{spec.idem_key}" is being deleted. Try again.')
     job_id, at = added
     if spec.file_id is not None:
         yield ExecuteStep(sql("file/keep"), {"file_id": spec.file_id})
@@ -107,17 +107,17 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
 
 
 async def find_repeated_submission(conn: Connection, spec: Submission) -> UUID | None:
-    """The job that the same words, all of a fingerprint, made before; KeyReused if its key stands for others."""
-    found = None if spec.idem_key is None else await find_by_idempotency_key(conn, spec.owner_id, spec.idem_key)
-    if found is None:
+    """Return the job that an equal submission created. Raises IdempotencyKeyReused if the submissions differ."""
+    job = None if spec.idem_key is None else await find_by_idempotency_key(conn, spec.owner_id, spec.idem_key)
+    if job is None:
         return None
-    if found["idem_print"] != _RowAccumulator(spec).fingerprint:
+    if job["idem_print"] != _RowAccumulator(spec).fingerprint:
         raise _make_key_reused_error(spec)
-    return UUID(str(found["id"]))
+    return UUID(str(job["id"]))
 
 
 async def find_by_idempotency_key(conn: Connection, owner_id: int, idem_key: str) -> dict[str, Any] | None:
-    """What an owner's idempotency key was used for."""
+    """Return the job that an owner's idempotency key created, or None."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("job/by_idem_key"), {"owner_id": owner_id, "idem_key": idem_key})
         return await cursor.fetchone()
@@ -159,7 +159,7 @@ def run_steps_sync(conn: SyncConnection, steps: SubmissionSteps) -> tuple[UUID, 
 
 
 def run_steps_from_thread(conn: Connection, steps: SubmissionSteps, loop: LoopRunner) -> tuple[UUID, bool]:
-    """The same, on an async connection of another thread's event loop: rows are read in the caller's thread."""
+    """As ``run_steps_sync``, with an async connection of another thread. The caller's thread reads the rows."""
     answer: Any = None
     while True:
         try:
@@ -177,7 +177,7 @@ def run_steps_from_thread(conn: Connection, steps: SubmissionSteps, loop: LoopRu
 
 
 def _resolve_repeated_job_id(spec: Submission, rows: Iterable[bytes], found: Sequence[Any]) -> UUID:
-    """The job that the key made before, of the same words and rows."""
+    """Return the existing job if it has the same fingerprint. Raises IdempotencyKeyReused otherwise."""
     counter = _RowAccumulator(spec)
     for row in rows:
         counter.add(row)
@@ -188,7 +188,7 @@ def _resolve_repeated_job_id(spec: Submission, rows: Iterable[bytes], found: Seq
 
 
 def _make_key_reused_error(spec: Submission) -> IdempotencyKeyReused:
-    return IdempotencyKeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
+    return IdempotencyKeyReused(f'Idempotency key "{spec.idem_key}" was already used for a different submission')
 
 
 def _build_job_columns(spec: Submission) -> dict[str, Any]:
@@ -247,5 +247,5 @@ def _join_lines_into_chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 
 async def release_idempotency_key(conn: Connection, job_id: UUID, idem_key: str) -> None:
-    """The job came to nothing: whoever asks for the same again gets a new one."""
+    """Clear the idempotency key of a job that created nothing, so that the same submission creates a new job."""
     await conn.execute(sql("job/release_key"), {"job_id": job_id, "idem_key": idem_key})

@@ -1,4 +1,4 @@
-"""JSON on the hot path."""
+"""Fast JSON encoding and decoding for stored values."""
 
 import math
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ _exact_json_encoder = msgspec.json.Encoder(decimal_format="number")
 decode_json = msgspec.json.Decoder().decode
 decode_json_exact = msgspec.json.Decoder(float_hook=Decimal).decode  # fractions with all their digits
 NUL_ESCAPE, NULL_LITERAL = b"\\u0000", b"null"
-DEPTH_CHECK_MIN_BYTES = 2 * MAX_JSON_DEPTH  # bytes: of so few, nothing deeper can be made
+DEPTH_CHECK_MIN_BYTES = 2 * MAX_JSON_DEPTH  # shorter JSON cannot exceed the depth limit
 
 
 def encode_json(value: Any, *, exact: bool = False) -> bytes:
-    """Encode, with dates and ids in their text form. TypeError or ValueError for what cannot be stored.
+    """Encode a value as JSON, with dates and UUIDs as text. Raises TypeError or ValueError if it cannot be stored.
 
-    A Decimal is text, too; ``exact``, where it stands for a fraction of decoded JSON, it is that number again.
+    A Decimal is encoded as text or, with ``exact``, as a number.
     """
     data = (_exact_json_encoder if exact else _json_encoder).encode(value)
-    if NUL_ESCAPE in data or NULL_LITERAL in data:  # a NUL character, or a NaN that would turn into null
+    if NUL_ESCAPE in data or NULL_LITERAL in data:  # a NUL character, or a NaN that became null
         _reject_unstorable(value)
-        if NUL_ESCAPE in data:  # or in an object of the user's own, which only the encoder looks into
+        if NUL_ESCAPE in data:  # NUL in a custom object, which only the encoder can read
             _reject_unstorable(decode_json(data))
     if len(data) > DEPTH_CHECK_MIN_BYTES and is_json_too_deep(data):
         raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep")
@@ -33,7 +33,7 @@ def encode_json(value: Any, *, exact: bool = False) -> bytes:
 
 
 def encode_json_values(values: Sequence[Any]) -> list[bytes]:
-    """Many at once. Raises as ``encode`` does; for which of them, only one by one can tell."""
+    """Encode many values. Raises as ``encode_json`` does, without reporting which value failed."""
     data = _json_encoder.encode_lines(values)
     lines = data.splitlines()
     if NUL_ESCAPE in data or NULL_LITERAL in data or max(map(len, lines), default=0) > DEPTH_CHECK_MIN_BYTES:
@@ -42,7 +42,7 @@ def encode_json_values(values: Sequence[Any]) -> list[bytes]:
 
 
 def decode_input_or_text(text: str, *, exact: bool = False) -> Any:
-    """An input for people to look at. What nobody can read (half a pair of surrogates) is shown as it is written."""
+    """Decode an input for display. Return the text itself if it cannot be decoded (half a surrogate pair)."""
     try:
         return decode_json_exact(text) if exact else decode_json(text)
     except msgspec.DecodeError:
@@ -51,9 +51,9 @@ def decode_input_or_text(text: str, *, exact: bool = False) -> Any:
 
 def _reject_unstorable(value: Any) -> None:
     if isinstance(value, str) and "\x00" in value:
-        raise ValueError("a NUL character cannot be stored")
+        raise ValueError("NUL characters cannot be stored")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} is not a number that JSON has")
+        raise ValueError(f"{value} is not a valid JSON number")
     if isinstance(value, dict):
         for pair in value.items():
             _reject_unstorable(pair)

@@ -1,4 +1,4 @@
-"""Migrations: plain numbered SQL files, run once each under a lock, recorded with their checksums."""
+"""Runs migrations: numbered SQL files. Each runs once, under a lock, and is recorded with its checksum."""
 
 import hashlib
 import re
@@ -27,12 +27,12 @@ class Migration:
 
 def list_migrations() -> list[Migration]:
     folder = files("tidemill.store").joinpath("migrations")
-    found = [entry for entry in folder.iterdir() if _MIGRATION_FILE_NAME.match(entry.name)]
-    return [Migration(entry.name, entry.read_bytes()) for entry in sorted(found, key=lambda entry: entry.name)]
+    entries = [entry for entry in folder.iterdir() if _MIGRATION_FILE_NAME.match(entry.name)]
+    return [Migration(entry.name, entry.read_bytes()) for entry in sorted(entries, key=lambda entry: entry.name)]
 
 
 async def migrate_schema(db: Database) -> list[str]:
-    """Bring the schema up to date; the names of the migrations that ran. Safe to call from many processes."""
+    """Run missing migrations and return their names. Safe to call from many processes."""
     async with db.transaction(bounded=False) as conn:
         await conn.execute(sql("migration/lock"))
         await conn.execute(sql("migration/create_schema"))
@@ -49,16 +49,16 @@ async def migrate_schema(db: Database) -> list[str]:
 
 
 async def check_schema(db: Database) -> None:
-    """Raise Unavailable unless the schema is exactly the one this version was written for."""
+    """Raise Unavailable unless the schema matches this version of Tidemill exactly."""
     async with db.transaction() as conn:
         try:
             applied = await _list_applied_migrations(conn)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            raise Unavailable("the database has no Tidemill schema yet: run `tidemill migrate`") from None
+            raise Unavailable("The database has no Tidemill schema. Run `tidemill migrate`.") from None
     _check_applied_migrations(applied)
     missing = [migration.name for migration in list_migrations() if migration.name not in applied]
     if missing:
-        raise Unavailable(f"the schema lacks {', '.join(missing)}: run `tidemill migrate`")
+        raise Unavailable(f"The database schema lacks {', '.join(missing)}. Run `tidemill migrate`.")
 
 
 async def _list_applied_migrations(conn: Connection) -> dict[str, str]:
@@ -67,9 +67,9 @@ async def _list_applied_migrations(conn: Connection) -> dict[str, str]:
 
 
 def _check_applied_migrations(applied: dict[str, str]) -> None:
-    ours = {migration.name: migration.checksum for migration in list_migrations()}
+    known = {migration.name: migration.checksum for migration in list_migrations()}
     for name, checksum in applied.items():
-        if name not in ours:
-            raise Unavailable(f"the schema is newer than this version of Tidemill: it has {name}")
-        if ours[name] != checksum:
-            raise Unavailable(f"migration {name} was changed after it ran here")
+        if name not in known:
+            raise Unavailable(f"The database schema is newer than this version of Tidemill: it has {name}")
+        if known[name] != checksum:
+            raise Unavailable(f"Migration {name} was changed after it was applied to this database")

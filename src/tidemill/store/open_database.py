@@ -11,12 +11,12 @@ from tidemill.store.migrate import check_schema
 
 
 def ensure_database_url(settings: Settings) -> str:
-    """The configured server, or the embedded one, started if need be."""
+    """Return the configured URL, or start the embedded server and return its URL."""
     return settings.database_url or start_embedded_server(settings.home)
 
 
 async def make_database(settings: Settings, *, size: int | None = None, patience: float | None = None) -> Database:
-    """The configured database, not open yet. The embedded server is started if no other is configured."""
+    """Return the configured database, not open yet. Start the embedded server if none is configured."""
     url = await asyncio.to_thread(ensure_database_url, settings)
     return Database(
         url,

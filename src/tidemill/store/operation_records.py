@@ -1,4 +1,4 @@
-"""Operations on many items: persisted first, then done step by step, each step in the transaction that records it."""
+"""Runs bulk operations: stored first, then run step by step, each step in the transaction that records it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ LOWEST_JOB_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class BulkOperation:
-    """A bulk action: who wanted what, and how far it is."""
+    """A bulk operation: its user, its selection and its progress."""
 
     id: UUID
     user_id: int
@@ -58,17 +58,17 @@ async def add_operation(
 async def add_finished_operation(
     conn: Connection, verb: str, predicate: Mapping[str, Any], *, items: int, **who: Any
 ) -> UUID:
-    """An operation that is carried out in the same transaction: nobody ever sees it run."""
+    """Add an operation that the same transaction has already completed, so that it is never seen running."""
     operation_id = await add_operation(conn, verb, predicate, **who)
     await conn.execute(sql("operation/move"), {"id": operation_id, "items": items, "place": Jsonb({}), "state": "done"})
     return operation_id
 
 
 async def get_operation(conn: Connection, operation_id: UUID) -> BulkOperation:
-    found = await _fetch_operations(conn, "operation/get", {"id": operation_id})
-    if not found:
-        raise UnknownEntity(f"there is no operation {operation_id}")
-    return found[0]
+    operations = await _fetch_operations(conn, "operation/get", {"id": operation_id})
+    if not operations:
+        raise UnknownEntity(f'Unknown operation "{operation_id}"')
+    return operations[0]
 
 
 async def list_operations(
@@ -79,9 +79,9 @@ async def list_operations(
 
 @dataclass(frozen=True, slots=True)
 class OperationStep:
-    """A part of an operation: so many items of a job go round again, or were cancelled. Of no job: nothing was left.
+    """The result of one step: the number of items of a job that were requeued or cancelled, or an error.
 
-    Or why it has failed.
+    ``job_id`` is None if the operation has no work left.
     """
 
     operation_id: UUID
@@ -93,20 +93,20 @@ class OperationStep:
 
 
 async def run_operation_step(conn: Connection, operation_id: UUID | None = None) -> OperationStep | None:
-    """Carry one operation a step further; what it came to. None when there is none, or somebody is at it."""
-    found = await _fetch_operations(conn, "operation/take", {"id": operation_id})
-    if not found:
+    """Run one step of an operation. Return None if no operation is unfinished or another worker has locked it."""
+    operations = await _fetch_operations(conn, "operation/take", {"id": operation_id})
+    if not operations:
         return None
-    operation = found[0]
-    take = {"reprocess": _run_reprocess_step, "redrive": _run_redrive_step, "cancel": _run_cancel_step}[operation.verb]
+    operation = operations[0]
+    run = {"reprocess": _run_reprocess_step, "redrive": _run_redrive_step, "cancel": _run_cancel_step}[operation.verb]
     try:
         async with conn.transaction():
-            items, place, job_id = await take(conn, operation)
+            items, place, job_id = await run(conn, operation)
     except Exception as error:
         if is_transient(error):
             raise
-        # Whatever it is, it would be the same the next time, and keep others from being carried on with.
-        reason = str(error) if isinstance(error, TidemillError) else f"something went wrong: {type(error).__name__}"
+        # A retry would fail in the same way and block other operations.
+        reason = str(error) if isinstance(error, TidemillError) else f"Internal error: {type(error).__name__}"
         await conn.execute(sql("operation/fail"), {"id": operation.id, "error": reason})
         return OperationStep(operation.id, error=error)
     state = "done" if place is None else "running"
@@ -116,7 +116,7 @@ async def run_operation_step(conn: Connection, operation_id: UUID | None = None)
 
 
 class StepProgress(NamedTuple):
-    """What a step did: how many items of which job, and where the next step continues (None: nothing is left)."""
+    """What a step did: the number of items, their job, and where the next step continues (None: nothing is left)."""
 
     items: int
     place: Mapping[str, object] | None
@@ -133,13 +133,13 @@ async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> Ste
 
 
 async def _run_cancel_step(conn: Connection, operation: BulkOperation) -> StepProgress:
-    job_id, asked = operation.job_id or LOWEST_JOB_ID, operation.predicate
+    job_id, predicate = operation.job_id or LOWEST_JOB_ID, operation.predicate
     waiting = CancelSelection(
-        statuses=[ItemStatus(word) for word in asked["statuses"]],
-        seqs=asked.get("seqs"),
-        excluded_seqs=frozenset(asked.get("but", ())),
-        key=asked.get("key"),
-        ranges=merge_ranges(asked.get("ranges", ())),
+        statuses=[ItemStatus(status) for status in predicate["statuses"]],
+        seqs=predicate.get("seqs"),
+        excluded_seqs=frozenset(predicate.get("but", ())),
+        key=predicate.get("key"),
+        ranges=merge_ranges(predicate.get("ranges", ())),
     )
     taken, place = await cancel_waiting_items(conn, job_id, waiting, operation.place)
     await _record_activity(conn, operation, job_id, taken)
@@ -147,26 +147,26 @@ async def _run_cancel_step(conn: Connection, operation: BulkOperation) -> StepPr
 
 
 async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepProgress:
-    """A chunk of the job that was begun, or of the next one that has dead letters."""
-    asked, place = operation.predicate, operation.place
-    if "after_seq" in place:  # it is open again, and tells no more how it was
+    """Requeue a chunk of the current job, or of the next job with dead letters."""
+    predicate, place = operation.predicate, operation.place
+    if "after_seq" in place:  # the job was reopened, so its row no longer shows that it failed
         job_id, was_whole, after_seq = UUID(place["job"]), place.get("whole", False), place["after_seq"]
     else:
-        found = await _find_next_job_with_dead_letters(conn, asked, UUID(place.get("job", str(LOWEST_JOB_ID))))
-        if found is None:
+        job = await _find_next_job_with_dead_letters(conn, predicate, UUID(place.get("job", str(LOWEST_JOB_ID))))
+        if job is None:
             return StepProgress(0, None, None)
-        (job_id, was_whole), after_seq = found, -1
-    only = asked.get("items")
-    choice = _parse_reprocess_selection({**asked, "seqs": only[str(job_id)] if only is not None else None})
+        (job_id, was_whole), after_seq = job, -1
+    only = predicate.get("items")
+    choice = _parse_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None})
     choice = await _with_max_attempts(
-        conn, job_id, replace(choice, excluded_seqs=asked.get("except", {}).get(str(job_id), ()))
+        conn, job_id, replace(choice, excluded_seqs=predicate.get("except", {}).get(str(job_id), ()))
     )
-    if was_whole and not choice.has_filters:  # a redrive brings back what its failing had cancelled
+    if was_whole and not choice.has_filters:  # also requeue the items that were cancelled when the job failed
         choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
     try:
         taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=after_seq >= 0)
         await _record_activity(conn, operation, job_id, taken)
-    except (UnknownJob, Conflict):  # deleted, purged or ended meanwhile: the others go on
+    except (UnknownJob, Conflict):  # deleted, purged or ended meanwhile: continue with the next job
         taken, after = 0, None
     if after is None:
         return StepProgress(taken, {"job": str(UUID(int=job_id.int + 1))}, job_id)
@@ -176,7 +176,7 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
 async def _find_next_job_with_dead_letters(
     conn: Connection, asked: Mapping[str, Any], from_job: UUID
 ) -> tuple[UUID, bool] | None:
-    """And whether it had failed as a whole."""
+    """Return the next matching job, and whether it failed as a whole; None after the last job."""
     only = asked.get("items")
     jobs = asked.get("jobs") if only is None else only
     filters = {
@@ -200,7 +200,7 @@ async def _record_activity(conn: Connection, operation: BulkOperation, job_id: U
 
 def _parse_reprocess_selection(asked: Mapping[str, Any]) -> ReprocessSelection:
     return ReprocessSelection(
-        statuses=[ItemStatus(word) for word in asked.get("statuses", ["failed"])],
+        statuses=[ItemStatus(status) for status in asked.get("statuses", ["failed"])],
         seqs=asked.get("seqs"),
         codes=asked.get("codes"),
         key=asked.get("key"),
@@ -213,13 +213,15 @@ def _parse_reprocess_selection(asked: Mapping[str, Any]) -> ReprocessSelection:
 
 
 async def _with_max_attempts(conn: Connection, job_id: UUID, choice: ReprocessSelection) -> ReprocessSelection:
-    """Without a reset only items with attempts left are taken; how many those may be is the kind's to say."""
+    """Add the kind's maximum attempts. Without a reset, only items with attempts left are requeued."""
     if choice.reset_attempts:
         return choice
     kind = (await get_job(conn, job_id)).kind
     allowed = await read_max_attempts(conn, kind)
     if not allowed:
-        raise Conflict(f"no worker has ever had a handler for {kind!r}: nobody knows how often it may be tried")
+        raise Conflict(
+            f'No worker has registered a handler for kind "{kind}", so its maximum number of attempts is unknown'
+        )
     return replace(choice, max_attempts=allowed)
 
 

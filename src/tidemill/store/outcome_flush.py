@@ -23,7 +23,7 @@ class FlushResult(StrEnum):
 
 
 async def lock_leased_batch(conn: Connection, lease: Lease) -> bool:
-    """Prove the lease before a handler's effects are written in this transaction."""
+    """Check and lock the lease before a handler writes in this transaction. Return False if the lease was lost."""
     cursor = await conn.execute(sql("batch/hold"), _build_fence_params(lease))
     return await cursor.fetchone() is not None
 
@@ -37,10 +37,10 @@ async def flush_outcomes(
     *,
     after_flush: AfterFlush | None = None,
 ) -> FlushResult:
-    """Settle items of a leased batch: fence and counts first, then outcomes and what goes with them, then retry lists.
+    """Write the outcomes of a leased batch: first the fence and counts, then outcomes, the hook and retry lists.
 
-    ``sparse_done`` counts items of a sparse kind that are done and leave no outcome row. ``after_flush`` is the hook of
-    the kind: it writes in the same transaction, and gets the verdicts of the items that are done.
+    ``sparse_done`` counts done items of a sparse kind, which have no outcome row. ``after_flush`` is the kind's hook:
+    it gets the verdicts of the done items and writes in the same transaction.
     """
     ordered = sorted(verdicts, key=lambda verdict: verdict.seq)
     is_list = lease.seqs is not None
@@ -50,7 +50,7 @@ async def flush_outcomes(
     row = await cursor.fetchone()
     if row is None:
         return await classify_rejected_flush(conn, lease)
-    # Done items of a sparse kind leave no row, except in a list: there a row says that they are to be retried.
+    # Done items of a sparse kind have no row, except in a list, where an open outcome row already exists.
     is_sparse = lease.sparse and not is_list
     stored = [verdict for verdict in ordered if not _is_done(verdict)] if is_sparse else ordered
     if stored:
@@ -98,7 +98,7 @@ async def classify_rejected_flush(conn: Connection, lease: Lease) -> FlushResult
 
 
 async def _copy_outcomes(conn: Connection, lease: Lease, at: Any, verdicts: list[Verdict]) -> None:
-    # The rows are built before COPY begins: during COPY, only the server's timeouts apply.
+    # Build the rows before COPY starts, because only the server's timeouts apply during COPY.
     rows = encode_outcome_rows(str(lease.job_id).encode(), lease.owner_id, at.isoformat().encode(), verdicts)
     async with conn.cursor() as cursor, cursor.copy(sql("outcome/copy")) as copy:
         await copy.write(rows)

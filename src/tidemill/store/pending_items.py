@@ -1,6 +1,6 @@
-"""Lists open items of one job or of all, from their batches, in the order in which they began to wait.
+"""Lists open items of one job or of all jobs by their batches, ordered by the time they started to wait.
 
-A claimed item moves behind everything that waited before it, so items in progress never fill the first pages.
+A claim moves an item behind all items that waited before it, so items in progress never fill the first pages.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _BATCH_STATES_BY_STATUS: dict[ItemStatus, list[tuple[str, bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class OpenItemListRequest:
-    """Which open items: of a job, of an owner, or everybody's; and since when they are as they are."""
+    """Filters for open items: by status, job, owner, kind, and the time since which they have their status."""
 
     statuses: Sequence[ItemStatus] = OPEN_STATUSES
     job_id: UUID | None = None
@@ -56,19 +56,19 @@ class OpenItemListRequest:
 async def list_open_items(
     conn: Connection, request: OpenItemListRequest, *, limit: int, after: object = None
 ) -> Page[RowDict]:
-    place = None if after is None else OPEN_ITEMS_ORDER.parse_position(after, request.fingerprint)
-    since, begun, seq = place or (request.from_ or "-infinity", -1, -1)
-    found = await _pick_open_batches(conn, request, since, begun, limit)
-    openable = [PageBatch(row["id"], row["items"], row["width"]) for row in found if not row["is_end"]]
+    cursor = None if after is None else OPEN_ITEMS_ORDER.parse_position(after, request.fingerprint)
+    since, begun, seq = cursor or (request.from_ or "-infinity", -1, -1)
+    batches = await _pick_open_batches(conn, request, since, begun, limit)
+    openable = [PageBatch(row["id"], row["items"], row["width"]) for row in batches if not row["is_end"]]
     n = count_batches_to_open(openable, limit + 1, started_batch_id=begun, budget=PAGE_ITEM_BUDGET)
-    items = await _fetch_open_items(conn, found[:n], {"batch": begun, "seq": seq, "limit": limit + 1}) if n else []
+    items = await _fetch_open_items(conn, batches[:n], {"batch": begun, "seq": seq, "limit": limit + 1}) if n else []
     if len(items) > limit:
         last = items[limit - 1]
         return Page(
             items[:limit],
             OPEN_ITEMS_ORDER.build_position(request.fingerprint, last["updated_at"], last["batch_id"], last["seq"]),
         )
-    rest = found[n:]
+    rest = batches[n:]
     return Page(
         items,
         OPEN_ITEMS_ORDER.build_position(request.fingerprint, rest[0]["since"], rest[0]["id"], -1) if rest else None,
@@ -77,14 +77,14 @@ async def list_open_items(
 
 async def _fetch_open_items(conn: Connection, batches: Sequence[RowDict], place: dict[str, Any]) -> list[RowDict]:
     jobs = [batch["job_id"] for batch in batches]
-    asked = {"batches": [batch["id"] for batch in batches], "first_job": min(jobs), "last_job": max(jobs)}
-    return await fetch_item_rows(conn, sql("item/list_open"), asked | place)
+    params = {"batches": [batch["id"] for batch in batches], "first_job": min(jobs), "last_job": max(jobs)}
+    return await fetch_item_rows(conn, sql("item/list_open"), params | place)
 
 
 async def _pick_open_batches(
     conn: Connection, asked: OpenItemListRequest, since: Any, begun: int, limit: int
 ) -> list[RowDict]:
-    """Open batches with an item each at least, save the one that was begun: so many that they fill a page."""
+    """Return enough open batches to fill a page. Each has at least one item, except the batch of the cursor."""
     params: dict[str, Any] = {"since": since, "batch": begun, "until": asked.to or "infinity", "limit": limit + 2}
     if asked.job_id is not None:
         pairs = [pair for status in sorted(set(asked.statuses)) for pair in _BATCH_STATES_BY_STATUS[status]]
@@ -115,8 +115,8 @@ async def list_pending_items(
 
 
 async def _fetch_job_briefs(conn: Connection, job_ids: set[UUID]) -> dict[UUID, RowDict]:
-    found = await fetch_rows(conn, sql("job/brief"), {"ids": sorted(job_ids)}) if job_ids else []
-    return {job["id"]: job for job in found}
+    jobs = await fetch_rows(conn, sql("job/brief"), {"ids": sorted(job_ids)}) if job_ids else []
+    return {job["id"]: job for job in jobs}
 
 
 def _describe_pending_item(item: RowDict, job: RowDict, live: dict[str, bool]) -> RowDict:
@@ -139,5 +139,11 @@ def _describe_pending_item(item: RowDict, job: RowDict, live: dict[str, bool]) -
         limiter=job["limiter"],
         blocked_until=job["blocked_until"],
     )
-    told = {"job_key": job["key"], "kind": job["kind"], "owner_id": job["owner_id"], "job_status": shown, "why": reason}
-    return {name: value for name, value in item.items() if name not in ("is_due", "batch_id")} | told
+    extra = {
+        "job_key": job["key"],
+        "kind": job["kind"],
+        "owner_id": job["owner_id"],
+        "job_status": shown,
+        "why": reason,
+    }
+    return {name: value for name, value in item.items() if name not in ("is_due", "batch_id")} | extra

@@ -1,4 +1,4 @@
-"""Requeues settled items and cancelled ranges; the same transaction corrects the counters."""
+"""Requeues settled items and cancelled ranges, and adjusts the counters in the same transaction."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -23,12 +23,15 @@ from tidemill.store.statements import RowDict, fetch_rows, sql
 async def requeue_cancelled_ranges(
     conn: Connection, job: LockedJob, seqs: Collection[int] | None, excluded_seqs: Collection[int]
 ) -> int:
-    """All of them but some, or those that are named; under the lock of the job. How many."""
+    """Requeue items of cancelled ranges: all except some, or the given ones. Return their number.
+
+    Requires the lock of the job.
+    """
     job_id = job.id
     await conn.execute(sql("batch/unfold_cancelled"), {"job_id": job_id})
     if seqs is not None:
-        stays = set(excluded_seqs)
-        return await _requeue_cancelled_seqs(conn, job, sorted({seq for seq in seqs if seq not in stays}))
+        excluded = set(excluded_seqs)
+        return await _requeue_cancelled_seqs(conn, job, sorted({seq for seq in seqs if seq not in excluded}))
     cursor = await conn.execute(sql("batch/revive_cancelled"), {"job_id": job_id, "but": sorted(excluded_seqs)})
     taken = sum(int(row[0]) for row in await cursor.fetchall())
     return taken + await _requeue_cancelled_except(conn, job, set(excluded_seqs)) if excluded_seqs else taken
@@ -45,7 +48,7 @@ async def _requeue_cancelled_seqs(conn: Connection, job: LockedJob, wanted: list
 
 
 async def _requeue_cancelled_except(conn: Connection, job: LockedJob, stays: set[int]) -> int:
-    """Of the ranges that have an item which is to stay, all the others."""
+    """Requeue the other items of the ranges that contain an excluded item."""
     taken = 0
     for held in await _list_cancelled_ranges(conn, job, 0, BIGINT_SAFE_MAX):
         wanted = [seq for seq in range(held["lo"], held["hi"]) if seq not in stays]
@@ -58,7 +61,7 @@ async def _list_cancelled_ranges(conn: Connection, job: LockedJob, first: int, l
 
 
 async def _move_to_list_batches(conn: Connection, job: LockedJob, held: RowDict, wanted: Sequence[int]) -> int:
-    """Into lists, with an outcome each that says they are open: a range knows only items that have none."""
+    """Move items of a cancelled range to lists and give each an open outcome. Ranges cover only items without one."""
     taken = 0
     who = {"job_id": job.id, "owner_id": job.owner_id}
     for begin in range(0, len(wanted), SEQ_LIST_MAX):
@@ -66,14 +69,14 @@ async def _move_to_list_batches(conn: Connection, job: LockedJob, held: RowDict,
         cursor = await conn.execute(sql("outcome/add_plain"), who | part)
         seqs = sorted(row[0] for row in await cursor.fetchall())
         if seqs:
-            place = {"kind": job.kind, "lo": seqs[0], "hi": seqs[-1] + 1, "seqs": seqs, "open": len(seqs)}
-            await conn.execute(sql("batch/add_retry_list"), who | place | {"delay": 0, "retrying": False})
+            batch = {"kind": job.kind, "lo": seqs[0], "hi": seqs[-1] + 1, "seqs": seqs, "open": len(seqs)}
+            await conn.execute(sql("batch/add_retry_list"), who | batch | {"delay": 0, "retrying": False})
             await conn.execute(sql("batch/take_out_cancelled"), {"batch_id": held["id"], "n": len(seqs)})
             taken += len(seqs)
     return taken
 
 
-REPROCESS_MAX_WINDOWS = 25  # that one step looks through
+REPROCESS_MAX_WINDOWS = 25  # windows that one step may scan
 _TALLY_COLUMNS = ("done", "not_found", "skipped", "failed", "cancelled")
 
 
@@ -89,19 +92,19 @@ class ReprocessSelection(ItemSelection):
 
     @property
     def has_filters(self) -> bool:
-        """Whether it asks for more than statuses."""
-        asked = (self.seqs, self.codes, self.since, self.until, self.key)
-        return bool(self.excluded_seqs) or any(part is not None for part in asked)
+        """Whether the selection has filters other than statuses."""
+        filters = (self.seqs, self.codes, self.since, self.until, self.key)
+        return bool(self.excluded_seqs) or any(part is not None for part in filters)
 
     @property
     def includes_cancelled_ranges(self) -> bool:
-        """Whether cancelled ranges are meant too, which have no outcomes to be asked for a cause or a time."""
-        asked = (self.codes, self.since, self.until)
-        return ItemStatus.CANCELLED in self.statuses and all(part is None for part in asked)
+        """Whether cancelled ranges match. They have no outcomes, so filters by code or time exclude them."""
+        filters = (self.codes, self.since, self.until)
+        return ItemStatus.CANCELLED in self.statuses and all(part is None for part in filters)
 
     @property
     def includes_unread_source(self) -> bool:
-        """Whether all that was cancelled is meant: also what was never read of the source."""
+        """Whether all cancelled items are selected, including the part of the source that was never read."""
         return ItemStatus.CANCELLED in self.statuses and not self.has_filters
 
 
@@ -114,13 +117,13 @@ async def reprocess_items(
     max_items: int = 50_000,
     is_continuation: bool = False,
 ) -> tuple[int, int | None]:
-    """Take chosen items back and open the job again: how many, and after which seq to go on, if there may be more.
+    """Requeue selected items and reopen the job. Return their number and the seq to continue after, or None at the end.
 
-    ``goes_on`` when a step before has opened the job: Conflict, if it was ended since.
+    With ``is_continuation``, an earlier step has reopened the job. Raises Conflict if it was cancelled or failed since.
     """
     job = await lock_and_fold_job(conn, job_id, is_continuation=is_continuation)
-    take = _requeue_selected if selection.key is None and not selection.ranges else _requeue_in_windows
-    taken, last = await take(conn, job, selection, after_seq, max_items)
+    requeue = _requeue_selected if selection.key is None and not selection.ranges else _requeue_in_windows
+    taken, last = await requeue(conn, job, selection, after_seq, max_items)
     if taken or (selection.includes_unread_source and await _has_unread_source(conn, job_id)):
         await reopen_job(conn, job_id, resume_source=selection.includes_unread_source)
     return taken, last
@@ -129,7 +132,7 @@ async def reprocess_items(
 async def _requeue_selected(
     conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int, most: int
 ) -> tuple[int, int | None]:
-    """Those with an outcome, then ranges: what came out of a range may have failed before another step looks at it."""
+    """Requeue items with an outcome first, then cancelled ranges, whose items may fail before the next step."""
     taken = 0
     last: int | None = after_seq
     while taken < most and last is not None:
@@ -143,7 +146,7 @@ async def _requeue_selected(
 async def _requeue_in_windows(
     conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int, most: int
 ) -> tuple[int, int | None]:
-    """Window by window, each whole: so many windows, or about so many items, at a time."""
+    """Requeue entire windows, at most REPROCESS_MAX_WINDOWS of them or about ``most`` items."""
     total = (await get_job(conn, job.id)).counts.total
     taken, lo = 0, after_seq + 1
     for _ in range(REPROCESS_MAX_WINDOWS):
@@ -159,21 +162,22 @@ async def _requeue_in_windows(
 
 
 async def lock_and_fold_job(conn: Connection, job_id: UUID, *, is_continuation: bool = False) -> LockedJob:
-    """The lock of a job whose items go round again; Conflict if they are gone, or somebody has just ended it."""
+    """Lock a job to requeue items. Raises Conflict if its rows were purged, or it is being cancelled or failed."""
     job = await lock_job(conn, job_id)
     if job.purged_at is not None:
-        raise Conflict("the job's rows were purged; it cannot be reprocessed")
+        raise Conflict("Cannot reprocess the job: its rows were purged")
     if job.intent in (Intent.CANCEL, Intent.FAIL) and (is_continuation or job.closed_as is None):
         known = await get_job(conn, job_id)
-        when = "meanwhile" if is_continuation else "just now; wait until it is closed"
-        raise Conflict(f"job {known.key} is {known.status}: somebody, or its policy, has ended it {when}")
-    # Fold first: the counts that are taken back are then all in one row, under our lock.
+        if is_continuation:
+            raise Conflict(f"Job {known.key} is {known.status}: it was cancelled or failed while the operation ran")
+        raise Conflict(f"Job {known.key} is {known.status}. Wait until it is closed, then try again.")
+    # Fold first, so that all counts to subtract are in one row, which the lock of the job protects.
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
     return job
 
 
 async def reopen_job(conn: Connection, job_id: UUID, *, resume_source: bool = False) -> None:
-    """Some of its items were taken back; with ``rest``, its source is read on where it was left."""
+    """Reopen a job for requeued items. With ``resume_source``, also continue to ingest its source."""
     forgiven = (await get_job(conn, job_id)).counts.failed
     await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": forgiven, "rest": resume_source})
     await conn.execute(sql("outbox/announce"), {"job_id": job_id})
@@ -186,7 +190,7 @@ async def _has_unread_source(conn: Connection, job_id: UUID) -> bool:
 
 
 async def requeue_failed_items(conn: Connection, job: LockedJob, seqs: Sequence[int]) -> list[int]:
-    """Send those of at most LIST_MAX items round again that have failed; which."""
+    """Requeue the failed ones of at most SEQ_LIST_MAX items. Return their seqs."""
     taken = await _reset_outcomes(conn, job, ReprocessSelection((ItemStatus.FAILED,), seqs), -1)
     return await _add_list_and_adjust_tally(conn, job, taken) if taken else []
 
@@ -204,7 +208,7 @@ async def _requeue_chunk(
 async def _reset_outcomes(
     conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int
 ) -> list[tuple[Any, ...]]:
-    """Items, what they were, and their error codes."""
+    """Set a chunk of outcomes to pending. Return the items with their previous status and error code."""
     params = {
         "job_id": job.id,
         "statuses": [status.value for status in choice.statuses],
@@ -223,15 +227,15 @@ async def _reset_outcomes(
 
 
 async def _add_list_and_adjust_tally(conn: Connection, job: LockedJob, taken: list[tuple[Any, ...]]) -> list[int]:
-    """A list batch of them, and the counts that they were in; their seqs, in order."""
+    """Add a list batch of the items and subtract them from the counters. Return their seqs in order."""
     job_id = job.id
-    was = Counter(status for _, status, _ in taken)
+    statuses = Counter(status for _, status, _ in taken)
     codes = Counter(code for _, status, code in taken if status == ItemStatus.FAILED and code)
-    deltas = {name: was[name] for name in _TALLY_COLUMNS}
+    deltas = {name: statuses[name] for name in _TALLY_COLUMNS}
     code_deltas = Jsonb({code: -n for code, n in codes.items()})
     await conn.execute(sql("tally/adjust"), {"job_id": job_id, "codes": code_deltas, **deltas})
     seqs = sorted(seq for seq, _, _ in taken)
-    place = {
+    batch = {
         "job_id": job_id,
         "owner_id": job.owner_id,
         "kind": job.kind,
@@ -239,6 +243,6 @@ async def _add_list_and_adjust_tally(conn: Connection, job: LockedJob, taken: li
         "hi": seqs[-1] + 1,
     }
     await conn.execute(
-        sql("batch/add_retry_list"), place | {"seqs": seqs, "open": len(seqs), "delay": 0, "retrying": False}
+        sql("batch/add_retry_list"), batch | {"seqs": seqs, "open": len(seqs), "delay": 0, "retrying": False}
     )
     return seqs

@@ -1,4 +1,4 @@
-"""Removes what is not needed any more: stored files, deleted jobs, and old partitions; creates partitions ahead."""
+"""Removes unneeded files, deleted jobs and old partitions; creates partitions in advance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,35 +13,35 @@ from tidemill.store.database import Connection, Database
 from tidemill.store.migrate import PARTITION_WEEKS_AHEAD
 from tidemill.store.statements import fetch_records, sql
 
-UNCLAIMED_FILE_TTL_H = 168  # a file of which nobody could make a job is kept for a week
+UNCLAIMED_FILE_TTL_H = 168  # a file without a job is kept for a week
 
 
 async def list_unneeded_files(conn: Connection, after: str, limit: int) -> list[str]:
-    """A page of them, in order of their names."""
+    """Return a page of unneeded files, ordered by name."""
     cursor = await conn.execute(sql("file/list_unneeded"), {"after": after, "limit": limit})
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def delete_unneeded_file_records(conn: Connection, files: Sequence[str]) -> None:
-    """They are removed."""
+    """Delete the records of removed files."""
     await conn.execute(sql("file/forget"), {"files": list(files)})
 
 
 async def register_unclaimed_file(conn: Connection, file_id: str) -> None:
-    """A file is about to be stored, and goes by itself if nothing comes of it."""
+    """Register a file before it is stored, so that it is removed if no job uses it."""
     await set_file_expiry(conn, file_id, None, UNCLAIMED_FILE_TTL_H)
 
 
 async def keep_file(conn: Connection, file_id: str) -> None:
-    """It does not go by itself any more."""
+    """Clear the expiry of a file."""
     await conn.execute(sql("file/keep"), {"file_id": file_id})
 
 
 async def set_file_expiry(conn: Connection, file_id: str, made_by: UUID | None, hours: int) -> datetime:
-    """A file is not needed any more after so long; when that is. It goes sooner with the job that made it."""
+    """Set when a file expires and return that time. Deleting the job ``made_by`` removes it earlier."""
     cursor = await conn.execute(sql("file/expire"), {"file_id": file_id, "made_by": made_by, "hours": hours})
     row = await cursor.fetchone()
-    assert row is not None  # noqa: S101  it returns what it wrote
+    assert row is not None  # noqa: S101  INSERT … RETURNING
     return row[0]  # type: ignore[no-any-return]
 
 
@@ -49,14 +49,14 @@ DELETE_CHUNK_ROWS = 20_000
 
 
 async def delete_job(conn: Connection, job_id: UUID) -> None:
-    """Remove a job and everything that could still move; its items and outcomes follow in chunks."""
+    """Delete a job with its batches and ingest state. Maintenance deletes its items and outcomes in chunks."""
     cursor = await conn.execute(sql("job/lock_for_delete"), {"job_id": job_id})
     if await cursor.fetchone() is None:
-        raise UnknownJob(f"there is no job {job_id}")
+        raise UnknownJob(f'Unknown job "{job_id}"')
     job = {"job_id": job_id}
     await conn.execute(sql("tally/remove"), job)
     await conn.execute(sql("ingest/remove"), job)
-    # A flush that we waited for may have added a list after our statement looked: look again until none is left.
+    # A flush that this statement waited for may have added a list after its snapshot: repeat until none is left.
     while (await conn.execute(sql("batch/remove"), job)).rowcount:
         pass
     for table in ("item_fix", "activity", "sample", "repeat", "effect", "delivery"):
@@ -73,7 +73,7 @@ async def list_deleted_jobs(conn: Connection) -> list[UUID]:
 
 
 async def remove_deleted_job_rows(conn: Connection, job_id: UUID) -> int:
-    """A chunk of a deleted job's items and outcomes; 0 when nothing is left."""
+    """Delete a chunk of a deleted job's items and outcomes. Return the number of rows; 0 means nothing is left."""
     removed = 0
     for table in ("outcome", "item"):
         cursor = await conn.execute(sql(f"{table}/remove_chunk"), {"job_id": job_id, "limit": DELETE_CHUNK_ROWS})
@@ -104,7 +104,7 @@ class _Partition:
 
 
 async def create_partitions(conn: Connection) -> int:
-    """This week's partitions and some weeks' more; how many were missing."""
+    """Create the partitions of this week and the next weeks. Return the number of weeks that were missing."""
     made = 0
     for week in range(PARTITION_WEEKS_AHEAD + 1):
         cursor = await conn.execute(sql("partition/ensure"), {"days": 7 * week})
@@ -118,13 +118,13 @@ async def list_partition_weeks(conn: Connection) -> list[PartitionWeek]:
     for partition in await _list_partitions(conn):
         by_week.setdefault(partition.week, []).append(partition)
     return [
-        PartitionWeek(week, found[0].lo, found[0].hi, tuple(each.name for each in found))
-        for week, found in sorted(by_week.items())
+        PartitionWeek(week, parts[0].lo, parts[0].hi, tuple(part.name for part in parts))
+        for week, parts in sorted(by_week.items())
     ]
 
 
 async def purge_old_weeks(db: Database, age_seconds: float) -> list[str]:
-    """Drop every week whose jobs are all closed longer ago than that; the names of the weeks."""
+    """Drop the partitions of every week whose jobs were all closed at least ``age_seconds`` ago. Return the weeks."""
     dropped = []
     async with db.connection() as conn:
         candidates = await list_partition_weeks(conn)
@@ -141,7 +141,7 @@ async def _list_partitions(conn: Connection) -> list[_Partition]:
 
 
 async def _purge_week_if_old(conn: Connection, week: PartitionWeek, age: float) -> bool:
-    """Mark a week's jobs as purged, if all of them are old. Locked, so that none is reopened meanwhile."""
+    """Mark a week's jobs as purged if all of them are old. Locks them, so that none is reopened meanwhile."""
     cursor = await conn.execute(sql("partition/is_past"), {"hi": week.hi, "age": age})
     row = await cursor.fetchone()
     if row is None or not row[0]:
@@ -158,7 +158,7 @@ async def _purge_week_if_old(conn: Connection, week: PartitionWeek, age: float) 
 
 
 async def _drop_partitions(db: Database, names: tuple[str, ...]) -> None:
-    """Detach concurrently, then drop: neither waits for readers while others wait behind it."""
+    """Detach partitions concurrently, then drop them, so that no query has to wait."""
     async with db.connection() as conn:
         for name in names:
             parent = syntax.Identifier("tidemill", name.rsplit("_", 1)[0])

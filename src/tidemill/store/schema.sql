@@ -1,23 +1,23 @@
--- The whole schema as it is today, in one piece, for reading. Databases are made by the migrations; a test proves
--- that both give the same.
+-- The current schema in one file, for reading. Migrations create the databases; a test checks that both give the
+-- same schema.
 
 CREATE SCHEMA tidemill;
 
--- What ran, and that it was not changed since.
+-- Applied migrations and their checksums.
 CREATE TABLE tidemill.migration (
     name     text PRIMARY KEY,
     checksum text NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The only clock. STABLE so that `not_before <= tidemill.now()` is an index condition (0.03 ms instead of 11 ms
--- over 50,000 waiting rows); `tidemill.shift` is a database setting that lets tests travel in time.
+-- The only clock. It is STABLE so that `not_before <= tidemill.now()` is an index condition (0.03 ms instead of 11 ms
+-- over 50,000 waiting rows). Tests shift the time with the database setting `tidemill.shift`.
 CREATE FUNCTION tidemill.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT clock_timestamp() + coalesce(nullif(current_setting('tidemill.shift', true), ''), '0 s')::interval
 $$;
 
--- UUIDv7 of a moment: 48 bits of milliseconds, then random. With random = false: the least id of that moment,
--- which is where partitions begin.
+-- Returns a UUIDv7 for a time: 48 bits of milliseconds, then random bits. With random = false: the lowest id for that
+-- time, used as the lower bound of partitions.
 CREATE FUNCTION tidemill.id_at(moment timestamptz, random boolean) RETURNS uuid LANGUAGE sql VOLATILE AS $$
     SELECT CASE WHEN random THEN
         encode(set_bit(set_bit(
@@ -33,7 +33,7 @@ CREATE FUNCTION tidemill.new_id() RETURNS uuid LANGUAGE sql VOLATILE AS $$
     SELECT tidemill.id_at(tidemill.now(), true)
 $$;
 
--- Sums two maps of code -> count.
+-- Adds two maps of error code -> count.
 CREATE FUNCTION tidemill.add_codes(a jsonb, b jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(jsonb_object_agg(code, n), '{}') FROM (
         SELECT key AS code, sum(value::bigint) AS n
@@ -44,8 +44,8 @@ $$;
 
 CREATE AGGREGATE tidemill.sum_codes(jsonb) (SFUNC = tidemill.add_codes, STYPE = jsonb, INITCOND = '{}');
 
--- An input in a line for lists: what it calls itself, else its first three fields, cut. It never fails, whatever
--- json may hold: a NUL character or half a pair can be stored in it but not be read as text.
+-- Summarizes an input for lists: fields such as title, name, sku or id, otherwise its first three fields, truncated. It
+-- never fails, even on json with a NUL character or half a surrogate pair, which can be stored but not read as text.
 CREATE FUNCTION tidemill.summary(input json) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
     name   text;
@@ -75,9 +75,8 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- The same for nearly every input without a function call: PostgreSQL puts this query in place of the call, which costs
--- a half to a third of the loop. What may be unreadable as text (escapes), is not an object, or is long, goes through
--- the loop.
+-- As tidemill.summary, but inlined by PostgreSQL, which costs a half to a third of the loop in summary(). Inputs that
+-- may be unreadable as text (escapes), are not objects, or are long still use summary().
 CREATE FUNCTION tidemill.summed_up(input json) RETURNS TABLE (summary json) LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT CASE WHEN json_typeof(input) = 'object' AND pg_column_size(input) <= 65536 AND strpos(input::text, '\u') = 0
     THEN coalesce(
@@ -94,14 +93,14 @@ CREATE FUNCTION tidemill.summed_up(input json) RETURNS TABLE (summary json) LANG
     ELSE tidemill.summary(input) END
 $$;
 
--- A result as lists show it: whole, or not at all when its text is longer than 16 kB. What is stored in more than
--- 128 kB is longer for sure, and is not even read.
+-- Returns a result for lists, or NULL if its text is longer than 16 kB. Results stored in more than 128 kB are
+-- certainly longer and are not read.
 CREATE FUNCTION tidemill.shown(result jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN pg_column_size(result) <= 131072 AND octet_length(result::text) <= 16384 THEN result END
 $$;
 
--- Whether a row has a field, of those at its top, that is this text; or that begins with it, when it ends with a star.
--- A row that is no object is looked at as it is. It never fails, whatever json may hold.
+-- Whether a top-level field of an input equals the key or, if the key ends with "*", starts with it. An input that is
+-- not an object is compared as a single value. It never fails on unusual json.
 CREATE FUNCTION tidemill.has_field(input json, key text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
     begins boolean := right(key, 1) = '*';
@@ -123,8 +122,8 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- The same, for nearly every row without a function call: what is not in the text is not in a field; with escapes, who
--- knows. PostgreSQL puts this in place of the call.
+-- As tidemill.has_field, but inlined by PostgreSQL. It calls has_field only if the key occurs in the text or the text
+-- has escapes, which can hide the key.
 CREATE FUNCTION tidemill.has_key(input json, key text) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT (strpos(input::text, CASE WHEN right(key, 1) = '*' THEN left(key, -1) ELSE key END) > 0
             OR strpos(input::text, '\') > 0) AND tidemill.has_field(input, key)
@@ -170,7 +169,7 @@ CREATE TABLE tidemill.job (
     file_id        text,
     idem_key       text,
     idem_print     bytea,
-    result_columns text[] NOT NULL DEFAULT '{}', -- in the order they first came: what the grid shows and exports write
+    result_columns text[] NOT NULL DEFAULT '{}', -- in the order first seen; used by the grid and exports
     UNIQUE (owner_id, idem_key),
     CHECK ((closed_as IS NULL) = (closed_at IS NULL))
 );
@@ -180,7 +179,7 @@ CREATE INDEX job_updated ON tidemill.job (updated_at);
 CREATE INDEX job_of_owner ON tidemill.job (owner_id, id);
 CREATE INDEX job_file ON tidemill.job (file_id) WHERE file_id IS NOT NULL;
 
--- Sums of batches that are closed and folded. Changed only under the lock of the job.
+-- Counters of folded batches. Changed only under the lock of the job.
 CREATE TABLE tidemill.job_tally (
     job_id    uuid PRIMARY KEY,
     done      bigint NOT NULL DEFAULT 0,
@@ -192,7 +191,7 @@ CREATE TABLE tidemill.job_tally (
     codes     jsonb NOT NULL DEFAULT '{}'
 );
 
--- How far a job's source has been read. next_seq is the number of its items, first_line where the first one stands.
+-- Ingest progress of a job. next_seq is the number of its items, first_line the line of the first item in the file.
 CREATE TABLE tidemill.ingest (
     job_id      uuid PRIMARY KEY,
     next_seq    bigint NOT NULL DEFAULT 0,
@@ -207,8 +206,8 @@ CREATE TABLE tidemill.ingest (
 ) WITH (fillfactor = 70);
 CREATE INDEX ingest_worker ON tidemill.ingest (worker) WHERE worker IS NOT NULL;
 
--- json, not jsonb: an input is stored once and read once; parsing it twice is waste. `line` is the record's physical line;
--- NULL: the one that its number says, counted from ingest.first_line.
+-- `input` is json, not jsonb: it is stored once and read once, so parsing it on write is waste. `line` is the line of
+-- the record in the file; NULL means ingest.first_line + seq.
 CREATE TABLE tidemill.item (
     job_id   uuid NOT NULL,
     seq      bigint NOT NULL,
@@ -220,7 +219,7 @@ CREATE TABLE tidemill.item (
     PRIMARY KEY (job_id, seq)
 ) PARTITION BY RANGE (job_id);
 
--- Corrected inputs of items that failed. Items themselves are never updated.
+-- Fixed inputs of failed items. Items themselves are never updated.
 CREATE TABLE tidemill.item_fix (
     job_id uuid NOT NULL,
     seq    bigint NOT NULL,
@@ -231,7 +230,7 @@ CREATE TABLE tidemill.item_fix (
     PRIMARY KEY (job_id, seq, rev)
 );
 
--- Rows of a file that share a key with another one: who loses, and to whom. ``place`` is which of the keys.
+-- Duplicate rows in a file: row `seq` loses to row `other`, which has the same key. `place` is the number of the key.
 CREATE TABLE tidemill.repeat (
     job_id uuid NOT NULL,
     seq    bigint NOT NULL,
@@ -240,7 +239,7 @@ CREATE TABLE tidemill.repeat (
     PRIMARY KEY (job_id, seq, place)
 );
 
--- What batches did to their target, a row each: a sum in one place would be a lock that all of them want.
+-- Rows that batches wrote to their target, one row per batch: a single counter would be a contended lock.
 CREATE TABLE tidemill.effect (
     job_id    uuid NOT NULL,
     inserted  integer NOT NULL,
@@ -249,7 +248,7 @@ CREATE TABLE tidemill.effect (
 );
 CREATE INDEX effect_job ON tidemill.effect (job_id);
 
--- The newest file of each input of a dataset: where it is, and who made it. It outlives the job.
+-- The newest file for each input of a dataset: its path and the job that created it. It outlives the job.
 CREATE TABLE tidemill.artifact (
     dataset   text NOT NULL,
     input_key text NOT NULL,
@@ -264,7 +263,7 @@ CREATE TABLE tidemill.artifact (
     PRIMARY KEY (dataset, input_key)
 );
 
--- How many files a flush told of, a row each: a sum in one place would be a lock that all of them want.
+-- Files generated and reused, one row per flush: a single counter would be a contended lock.
 CREATE TABLE tidemill.delivery (
     job_id    uuid NOT NULL,
     generated integer NOT NULL,
@@ -272,11 +271,11 @@ CREATE TABLE tidemill.delivery (
 );
 CREATE INDEX delivery_job ON tidemill.delivery (job_id);
 
--- When a watch has its turn, who has it, and what it came to. What it watches is declared, and not here.
+-- The schedule, lease and last result of each watch. The watch itself is declared in the configuration.
 CREATE TABLE tidemill.watch (
     name        text PRIMARY KEY,
-    due_at      timestamptz NOT NULL DEFAULT tidemill.now(), -- the next look at its source
-    settle_at   timestamptz NOT NULL DEFAULT 'infinity',     -- the next look at the jobs of its files
+    due_at      timestamptz NOT NULL DEFAULT tidemill.now(), -- the next scan of its source
+    settle_at   timestamptz NOT NULL DEFAULT 'infinity',     -- the next check of the jobs of its files
     scanned_at  timestamptz,
     found       integer NOT NULL DEFAULT 0,
     submitted   integer NOT NULL DEFAULT 0,
@@ -287,7 +286,7 @@ CREATE TABLE tidemill.watch (
     worker      text
 ) WITH (fillfactor = 70);
 
--- Files that watches have found, by version: one is taken once. It outlives its job.
+-- Files that watches have found, by version. Each version is processed once. The record outlives the job.
 CREATE TABLE tidemill.watch_file (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     watch    text NOT NULL,
@@ -303,7 +302,7 @@ CREATE TABLE tidemill.watch_file (
     file_id  text,
     job_id   uuid,
     moved_to text,
-    seen_at  timestamptz NOT NULL DEFAULT tidemill.now(), -- in this version
+    seen_at  timestamptz NOT NULL DEFAULT tidemill.now(), -- when this version was first seen
     at       timestamptz NOT NULL DEFAULT tidemill.now(),
     UNIQUE NULLS NOT DISTINCT (source, path, size, version)
 );
@@ -332,8 +331,8 @@ CREATE TABLE tidemill.outcome (
 CREATE INDEX outcome_exception ON tidemill.outcome (job_id, status, updated_at, seq) WHERE status <> 'done';
 CREATE INDEX outcome_dead_letter ON tidemill.outcome (owner_id, updated_at, job_id, seq) WHERE status = 'failed';
 
--- A range [lo, hi) of a job's items on their first pass, or a sorted list of them on every later one:
--- queue entry, lease, transaction and progress counter in one row. `open` counts its unsettled items.
+-- A range [lo, hi) of a job's items that have not run yet, or a sorted list of items that run again. One row is queue
+-- entry, lease, unit of commit and progress counter. `open` counts its unsettled items.
 CREATE TABLE tidemill.batch (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job_id      uuid NOT NULL,
@@ -370,12 +369,12 @@ CREATE TABLE tidemill.batch (
     CHECK (seqs IS NULL OR cardinality(seqs) <= 1000),
     CHECK (state <> 'leased' OR (lease_id IS NOT NULL AND lease_until IS NOT NULL AND worker IS NOT NULL))
 ) WITH (
-    -- lo, open, lease_until and the tallies are in no index: carve and heartbeat stay HOT.
+    -- No index has lo, open, lease_until or the counters, so carves and heartbeats are HOT updates.
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
     autovacuum_analyze_scale_factor = 0.02
 );
--- One big job among many small ones: by what was sampled, a job would have hundreds of batches, and every look at a
--- small one would read the whole table.
+-- With one large job among many small ones, sampled statistics would estimate hundreds of batches per job, and the
+-- planner would scan the whole table for a small job.
 ALTER TABLE tidemill.batch ALTER COLUMN job_id SET (n_distinct = -0.05);
 CREATE INDEX batch_claim ON tidemill.batch (job_id, not_before, id) WHERE state = 'ready';
 CREATE INDEX batch_leased ON tidemill.batch (worker, id) WHERE state = 'leased';
@@ -388,8 +387,8 @@ CREATE INDEX batch_open_job ON tidemill.batch (job_id, state, retrying, since, i
 CREATE INDEX batch_open_owner ON tidemill.batch (owner_id, since, id) WHERE state IN ('ready', 'leased');
 CREATE INDEX batch_open_all ON tidemill.batch (since, id) WHERE state IN ('ready', 'leased');
 
--- Makes the partitions of item and outcome for the week of a moment, unless they are there.
--- LIKE + ATTACH, because CREATE … PARTITION OF waits for every reader and makes everybody wait behind it.
+-- Creates the partitions of item and outcome for the week of a time, if they do not exist. It uses LIKE + ATTACH,
+-- because CREATE … PARTITION OF waits for all readers and blocks later queries.
 CREATE FUNCTION tidemill.ensure_partition(moment timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     week timestamptz := date_trunc('week', moment AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
@@ -422,7 +421,7 @@ CREATE TABLE tidemill.worker (
     info       jsonb NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 70);
 
--- Duties that one worker at a time does for all: sweep, finalize, fold, partitions.
+-- Duties that one worker at a time performs: reclaim leases, close jobs, fold counters, create partitions.
 CREATE TABLE tidemill.duty (
     name   text PRIMARY KEY,
     worker text,
@@ -430,8 +429,8 @@ CREATE TABLE tidemill.duty (
 ) WITH (fillfactor = 50);
 INSERT INTO tidemill.duty (name) VALUES ('maintenance');
 
--- Limiters: how often, and how many at a time, everybody together may call somebody. One row each, the only truth; a
--- member (name, key) has a row of its own while it is used. Moments of the bucket are seconds since 1970, by tidemill.now().
+-- Limiters: the rate and the concurrency of calls that all workers share. Each has one row, the only source of truth. A
+-- member (name, key) has its own row while it is used. Times of the bucket are seconds since 1970, from tidemill.now().
 CREATE TABLE tidemill.limiter (
     name          text NOT NULL,
     key           text NOT NULL DEFAULT '',
@@ -459,8 +458,8 @@ CREATE TABLE tidemill.limiter (
     PRIMARY KEY (name, key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01);
 
--- Who has how many of a limiter's places. A worker keeps those of its children alive; others run out. `member` is what the
--- process calls it: beyond so many, several count against one `key`.
+-- The slots of a limiter that each process holds. A worker renews the slots of its child processes; others expire.
+-- `member` is the name that the process uses. Above a number of members, several share one `key`.
 CREATE TABLE tidemill.limiter_hold (
     name   text NOT NULL,
     key    text NOT NULL,
@@ -473,10 +472,10 @@ CREATE TABLE tidemill.limiter_hold (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01);
 CREATE INDEX limiter_hold_worker ON tidemill.limiter_hold (worker);
 
--- Permits of a limiter and places in it, for one process, by the clock that is read when the row is locked. The n-th
--- permit is good from its start on, `base + (n - level) / rate` or at once; only those that start within `reach` are given.
--- Whoever gets none is told when to come again. A process says how many places it has, not how many more: one whose answer
--- was lost asks again, and has them. No row: there is no such limiter, or member.
+-- Gives one process permits and slots of a limiter, by the clock at the time the row is locked. The n-th permit is
+-- valid from its start, `base + (n - level) / rate` or at once. Only permits that start within `reach` are given; a
+-- process that gets none gets the time to wait. A process requests its total number of slots, not an increment, so that
+-- it can repeat a request whose answer was lost. Returns no row if the limiter or the member does not exist.
 CREATE FUNCTION tidemill.take_permits(
     p_name text, p_key text, p_wanted integer, p_lead float8, p_reach float8,
     p_worker text, p_child integer, p_member text, p_places integer, p_held integer, p_idle integer, p_seconds float8
@@ -567,8 +566,8 @@ BEGIN
 END
 $$;
 
--- Whether hints are sent through a broker: whoever submits must know, also one who has no such setting himself.
--- `namespace` is in the names of its queues, so that several installations may share a broker.
+-- Has a row if hints are sent through a broker. Clients that submit need to know it even without the setting.
+-- `namespace` is part of the queue names, so that several installations can share a broker.
 CREATE TABLE tidemill.broker (
     one       boolean PRIMARY KEY DEFAULT true CHECK (one),
     namespace text NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 12),
@@ -576,8 +575,8 @@ CREATE TABLE tidemill.broker (
     seen_at   timestamptz NOT NULL DEFAULT tidemill.now()
 );
 
--- Hints on their way to the broker: one row a job until a relay takes it. `hints` is how many workers are worth waking,
--- `batches` are for tracing only. A row that is claimed gathers nothing more: what comes then is a row of its own.
+-- Hints to send to the broker: one row per job until a relay claims it. `hints` is the number of workers to wake,
+-- `batches` is for tracing only. New hints are not added to a claimed row but to a new one.
 CREATE TABLE tidemill.outbox (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job_id        uuid NOT NULL,
@@ -593,7 +592,7 @@ CREATE TABLE tidemill.outbox (
 CREATE UNIQUE INDEX outbox_unsent ON tidemill.outbox (job_id) WHERE claimed_by IS NULL;
 CREATE INDEX outbox_job ON tidemill.outbox (job_id);
 
--- Messages that are no hints, and hints that the broker would not take: for people to look at.
+-- Received messages that are not valid hints, and hints that the broker rejected, kept for operators.
 CREATE TABLE tidemill.quarantine (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at      timestamptz NOT NULL DEFAULT tidemill.now(),
@@ -605,13 +604,13 @@ CREATE TABLE tidemill.quarantine (
     worker  text
 );
 
--- Whether the batches of a job must wait until its source is read to the end.
+-- Whether the batches of a job must wait until its source is read completely.
 CREATE FUNCTION tidemill.waits_for_source(job uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM tidemill.ingest g JOIN tidemill.job j ON j.id = g.job_id
                    WHERE g.job_id = job AND g.rows_wait_for_end AND NOT j.ingest_done)
 $$;
 
--- There is work. Workers that listen are told when the transaction commits; if there is a broker, so will it be.
+-- Announces work. Listening workers are notified when the transaction commits. With a broker, a hint is added too.
 CREATE FUNCTION tidemill.announce(job uuid) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('tidemill', job::text);
@@ -630,14 +629,15 @@ BEGIN
 END
 $$;
 
--- Deleted jobs whose items and outcomes are still to be removed, in chunks.
+-- Deleted jobs whose items and outcomes maintenance still has to delete, in chunks.
 CREATE TABLE tidemill.deleted_job (
     job_id uuid PRIMARY KEY,
     at     timestamptz NOT NULL DEFAULT tidemill.now()
 );
 
--- Stored files of deleted and purged jobs, for the janitor of the machine that has them; and those that exports have
--- made, from the first, for when they expire. Each attempt makes its own: a late one replaces nobody's.
+-- Stored files of deleted and purged jobs, which maintenance removes on the machine that has them. Export files are
+-- added when they are created, with the time they expire. Each attempt writes its own file, so that a late attempt
+-- never replaces another file.
 CREATE TABLE tidemill.unneeded_file (
     file_id text PRIMARY KEY,
     at      timestamptz NOT NULL DEFAULT tidemill.now(),
@@ -645,7 +645,7 @@ CREATE TABLE tidemill.unneeded_file (
 );
 CREATE INDEX unneeded_file_made_by ON tidemill.unneeded_file (made_by) WHERE made_by IS NOT NULL;
 
--- Owner 0 is this machine: what is submitted with database credentials belongs to it.
+-- User 0 is the local machine, which owns jobs submitted with database credentials.
 CREATE TABLE tidemill.app_user (
     id         bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     name       text NOT NULL UNIQUE,
@@ -654,7 +654,7 @@ CREATE TABLE tidemill.app_user (
 );
 INSERT INTO tidemill.app_user (id, name, role) VALUES (0, 'local', 'admin');
 
--- A key is shown once; only its hash is kept. The prefix finds it and names it to people.
+-- An API key is shown once; only its hash is stored. The prefix identifies it.
 CREATE TABLE tidemill.api_key (
     prefix       text PRIMARY KEY,
     hash         bytea NOT NULL,
@@ -667,9 +667,9 @@ CREATE TABLE tidemill.api_key (
 );
 CREATE INDEX api_key_user ON tidemill.api_key (user_id);
 
--- Browsers that are signed in. The cookie holds a secret; its hash is kept. Now and then another
--- secret is offered, of the same family; it counts from its first use on. Those before it end a minute later, for requests
--- that are under way: an answer that is lost costs nothing. A session that a key opened ends with it.
+-- Sessions of signed-in browsers. The cookie has a secret; only its hash is stored. The secret is rotated: a new secret
+-- of the same family takes effect when it is first used. Older secrets expire a minute later, so that concurrent
+-- requests and lost responses do no harm. A session that an API key opened ends when the key ends.
 CREATE TABLE tidemill.session (
     hash        bytea PRIMARY KEY,
     user_id     bigint NOT NULL REFERENCES tidemill.app_user ON DELETE CASCADE,
@@ -685,14 +685,14 @@ CREATE TABLE tidemill.session (
 );
 CREATE INDEX session_by_user ON tidemill.session (user_id);
 
--- Links that sign somebody in once.
+-- Sign-in links. Each is valid once.
 CREATE TABLE tidemill.sign_in_link (
     hash       bytea PRIMARY KEY,
     user_id    bigint NOT NULL REFERENCES tidemill.app_user ON DELETE CASCADE,
     expires_at timestamptz NOT NULL
 );
 
--- What people did to a job. Goes with the job.
+-- What users did to a job. Deleted with the job.
 CREATE TABLE tidemill.activity (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job_id  uuid NOT NULL,
@@ -703,7 +703,8 @@ CREATE TABLE tidemill.activity (
 );
 CREATE INDEX activity_job ON tidemill.activity (job_id, id);
 
--- A bulk action on items: persisted first, then done step by step, by whoever gets its lock. `place` is how far it is.
+-- Bulk operations on items: stored first, then run step by step by any worker that gets the lock. `place` is the
+-- cursor.
 CREATE TABLE tidemill.operation (
     id          uuid PRIMARY KEY DEFAULT tidemill.new_id(),
     user_id     bigint NOT NULL,
@@ -721,7 +722,7 @@ CREATE TABLE tidemill.operation (
 CREATE INDEX operation_running ON tidemill.operation (id) WHERE state = 'running';
 CREATE INDEX operation_user ON tidemill.operation (user_id, id);
 
--- How far a job was, every few seconds while it turned: rates, estimates and the chart come from here.
+-- Progress samples of running jobs, every few seconds: the source of rates, estimates and charts.
 CREATE TABLE tidemill.job_sample (
     job_id  uuid NOT NULL,
     at      timestamptz NOT NULL,
@@ -730,8 +731,8 @@ CREATE TABLE tidemill.job_sample (
     PRIMARY KEY (job_id, at)
 );
 
--- One item with every fact derived, for single look-ups and for doctor. Lists go to the batch side for open
--- items and to the outcome index for failures: this view over a whole job costs a join per item.
+-- Items with all derived columns, for single lookups and for doctor. Lists use batches for open items and the outcome
+-- index for failures, because this view costs a join per item.
 CREATE VIEW tidemill.item_status AS
 SELECT i.job_id, i.seq, i.job_id || ':' || i.seq AS id, j.owner_id, j.kind,
     CASE
@@ -749,7 +750,7 @@ SELECT i.job_id, i.seq, i.job_id || ':' || i.seq AS id, j.owner_id, j.kind,
     i.input, i.defect, o.result, o.normalized, o.error, o.duration_ms, coalesce(l.id, r.id) AS batch_id
 FROM tidemill.item i
 JOIN tidemill.job j ON j.id = i.job_id
--- LIMIT 1 on every side: the planner must look up one row per item, never join through a whole job.
+-- LIMIT 1 on every side makes the planner look up one row per item and never join a whole job.
 LEFT JOIN LATERAL (
     SELECT * FROM tidemill.outcome o WHERE o.job_id = i.job_id AND o.seq = i.seq LIMIT 1
 ) o ON true
@@ -760,7 +761,7 @@ LEFT JOIN LATERAL (
       AND o.status IN ('pending', 'retry_wait')
     ORDER BY b.id LIMIT 1
 ) l ON true
--- Live ranges do not overlap: the first one that ends behind the item covers it, or none does.
+-- Live ranges do not overlap: either the first range that ends after the item covers it, or none does.
 LEFT JOIN LATERAL (
     SELECT next.* FROM (
         SELECT b.id, b.state, b.worker, b.since, b.closed_at, b.lo FROM tidemill.batch b
@@ -769,8 +770,8 @@ LEFT JOIN LATERAL (
     ) next WHERE next.lo <= i.seq
 ) r ON true;
 
--- A job with its counts: folded sums plus the batches that are not folded, read in one snapshot. Codes are
--- summed in one go: an aggregate that adds map to map made 100 jobs with 200 coded batches each cost 400 ms, not 90.
+-- Jobs with their counts: folded counters plus unfolded batches, read in one snapshot. Error codes are summed in one
+-- pass: an aggregate that adds map to map took 400 ms instead of 90 for 100 jobs with 200 such batches each.
 CREATE VIEW tidemill.job_progress AS
 SELECT j.*, coalesce(g.next_seq, 0) AS total, b.pending, b.processing, b.retry_wait,
     coalesce(t.done, 0) + b.done AS done, coalesce(t.not_found, 0) + b.not_found AS not_found,

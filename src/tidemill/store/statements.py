@@ -1,4 +1,4 @@
-"""SQL statements, one per file: each package keeps its own in ``queries/``."""
+"""Loads SQL statements, one per file in a package's ``queries/`` folder, and fetches their rows."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -12,7 +12,7 @@ from tidemill.store.database import Connection
 
 
 def make_sql_loader(package: str) -> Callable[[str], bytes]:
-    """A function that returns the statement in ``queries/<name>.sql`` of a package, read once."""
+    """Return a function that loads and caches the statement ``queries/<name>.sql`` of a package."""
     folder = files(package).joinpath("queries")
 
     @cache
@@ -31,7 +31,7 @@ Record = TypeVar("Record")
 async def fetch_records(
     conn: Connection, record_type: type[Record], statement: bytes, params: SqlParams
 ) -> list[Record]:
-    """The rows as objects of a class whose fields are the statement's columns."""
+    """Return the rows as objects of a class whose fields are the statement's columns."""
     async with conn.cursor(row_factory=class_row(record_type)) as cursor:
         await cursor.execute(statement, params)
         return await cursor.fetchall()
@@ -44,9 +44,9 @@ async def fetch_rows(conn: Connection, statement: bytes, params: SqlParams) -> l
 
 
 async def fetch_item_rows(conn: Connection, statement: bytes, params: SqlParams) -> list[RowDict]:
-    """Rows of items, with their errors completed."""
-    found = await fetch_rows(conn, statement, params)
-    for row in found:
+    """Return rows of items, with their stored errors completed."""
+    rows = await fetch_rows(conn, statement, params)
+    for row in rows:
         if row["error"] is not None:
             row["error"] = complete_stored_error(row["error"], row["seq"], row["attempts"])
-    return found
+    return rows

@@ -1,4 +1,4 @@
-"""Users and their keys."""
+"""Stores users and their API keys."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,9 +12,9 @@ from tidemill.store.database import Connection, Database
 from tidemill.store.statements import fetch_records, sql
 
 IDENTITY_NAME_MAX_CHARS = 100
-MAX_KEYS_PER_USER = 100  # good ones, of a user
-MAX_INACTIVE_KEYS_PER_USER = 100  # revoked or expired, to be looked at
-RESERVED_USER_NAMES = ("me", "all")  # where a user's name may stand, these stand for somebody else
+MAX_KEYS_PER_USER = 100  # active keys
+MAX_INACTIVE_KEYS_PER_USER = 100  # revoked or expired keys, kept for display
+RESERVED_USER_NAMES = ("me", "all")  # have a special meaning where a user name is accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class ListedUser:
-    """A user, and the number of keys that they can use."""
+    """A user, and the number of their active API keys."""
 
     id: int
     name: str
@@ -41,7 +41,7 @@ class ListedUser:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """What is stored of a key that was just created."""
+    """The stored part of a new API key."""
 
     prefix: str
     name: str
@@ -51,7 +51,7 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class ListedKey:
-    """What is stored of a key; its secret is not."""
+    """The stored part of an API key, without its secret."""
 
     prefix: str
     name: str
@@ -65,7 +65,7 @@ class ListedKey:
 
 @dataclass(frozen=True, slots=True)
 class _KeyLogin:
-    """A key's hash, its user, whether it is valid, and whether the time of its last use is to be updated."""
+    """A key's hash, its user, whether it is valid, and whether the time of its last use must be updated."""
 
     hash: bytes
     id: int
@@ -79,23 +79,24 @@ async def add_user(conn: Connection, name: str, role: Role) -> User:
     is_name = 0 < len(name) <= IDENTITY_NAME_MAX_CHARS and name.isprintable() and name == name.strip()
     if not is_name or name.isdigit() or name.lower() in RESERVED_USER_NAMES:
         raise InvalidInput(
-            f"a user's name has 1 to {IDENTITY_NAME_MAX_CHARS} printable characters, is no number, and not me or all"
+            f"A user name must have 1 to {IDENTITY_NAME_MAX_CHARS} printable characters without leading or trailing "
+            'spaces, and must not be a number, "me" or "all"'
         )
     cursor = await conn.execute(sql("user/add"), {"name": name, "role": role})
     if await cursor.fetchone() is None:
-        raise Conflict(f"there is a user {name!r} already")
+        raise Conflict(f'User "{name}" already exists')
     return await get_user(conn, name)
 
 
 async def get_user(conn: Connection, name_or_id: str) -> User:
-    if not name_or_id.isprintable():  # no name either, and a database may choke on it
-        raise UnknownUser(f"there is no user {name_or_id!r}")
+    if not name_or_id.isprintable():  # not a valid name, and PostgreSQL may reject the text
+        raise UnknownUser(f"Unknown user {name_or_id!r}")
     number = int(name_or_id) if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) < 19 else None  # noqa: PLR2004
     async with conn.cursor(row_factory=class_row(User)) as cursor:
         await cursor.execute(sql("user/find"), {"name": name_or_id, "id": number})
         user = await cursor.fetchone()
     if user is None:
-        raise UnknownUser(f"there is no user {name_or_id!r}")
+        raise UnknownUser(f'Unknown user "{name_or_id}"')
     return user
 
 
@@ -104,14 +105,14 @@ async def list_users(conn: Connection) -> list[ListedUser]:
 
 
 async def set_user_role(conn: Connection, user: User, role: Role) -> None:
-    """Whoever is signed in as this user has to sign in again."""
+    """Set the role of a user and end their sessions, so that they must sign in again."""
     _reject_local_user(user)
     await conn.execute(sql("user/set_role"), {"id": user.id, "role": role})
     await conn.execute(sql("session/end_all"), {"user_id": user.id})
 
 
 async def remove_user(conn: Connection, user: User) -> None:
-    """With keys and sessions. Their jobs stay: only admins see them then."""
+    """Delete a user with their API keys and sessions. Their jobs stay visible to admins."""
     _reject_local_user(user)
     await conn.execute(sql("user/remove"), {"id": user.id})
 
@@ -119,9 +120,9 @@ async def remove_user(conn: Connection, user: User) -> None:
 async def add_key(
     conn: Connection, user_id: int, *, name: str = "", seconds: float | None = None
 ) -> tuple[str, NewKey]:
-    """The text of a new key, which is returned this once, and what is stored of it."""
+    """Create an API key. Return its text, which is not stored, and its stored part."""
     if len(name) > IDENTITY_NAME_MAX_CHARS or not (name.isprintable() or not name):
-        raise InvalidInput(f"a key's name has at most {IDENTITY_NAME_MAX_CHARS} printable characters")
+        raise InvalidInput(f"An API key name must have at most {IDENTITY_NAME_MAX_CHARS} printable characters")
     await conn.execute(sql("user/lock"), {"id": user_id})
     await conn.execute(sql("key/forget"), {"user_id": user_id, "kept": MAX_INACTIVE_KEYS_PER_USER})
     prefix, text = credentials.generate_api_key()
@@ -134,7 +135,7 @@ async def add_key(
     }
     added = await fetch_records(conn, NewKey, sql("key/add"), params | {"most": MAX_KEYS_PER_USER})
     if not added:
-        raise Conflict(f"a user has at most {MAX_KEYS_PER_USER} keys: revoke one that is not used any more")
+        raise Conflict(f"The user already has {MAX_KEYS_PER_USER} API keys. Revoke an unused one first.")
     return text, added[0]
 
 
@@ -143,14 +144,15 @@ async def list_keys(conn: Connection, user_id: int | None) -> list[ListedKey]:
 
 
 async def revoke_key(conn: Connection, prefix: str, user_id: int | None) -> None:
-    """For ever. With a user, only a key of theirs."""
+    """Revoke an API key permanently. With ``user_id``, only a key of this user. Raises UnknownUser if not found."""
     params = {"prefix": prefix, "user_id": user_id}
     if not prefix.isprintable() or not (await conn.execute(sql("key/revoke"), params)).rowcount:
-        raise UnknownUser(f"there is no key {prefix!r}")
+        shown = f'"{prefix}"' if prefix.isprintable() else repr(prefix)
+        raise UnknownUser(f"Unknown API key {shown}")
 
 
 async def authenticate_key(db: Database, text: str) -> Principal | None:
-    """Whose key it is, if it is good. Every request asks: it is one trip to the server, nearly always."""
+    """Return the principal of an API key, or None if it is not valid. Usually takes one round trip to the server."""
     prefix = credentials.parse_key_prefix(text)
     if prefix is None:
         return None
@@ -163,8 +165,8 @@ async def authenticate_key(db: Database, text: str) -> Principal | None:
 
 
 async def _find_key(conn: Connection, prefix: str) -> _KeyLogin | None:
-    found = await fetch_records(conn, _KeyLogin, sql("key/find"), {"prefix": prefix})
-    return found[0] if found else None
+    keys = await fetch_records(conn, _KeyLogin, sql("key/find"), {"prefix": prefix})
+    return keys[0] if keys else None
 
 
 async def _touch_key(conn: Connection, prefix: str) -> None:
@@ -173,4 +175,4 @@ async def _touch_key(conn: Connection, prefix: str) -> None:
 
 def _reject_local_user(user: User) -> None:
     if user.id == LOCAL_USER_ID:
-        raise Conflict(f"{user.name!r} is this machine itself and stays as it is")
+        raise Conflict(f'User "{user.name}" represents the local machine and cannot be changed or removed')

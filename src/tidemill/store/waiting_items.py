@@ -17,7 +17,7 @@ from tidemill.store.job_records import LockedJob, get_job, lock_job
 from tidemill.store.statements import RowDict, fetch_rows, sql
 
 CANCELLABLE_STATUSES = (ItemStatus.PENDING, ItemStatus.RETRY_WAIT)
-CANCEL_BATCHES_PER_STEP = 200  # batches that are held
+CANCEL_BATCHES_PER_STEP = 200  # batches locked at a time
 _NO_TALLY_CHANGES = {"done": 0, "not_found": 0, "skipped": 0, "failed": 0, "codes": Jsonb({})}
 
 
@@ -32,18 +32,21 @@ CancelCursor = Mapping[str, int]  # until: the newest batch at the start; after:
 
 
 async def lock_job_for_cancel(conn: Connection, job_id: UUID) -> LockedJob:
-    """The lock of a job of which items are cancelled; Conflict when none of it waits, or all of it is to end."""
+    """Lock a job to cancel items. Raises Conflict if it is closed, or is being cancelled or failed as a whole."""
     job = await lock_job(conn, job_id)
     if job.closed_as is not None or job.intent in (Intent.CANCEL, Intent.FAIL):
         known = await get_job(conn, job_id)
-        raise Conflict(f"job {known.key} is {known.status}: nothing of it waits")
+        raise Conflict(f"Job {known.key} is {known.status} and has no waiting items")
     return job
 
 
 async def cancel_waiting_items(
     conn: Connection, job_id: UUID, waiting: CancelSelection, place: CancelCursor
 ) -> tuple[int, CancelCursor | None]:
-    """A step: how many, and where to go on if there may be more. A retry that is put off meanwhile is not meant."""
+    """Run one step. Return the number of cancelled items and the next cursor, or None at the end.
+
+    Batches created after the first step are excluded, for example new retries.
+    """
     job = await lock_job_for_cancel(conn, job_id)
     place = place or {"until": await _find_newest_ready_batch(conn, job_id)}
     if waiting.key is None and not waiting.ranges:
@@ -59,13 +62,12 @@ async def cancel_waiting_items(
 async def _cancel_in_next_window(
     conn: Connection, job: LockedJob, waiting: CancelSelection, place: CancelCursor
 ) -> tuple[int, CancelCursor | None]:
-    """The chosen items of one window."""
+    """Cancel the selected items of one window."""
     lo = place.get("lo", 0)
     total = (await get_job(conn, job.id)).counts.total
     seqs = await find_selected_seqs(conn, job.id, lo, lo + SELECTION_WINDOW_ITEMS, waiting)
-    while (
-        not seqs and waiting.key is None and lo + SELECTION_WINDOW_ITEMS < total
-    ):  # a look at numbers costs no step of its own
+    # Windows without a selected number are cheap and need no separate step.
+    while not seqs and waiting.key is None and lo + SELECTION_WINDOW_ITEMS < total:
         lo += SELECTION_WINDOW_ITEMS
         seqs = await find_selected_seqs(conn, job.id, lo, lo + SELECTION_WINDOW_ITEMS, waiting)
     after: int | None = 0 if seqs else None
@@ -81,13 +83,13 @@ async def _cancel_in_next_window(
 async def _cancel_in_next_batches(
     conn: Connection, job: LockedJob, waiting: CancelSelection, after: int, until: int
 ) -> tuple[int, int | None]:
-    """In some batches: how many items, and behind which batch to go on."""
+    """Cancel items in some batches. Return their number and the batch to continue after, or None at the end."""
     excluded = frozenset(waiting.excluded_seqs)
     wanted = None if waiting.seqs is None else sorted(set(waiting.seqs) - excluded)
     if wanted == []:
         return 0, None
     first, last = (0, BIGINT_SAFE_MAX) if wanted is None else (wanted[0], wanted[-1])
-    asked = {
+    params = {
         "job_id": job.id,
         "after": after,
         "until": until,
@@ -95,9 +97,9 @@ async def _cancel_in_next_batches(
         "last": last,
         "limit": CANCEL_BATCHES_PER_STEP,
     }
-    asked["retrying"] = [status is ItemStatus.RETRY_WAIT for status in waiting.statuses]
-    held = await fetch_rows(conn, sql("batch/hold_ready"), asked)
-    n = sum([await _cancel_in_batch(conn, job, one, wanted, excluded) for one in held])
+    params["retrying"] = [status is ItemStatus.RETRY_WAIT for status in waiting.statuses]
+    held = await fetch_rows(conn, sql("batch/hold_ready"), params)
+    n = sum([await _cancel_in_batch(conn, job, batch, wanted, excluded) for batch in held])
     return n, held[-1]["id"] if len(held) == CANCEL_BATCHES_PER_STEP else None
 
 
@@ -118,7 +120,7 @@ async def _cancel_in_batch(
 
 
 async def _cancel_in_range(conn: Connection, job: LockedJob, held: RowDict, inside: list[int]) -> int:
-    """They leave the range with an outcome of their own: who reads it then passes over them."""
+    """Give the items a cancelled outcome of their own, so that workers skip them when they read the range."""
     who = {"job_id": job.id, "owner_id": job.owner_id, "status": "cancelled", "seqs": inside}
     cursor = await conn.execute(sql("outcome/add_plain"), who | {"lo": held["lo"], "hi": held["hi"]})
     n = len(await cursor.fetchall())
@@ -147,7 +149,7 @@ async def _cancel_in_list(
 
 
 async def _add_cancelled_to_tally(conn: Connection, job: LockedJob, n: int) -> None:
-    """Into the sums of the job, not of the range: a range gives back what it has cancelled when it is revived whole."""
+    """Count the items in the job, not in the range: when a range is requeued, all items it counts as cancelled run."""
     await conn.execute(sql("tally/adjust"), {"job_id": job.id, "cancelled": -n} | _NO_TALLY_CHANGES)
 
 
@@ -159,29 +161,29 @@ async def _find_newest_ready_batch(conn: Connection, job_id: UUID) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RunNowCounts:
-    """What became of items that somebody wants to run now."""
+    """Counts of the items of a request to run now."""
 
-    due: int = 0  # waited for a retry, and do not any more
-    in_hand: int = 0  # a worker has them
-    others: int = 0  # wait for their turn already, or are settled
+    due: int = 0  # waited for a retry and are due now
+    in_hand: int = 0  # leased by a worker
+    others: int = 0  # already due, or settled
 
     def __add__(self, other: "RunNowCounts") -> "RunNowCounts":
         return RunNowCounts(self.due + other.due, self.in_hand + other.in_hand, self.others + other.others)
 
 
 async def make_items_due(conn: Connection, job_id: UUID, seqs: Sequence[int], *, by: int) -> RunNowCounts:
-    """Make those of some items due that wait for a retry. Their neighbours in a list go on waiting."""
+    """Make the given items due that wait for a retry. Other items of their lists keep waiting."""
     await lock_job(conn, job_id)
     wanted = sorted(set(seqs))
-    asked = {"job_id": job_id, "seqs": wanted, "first": wanted[0], "last": wanted[-1]}
-    lists = await fetch_rows(conn, sql("batch/take_waiting"), asked)
-    whole = [one["id"] for one in lists if len(one["chosen"]) == len(one["seqs"])]
-    await conn.execute(sql("batch/make_due"), {"ids": whole})
-    for one in lists:
-        if one["id"] not in whole:
-            await _split_waiting_list(conn, job_id, one)
-    due = sum(len(one["chosen"]) for one in lists)
-    cursor = await conn.execute(sql("batch/count_in_hand"), asked)
+    params = {"job_id": job_id, "seqs": wanted, "first": wanted[0], "last": wanted[-1]}
+    lists = await fetch_rows(conn, sql("batch/take_waiting"), params)
+    entire = [batch["id"] for batch in lists if len(batch["chosen"]) == len(batch["seqs"])]
+    await conn.execute(sql("batch/make_due"), {"ids": entire})
+    for batch in lists:
+        if batch["id"] not in entire:
+            await _split_waiting_list(conn, job_id, batch)
+    due = sum(len(batch["chosen"]) for batch in lists)
+    cursor = await conn.execute(sql("batch/count_in_hand"), params)
     in_hand = int((await cursor.fetchone() or (0,))[0])
     if due:
         await job_records.add_activity(conn, job_id, by, "run_now", items=due)
@@ -190,7 +192,7 @@ async def make_items_due(conn: Connection, job_id: UUID, seqs: Sequence[int], *,
 
 
 async def _split_waiting_list(conn: Connection, job_id: UUID, waiting: RowDict) -> None:
-    """A list of its own for those that are chosen."""
+    """Move the chosen items to a separate list that is due now."""
     chosen = waiting["chosen"]
     rest = sorted(set(waiting["seqs"]) - set(chosen))
     await conn.execute(sql("batch/keep_rest"), {"batch_id": waiting["id"]} | _build_list_params(rest))

@@ -1,4 +1,4 @@
-"""Who is at work, and what they can do."""
+"""Stores workers, their kinds and their duties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tidemill.store.database import Connection
 from tidemill.store.job_submission import SyncConnection
 from tidemill.store.statements import RowDict, fetch_records, sql
 
-WORKER_SILENCE_S = 60.0  # a worker not heard of for so long adapts to nothing any more
+WORKER_SILENCE_S = 60.0  # the state of a worker without a heartbeat for this long is outdated
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ async def list_workers(conn: Connection) -> list[WorkerRecord]:
 
 
 async def read_adaptive_state(conn: Connection, kind: str, *, ingesting: bool = False) -> list[RowDict]:
-    """How each child process that runs a kind adapts: claim size, concurrency, pauses, and what it goes by.
+    """Return the adaptive state of each child process that runs a kind: claim size, concurrency, pauses and signals.
 
-    While a source is read, also those that may do that.
+    With ``ingesting``, also of child processes that may ingest the source.
     """
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(
             sql("worker/adaptive"), {"kind": kind, "silence": WORKER_SILENCE_S, "ingesting": ingesting}
         )
-        found = await cursor.fetchall()
-    return [row | (row.pop("kind") or {}) for row in found]
+        rows = await cursor.fetchall()
+    return [row | (row.pop("kind") or {}) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,14 @@ async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
 
 
 async def list_kinds(conn: Connection) -> dict[str, KindOptions]:
-    """Every kind that a worker has registered, with its options."""
+    """Return every registered kind with its options."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("kind/list"))
         return _index_kinds(await cursor.fetchall())
 
 
 def list_kinds_sync(conn: SyncConnection) -> dict[str, KindOptions]:
-    """The same, on a blocking connection."""
+    """As ``list_kinds``, on a blocking connection."""
     with conn.cursor(row_factory=dict_row) as cursor:
         return _index_kinds(cursor.execute(sql("kind/list")).fetchall())
 
@@ -98,7 +98,7 @@ def _index_kinds(rows: list[RowDict]) -> dict[str, KindOptions]:
 
 
 async def read_max_attempts(conn: Connection, kind: str) -> int:
-    """How often an item of a kind may be tried that fails."""
+    """Return the maximum attempts of a kind; 0 if no worker has registered it."""
     cursor = await conn.execute(sql("kind/get"), {"name": kind})
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0]["max_attempts"])
@@ -123,7 +123,7 @@ async def read_work_summary(conn: Connection, silent_s: float) -> WorkSummary:
 
 
 async def list_live_kinds(conn: Connection) -> set[str]:
-    """Every kind that a worker which was heard of lately runs by itself."""
+    """Return every kind that a live worker runs without a kickoff request."""
     cursor = await conn.execute(sql("worker/live_kinds"), {"seconds": WORKER_SILENCE_S})
     return {kind for kind, on_demand in await cursor.fetchall() if not on_demand}
 

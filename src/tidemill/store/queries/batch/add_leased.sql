@@ -1,4 +1,4 @@
--- A carved or sliced part, born leased from an open batch in the same transaction.
+-- Add the carved part of an open batch as a leased batch, in the transaction that shrinks the open batch.
 INSERT INTO tidemill.batch (job_id, owner_id, kind, state, lo, hi, seqs, open, isolated, crashes, losses, retrying, half,
     lease_id, lease_until, worker)
 VALUES (%(job_id)s, %(owner_id)s, %(kind)s, 'leased', %(lo)s, %(hi)s, %(seqs)s, %(open)s, %(isolated)s,

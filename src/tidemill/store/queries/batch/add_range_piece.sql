@@ -1,5 +1,5 @@
--- A piece of a split range, with its open items counted; none if nothing in it is open.
--- Index: outcome_pkey, bounded on both sides.
+-- Add one part of a split range and count its open items. Adds nothing if no item is open. Index: outcome_pkey, bounded
+-- on both sides.
 INSERT INTO tidemill.batch (job_id, owner_id, kind, lo, hi, open, isolated, crashes)
 SELECT %(job_id)s, %(owner_id)s, %(kind)s, %(lo)s, %(hi)s, n, %(isolated)s, %(crashes)s
 FROM (SELECT %(hi)s::bigint - %(lo)s::bigint - count(*) AS n FROM tidemill.outcome

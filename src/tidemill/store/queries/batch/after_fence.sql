@@ -1,2 +1,2 @@
--- Why a fence found no row: my own flush that had arrived after all, or a lost lease.
+-- Explain why a fence matched no row: the same flush was already committed, or the lease was lost.
 SELECT state, lease_id, flush_no FROM tidemill.batch WHERE id = %(batch_id)s

@@ -1,4 +1,4 @@
--- The row a lease made or changed, if its commit arrived. Index: batch_leased, job_pkey.
+-- Return the batch that a lease created or changed, if that transaction was committed. Index: batch_leased, job_pkey.
 SELECT b.id AS batch_id, b.job_id, b.owner_id, b.kind, b.state, b.lo, b.hi, b.seqs, b.open, b.flush_no, b.isolated,
     b.crashes, b.losses, b.retrying, b.half, coalesce(j.sparse, false) AS sparse, j.request_id, j.traceparent,
     j.limiter

@@ -1,7 +1,8 @@
--- ready -> cancelled: what an intent condemned, again and again until nothing is left. A flush or a chunk that
--- commits late leaves a ready batch behind; the next round takes it. Lists are empty of items afterwards, and few at a
--- time: each of their items has an outcome to write. In no order, so that a round reads what it takes; nobody waits.
--- The job's row is held too: a reprocess may want it to run again. Index: job_runnable, batch_claim.
+-- ready -> cancelled: cancel ready batches of jobs with intent cancel or fail. The caller repeats it until nothing is
+-- left. A flush or a chunk that commits late leaves a ready batch, which the next call cancels. Lists become empty and
+-- done; few are cancelled per call because each of their items needs an outcome. There is no ORDER BY, so that a call
+-- reads only the rows it changes, and SKIP LOCKED, so that it never waits. It also locks the job's row, because a
+-- concurrent reprocess may reopen the job. Index: job_runnable, batch_claim.
 WITH condemned AS (
     SELECT b.id, b.seqs FROM tidemill.job j JOIN tidemill.batch b ON b.job_id = j.id AND b.state = 'ready'
     WHERE j.closed_as IS NULL AND j.intent IN ('cancel', 'fail') AND (%(job_id)s::uuid IS NULL OR j.id = %(job_id)s)

@@ -1,4 +1,4 @@
--- Cancelled ranges of a job that reach into a stretch, in order, held until the end of the transaction.
+-- List the cancelled ranges of a job that overlap a span of items, in order, and lock them until the transaction ends.
 -- Index: batch_cover.
 SELECT id, lo, hi FROM tidemill.batch
 WHERE job_id = %(job_id)s AND seqs IS NULL AND state = 'cancelled' AND cancelled > 0

@@ -1,2 +1,2 @@
--- The first n items of a virgin range leave it. `since` stays: its items did not move.
+-- Remove the first n items from a range without outcomes. `since` stays, because the remaining items did not change.
 UPDATE tidemill.batch SET lo = lo + %(n)s, open = open - %(n)s WHERE id = %(batch_id)s

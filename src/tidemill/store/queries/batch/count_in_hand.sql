@@ -1,4 +1,4 @@
--- How many of some items of a job are in the hands of a worker. Index: batch_turning, outcome_pkey.
+-- Count how many of the given items of a job a worker has leased. Index: batch_turning, outcome_pkey.
 SELECT count(DISTINCT found.seq) FROM (
     SELECT x.seq FROM tidemill.batch b CROSS JOIN LATERAL unnest(b.seqs) AS x(seq)
     WHERE b.job_id = %(job_id)s AND b.state = 'leased' AND b.seqs IS NOT NULL AND x.seq = ANY(%(seqs)s::bigint[])

@@ -1,5 +1,5 @@
--- Opens every flush: proves the lease and moves the counts in one write. No row: nothing else may be written.
--- leased -> leased | done. Index: batch_pkey.
+-- First statement of every flush: check the lease and update the counts in one write. If it matches no row, the flush
+-- must write nothing. leased -> leased | done. Index: batch_pkey.
 UPDATE tidemill.batch SET
     open = open - %(settled)s, done = done + %(done)s, not_found = not_found + %(not_found)s,
     skipped = skipped + %(skipped)s, failed = failed + %(failed)s, retried = retried + %(retried)s,

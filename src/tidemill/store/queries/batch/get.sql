@@ -1,4 +1,4 @@
--- One batch as it is shown. Index: batch_pkey.
+-- Return one batch for display. Index: batch_pkey.
 SELECT id, CASE WHEN seqs IS NULL THEN 'range' ELSE 'list' END AS shape, state, lo, hi,
     open + done + not_found + skipped + failed + cancelled + retried AS size, open,
     json_build_object('done', done, 'not_found', not_found, 'skipped', skipped, 'failed', failed, 'cancelled', cancelled,

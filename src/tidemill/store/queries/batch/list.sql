@@ -1,4 +1,4 @@
--- A job's batches, the newest first. Index: batch_job.
+-- List the batches of a job, newest first. Index: batch_job.
 SELECT id, CASE WHEN seqs IS NULL THEN 'range' ELSE 'list' END AS shape, state, lo, hi,
     open + done + not_found + skipped + failed + cancelled + retried AS size, open,
     json_build_object('done', done, 'not_found', not_found, 'skipped', skipped, 'failed', failed, 'cancelled', cancelled,

@@ -1,2 +1,2 @@
--- Lists that need wait no longer. Index: batch_pkey.
+-- Make lists due now. Index: batch_pkey.
 UPDATE tidemill.batch SET not_before = tidemill.now() WHERE id = ANY(%(ids)s)

@@ -1,5 +1,6 @@
--- The next due batch of a job, locked unless somebody else holds it, and what of its job goes with it. None while rows must
--- wait for the end of their source, though one may be due that came back from a worker. Index: batch_claim, job_pkey, ingest_pkey.
+-- Return and lock the next due batch of a job that no other worker has locked, with the job's columns that a lease
+-- needs. Returns nothing while rows must wait for the end of their source, even if a worker has released a batch that
+-- is due. Index: batch_claim, job_pkey, ingest_pkey.
 SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter
 FROM (
     SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, retrying, half

@@ -1,5 +1,6 @@
--- As peek, but waits a moment (lock_timeout): "nothing free" and "somebody is carving" look the same to
--- SKIP LOCKED, and workers would sleep beside work. Index: batch_claim, job_pkey, ingest_pkey.
+-- As batch/peek, but wait briefly (lock_timeout). SKIP LOCKED cannot distinguish "no batch is due" from "another worker
+-- is carving the only batch", and workers would sleep although there is work. Index: batch_claim, job_pkey,
+-- ingest_pkey.
 SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter
 FROM (
     SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, retrying, half

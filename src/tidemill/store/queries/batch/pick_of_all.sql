@@ -1,5 +1,5 @@
--- Open batches, everybody's, from a place on, oldest change first. At most `budget` of them are looked at, however few
--- match; the one behind the last of these comes too, as the end. Index: batch_open_all.
+-- List open batches of all owners from a cursor on, oldest change first. Reads at most `budget` batches, even if few
+-- match; the batch after these marks the end of the scan (is_end). Index: batch_open_all.
 SELECT id, job_id, since, items, width, n > %(budget)s AS is_end FROM (
     SELECT *, row_number() OVER (ORDER BY since, id) AS n FROM (
         SELECT id, job_id, since, kind, open AS items, CASE WHEN seqs IS NULL THEN hi - lo ELSE open END AS width,

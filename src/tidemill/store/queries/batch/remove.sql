@@ -1,2 +1,3 @@
--- With their job. Repeated until none is left: a flush that commits meanwhile may have added a list.
+-- Delete batches of a deleted job. The caller repeats it until none is left, because a flush that commits meanwhile may
+-- add a list.
 DELETE FROM tidemill.batch WHERE job_id = %(job_id)s

@@ -1,5 +1,5 @@
--- cancelled -> ready: cancelled ranges of a reprocessed job, as far as they are not folded; but those that have an item
--- which is to stay. Index: batch_cover.
+-- cancelled -> ready: requeue the cancelled ranges of a reprocessed job that are not folded, except ranges with an
+-- excluded item. Index: batch_cover.
 UPDATE tidemill.batch b SET state = 'ready', open = cancelled, cancelled = 0, since = tidemill.now(),
     not_before = tidemill.now(), lease_id = NULL, folded = false, closed_at = NULL
 WHERE job_id = %(job_id)s AND seqs IS NULL AND state = 'cancelled' AND cancelled > 0

@@ -1,5 +1,5 @@
--- leased -> ready: leases that ran out. A lost host charges nobody; from the third loss in a row the batch
--- runs in isolation. Reads the few leased rows: lease_until is in no index. Index: batch_leased.
+-- leased -> ready: reclaim expired leases. A lost host does not count as an attempt; after the third loss in a row the
+-- batch runs in isolation. Reads the few leased rows, because no index has lease_until. Index: batch_leased.
 WITH expired AS (
     SELECT id FROM tidemill.batch WHERE state = 'leased' AND lease_until < tidemill.now()
     ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED

@@ -1,2 +1,2 @@
--- So many items of a cancelled range are there no more: they go round again in a list. Index: batch_pkey.
+-- Subtract n items that were requeued in a list from a cancelled range. Index: batch_pkey.
 UPDATE tidemill.batch SET cancelled = cancelled - %(n)s WHERE id = %(batch_id)s

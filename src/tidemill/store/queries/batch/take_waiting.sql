@@ -1,5 +1,5 @@
--- Lists of a job that wait for their retry, held until the end of the transaction, each with those of its items that are
--- asked for. Index: batch_open_job.
+-- List the lists of a job that wait for a retry, each with its requested items, and lock them until the transaction
+-- ends. Index: batch_open_job.
 WITH held AS (
     SELECT * FROM tidemill.batch
     WHERE job_id = %(job_id)s AND state = 'ready' AND retrying AND seqs IS NOT NULL AND not_before > tidemill.now()

@@ -1,4 +1,4 @@
--- Takes cancelled ranges out of the folded sums again, before they are revived; under the lock of the job.
+-- Subtract cancelled ranges from the folded counters before they are requeued. Requires the lock of the job.
 WITH unfolded AS (
     UPDATE tidemill.batch SET folded = false
     WHERE job_id = %(job_id)s AND seqs IS NULL AND state = 'cancelled' AND folded

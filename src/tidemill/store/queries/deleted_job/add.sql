@@ -1,2 +1,2 @@
--- Its items and outcomes are removed later, in chunks.
+-- Remember a deleted job, so that maintenance deletes its items and outcomes in chunks.
 INSERT INTO tidemill.deleted_job (job_id) VALUES (%(job_id)s) ON CONFLICT DO NOTHING

@@ -1,2 +1,2 @@
--- Deleted jobs with rows still to remove.
+-- List deleted jobs whose rows are not all deleted yet.
 SELECT job_id FROM tidemill.deleted_job ORDER BY at LIMIT 10

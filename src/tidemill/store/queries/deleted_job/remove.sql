@@ -1,2 +1,2 @@
--- Nothing of the job is left.
+-- Forget a deleted job whose rows are all deleted.
 DELETE FROM tidemill.deleted_job WHERE job_id = %(job_id)s

@@ -1,4 +1,4 @@
--- 7. A closed job has no open batch and nobody reads its source.
+-- 7. A closed job has no open batch, and no worker ingests its source.
 SELECT j.id AS job_id, j.closed_as, g.lease_id AS ingest_lease FROM tidemill.job j
 LEFT JOIN tidemill.ingest g ON g.job_id = j.id
 WHERE j.closed_as IS NOT NULL AND (%(job_id)s::uuid IS NULL OR j.id = %(job_id)s)

@@ -1,4 +1,4 @@
--- 5. Failures per error code equal rows.
+-- 5. The counters of failures per error code equal the number of rows.
 SELECT p.id AS job_id, p.codes, c.codes AS rows FROM tidemill.job_progress p
 CROSS JOIN LATERAL (
     SELECT coalesce(jsonb_object_agg(code, n), '{}') AS codes FROM (

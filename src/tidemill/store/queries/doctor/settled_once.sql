@@ -1,4 +1,4 @@
--- 1. A range that is still to be run covers no item that went on to a list: nobody is open twice.
+-- 1. A range that is still to run covers no item that moved to a list, so no item is open twice.
 SELECT b.job_id, b.id AS batch, l.id AS list FROM tidemill.batch b
 JOIN tidemill.batch l ON l.job_id = b.job_id AND l.seqs IS NOT NULL AND l.state IN ('ready', 'leased')
 CROSS JOIN LATERAL unnest(l.seqs) AS s(seq)

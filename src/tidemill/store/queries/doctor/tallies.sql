@@ -1,4 +1,4 @@
--- 5. Counters equal rows, status by status; items of cancelled ranges and the done ones of sparse jobs have none.
+-- 5. Counters equal rows for every status. Items of cancelled ranges and done items of sparse jobs have no rows.
 SELECT p.id AS job_id, p.done, c.done AS done_rows, p.failed, c.failed AS failed_rows, p.not_found, p.skipped,
     p.cancelled, c.cancelled + r.n AS cancelled_rows
 FROM tidemill.job_progress p

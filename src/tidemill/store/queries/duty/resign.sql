@@ -1,2 +1,2 @@
--- A worker that stops lets the next one in at once.
+-- Release the duties of a worker that stops, so that another worker can take them at once.
 UPDATE tidemill.duty SET worker = NULL, until = '-infinity' WHERE worker = %(worker)s

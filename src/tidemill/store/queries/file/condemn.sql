@@ -1,5 +1,5 @@
--- The stored files of jobs that are purged: their input files, and the files that they made.
--- No two jobs share a stored file. Index: unneeded_file_made_by.
+-- Mark the stored files of purged jobs as unneeded: their input files and the files that they created. No two jobs
+-- share a stored file. Index: unneeded_file_made_by.
 WITH made AS (
     UPDATE tidemill.unneeded_file SET at = least(at, tidemill.now()) WHERE made_by >= %(lo)s AND made_by < %(hi)s
 )

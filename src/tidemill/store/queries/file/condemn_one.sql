@@ -1,5 +1,5 @@
--- The stored files of a job that is deleted: its input file, and the files that it made.
--- Index: unneeded_file_made_by, job_pkey.
+-- Mark the stored files of a deleted job as unneeded: its input file and the files that it created. Index:
+-- unneeded_file_made_by, job_pkey.
 WITH made AS (
     UPDATE tidemill.unneeded_file SET at = least(at, tidemill.now()) WHERE made_by = %(job_id)s
 )

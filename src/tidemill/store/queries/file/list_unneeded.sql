@@ -1,3 +1,3 @@
--- A page of the files that no job needs any more, on whatever machine they are: those that are nowhere must not hide the rest.
--- Those of exports are listed from the first, for when they expire. Index: unneeded_file_pkey.
+-- List a page of files that no job needs, on any machine. Paging keeps records of files that no machine has from hiding
+-- the others. Export files are recorded when they are created and appear when they expire. Index: unneeded_file_pkey.
 SELECT file_id FROM tidemill.unneeded_file WHERE at <= tidemill.now() AND file_id > %(after)s ORDER BY file_id LIMIT %(limit)s

@@ -1,5 +1,5 @@
--- The right to read one job's source; the same one again when the answer to an earlier COMMIT was lost. Fair between
--- owners, who come in a new order each time; a priority counts among the jobs of one. Index: job_runnable, ingest_pkey.
+-- Lease the source of one job for ingest. Returns the same lease again if the answer to an earlier COMMIT was lost.
+-- Owners are served in random order; priority decides between the jobs of one owner. Index: job_runnable, ingest_pkey.
 WITH free AS (
     SELECT g.job_id FROM tidemill.job j JOIN tidemill.ingest g ON g.job_id = j.id
     WHERE j.closed_as IS NULL AND j.intent = 'run' AND NOT j.ingest_done AND j.kind = ANY(%(kinds)s)

@@ -1,5 +1,5 @@
--- The right to read the source of this very job; the same one again when the answer to an earlier COMMIT was lost.
--- Index: job_pkey, ingest_pkey.
+-- Lease the source of the given job for ingest. Returns the same lease again if the answer to an earlier COMMIT was
+-- lost. Index: job_pkey, ingest_pkey.
 WITH free AS (
     SELECT g.job_id FROM tidemill.job j JOIN tidemill.ingest g ON g.job_id = j.id
     WHERE j.id = %(job_id)s AND j.closed_as IS NULL AND j.intent = 'run' AND NOT j.ingest_done AND j.kind = ANY(%(kinds)s)

@@ -1,2 +1,2 @@
--- With its job; first of a delete, so that no chunk comes after.
+-- Delete the ingest state of a job. Runs first in a delete, so that no further chunk is appended.
 DELETE FROM tidemill.ingest WHERE job_id = %(job_id)s

@@ -1,2 +1,2 @@
--- Append-only, in chunks.
+-- Append a chunk of items.
 COPY tidemill.item (job_id, seq, input, defect, line, at) FROM STDIN

@@ -1,5 +1,5 @@
--- How many of some items are so now. What succeeded without an outcome of its own cannot go round again.
--- Index: item_pkey, outcome_pkey, batch_open_list, batch_cover.
+-- Count the given items that match. Done items without an outcome row cannot be reprocessed. Index: item_pkey,
+-- outcome_pkey, batch_open_list, batch_cover.
 SELECT count(*) FROM unnest(%(seqs)s::bigint[]) AS asked(seq)
 CROSS JOIN LATERAL (
     SELECT v.status, v.attempts, v.error->>'code' AS code FROM tidemill.item_status v

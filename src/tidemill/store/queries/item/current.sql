@@ -1,4 +1,4 @@
--- What some items hold now: their newest correction, or what was submitted. Index: item_pkey, item_fix_pkey.
+-- Return the current inputs of items: the newest fix, or the submitted input. Index: item_pkey, item_fix_pkey.
 SELECT i.seq, coalesce(f.input, i.input)::text FROM unnest(%(seqs)s::bigint[]) AS asked(seq)
 CROSS JOIN LATERAL (
     SELECT i.seq, i.input FROM tidemill.item i WHERE i.job_id = %(job_id)s AND i.seq = asked.seq LIMIT 1

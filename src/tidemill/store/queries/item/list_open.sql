@@ -1,7 +1,6 @@
--- The open items of some batches: first by how long their batch has been ready or leased, then by batch and seq.
--- The seqs of a range that have no outcome come from the index alone; items are read for the page only.
--- The first and the last of their jobs tell the planner which partitions there are to think of.
--- Index: batch_pkey, outcome_pkey, item_pkey, item_fix_pkey.
+-- List the open items of some batches, ordered by the time their batch became ready or leased, then by batch and seq.
+-- The index alone finds the seqs of a range without an outcome; item rows are read only for the page. The first and the
+-- last job id let the planner skip partitions. Index: batch_pkey, outcome_pkey, item_pkey, item_fix_pkey.
 SELECT p.job_id, p.seq, p.job_id || ':' || p.seq AS id, p.status, coalesce(o.attempts, 0) AS attempts,
     CASE p.status WHEN 'processing' THEN p.worker END AS locked_by,
     CASE p.status WHEN 'processing' THEN p.since END AS locked_at, p.since AS updated_at,
@@ -13,7 +12,7 @@ FROM (
     SELECT b.id AS batch_id, b.job_id, b.since, b.worker, b.not_before, b.seqs IS NOT NULL AS is_list, x.seq,
         CASE WHEN b.state = 'leased' THEN 'processing' WHEN b.retrying THEN 'retry_wait' ELSE 'pending' END AS status
     FROM unnest(%(batches)s::bigint[]) AS asked(id)
-    -- LIMIT 1: else an index that is in this order may be read from end to end, to spare a sort of a few rows.
+    -- LIMIT 1 keeps the planner from scanning an entire index in this order to avoid sorting a few rows.
     CROSS JOIN LATERAL (SELECT * FROM tidemill.batch b WHERE b.id = asked.id LIMIT 1) b
     CROSS JOIN LATERAL (
         (SELECT n.seq FROM generate_series(

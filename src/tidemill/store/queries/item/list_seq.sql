@@ -1,8 +1,8 @@
--- A window of a job's items in order of seq, each with its derived status. Outcomes tell of those that have one;
--- the live ranges of the others: those that end in the window, and the next one, for ranges do not overlap. Of a
--- sparse job, the gaps between these are done. Items are read for the page only.
--- What outcomes say is asked in a way that no index serves: by status, more than the window would be looked through.
--- Index: outcome_pkey, batch_cover, batch_turning, batch_open_job, item_pkey, item_fix_pkey.
+-- List a window of a job's items in order of seq, each with its derived status. The status comes from the outcome or,
+-- without one, from the live range that covers the item. Live ranges do not overlap, so the ranges that end in the
+-- window and the next one suffice. In a sparse job, items outside live ranges are done. Item rows are read only for the
+-- page. The filter on stored statuses is written so that no index matches it: an index on status would scan more rows
+-- than the window has. Index: outcome_pkey, batch_cover, batch_turning, batch_open_job, item_pkey, item_fix_pkey.
 WITH live AS (
     SELECT lo, hi, state, worker, since, closed_at FROM tidemill.batch
     WHERE job_id = %(job_id)s AND seqs IS NULL AND state <> 'done' AND hi > %(lo)s AND hi <= %(hi)s
@@ -18,7 +18,7 @@ WITH live AS (
     SELECT lag(hi, 1, %(lo)s::bigint) OVER (ORDER BY hi), lo, 'done', NULL, NULL, NULL
     FROM (SELECT lo, hi FROM live UNION ALL SELECT %(hi)s, 9223372036854775807) bound
     WHERE %(sparse)s
-), taken AS MATERIALIZED ( -- once, not for every item
+), taken AS MATERIALIZED ( -- evaluate once, not per item
     SELECT s.seq, b.worker, b.since FROM tidemill.batch b CROSS JOIN LATERAL unnest(b.seqs) AS s(seq)
     WHERE b.job_id = %(job_id)s AND b.state = 'leased' AND b.seqs IS NOT NULL AND b.lo < %(hi)s AND b.hi > %(lo)s
 ), told AS (
@@ -53,7 +53,7 @@ FROM (
         SELECT i.job_id, i.input, i.at FROM tidemill.item i WHERE i.job_id = %(job_id)s AND i.seq = page.seq LIMIT 1
     ) i
 ) p
--- A list is younger than the outcomes that it is made of, hardly ever by much: it is looked for there, not everywhere.
+-- A list is slightly newer than the outcomes of its items, so the search starts at their time and stays short.
 LEFT JOIN LATERAL (
     SELECT b.not_before, b.since FROM (
         SELECT b.not_before, b.since, b.lo, b.hi, b.seqs FROM tidemill.batch b

@@ -1,5 +1,5 @@
--- The inputs of some items as a grid shows them, in their newest correction: whole, or not at all when their text is
--- longer than 16 kB, as with results. Index: item_pkey, item_fix_pkey.
+-- Return the inputs of items as a grid shows them, in their newest fix. Inputs longer than 16 kB are NULL, as with
+-- results. Index: item_pkey, item_fix_pkey.
 SELECT seq, CASE WHEN pg_column_size(input) <= 131072 AND octet_length(input::text) <= 16384 THEN input::text END AS input
 FROM (
     SELECT i.seq, coalesce(f.input, i.input) AS input

@@ -1,4 +1,4 @@
--- The next revision of the inputs of many items; under the lock of their job. Index: item_fix_pkey.
+-- Add the next revision of the inputs of many items. Requires the lock of their job. Index: item_fix_pkey.
 INSERT INTO tidemill.item_fix (job_id, seq, rev, input, by)
 SELECT %(job_id)s, u.seq,
     1 + coalesce((SELECT max(f.rev) FROM tidemill.item_fix f WHERE f.job_id = %(job_id)s AND f.seq = u.seq), 0),

@@ -1,2 +1,2 @@
--- With their job.
+-- Delete the fixes of a deleted job.
 DELETE FROM tidemill.item_fix WHERE job_id = %(job_id)s

@@ -1,4 +1,5 @@
--- A job's row; its columns are the submission's, or those its kind was registered with. A second submission with the owner's same key adds nothing and returns nothing.
+-- Add a job. Its columns come from the submission or, without any, from its registered kind. Returns no row if the
+-- owner already used the idempotency key.
 INSERT INTO tidemill.job (owner_id, kind, params, policy, source, priority, limiter, sparse, ingest_done,
     request_id, traceparent, ip_address, file_id, idem_key, idem_print, result_columns)
 VALUES (%(owner_id)s, %(kind)s, %(params)s, %(policy)s, %(source)s, %(priority)s, %(limiter)s, %(sparse)s,

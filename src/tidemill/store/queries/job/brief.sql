@@ -1,5 +1,5 @@
--- What is said of some jobs beside their open items, without summing them up.
--- Index: job_pkey, batch_open_job, limiter_pkey.
+-- Return the columns of jobs that lists of open items show, without computing all counts. Index: job_pkey,
+-- batch_open_job, limiter_pkey.
 SELECT j.id, j.key, j.kind, j.owner_id, j.intent, j.ingest_done, j.closed_as,
     l.name AS limiter, CASE WHEN l.blocked_until > tidemill.now() THEN l.blocked_until END AS blocked_until,
     coalesce(g.next_seq, 0) AS total,

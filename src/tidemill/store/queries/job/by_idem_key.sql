@@ -1,2 +1,3 @@
--- The job an owner's idempotency key made. A statement of its own: it must see what ON CONFLICT ran into.
+-- Return the job that an owner's idempotency key created. A separate statement, because it must see the row that ON
+-- CONFLICT found.
 SELECT id, idem_print, kind, params, policy, priority FROM tidemill.job WHERE owner_id = %(owner_id)s AND idem_key = %(idem_key)s

@@ -1,5 +1,5 @@
--- Dead letters by error code, from the sums that are kept: no item is counted. The time is when a job, or a batch that
--- is not folded yet, with such failures was last seen to change. Index: batch_unfolded.
+-- Count dead letters by error code from stored counters, without reading items. `newest` is the last change of a job,
+-- or of a batch that is not folded yet, with such failures. Index: batch_unfolded.
 SELECT code, sum(n)::bigint AS count, count(DISTINCT job_id) AS jobs, max(at) AS newest FROM (
     SELECT j.id AS job_id, c.key AS code, c.value::bigint AS n, coalesce(j.closed_at, j.updated_at) AS at
     FROM tidemill.job j JOIN tidemill.job_tally t ON t.job_id = j.id CROSS JOIN LATERAL jsonb_each_text(t.codes) AS c

@@ -1,2 +1,2 @@
--- The only clock.
+-- Return the time of the database, the only clock that Tidemill uses.
 SELECT tidemill.now()

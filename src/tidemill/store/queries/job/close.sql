@@ -1,5 +1,5 @@
--- Close a job of which nothing is open: nothing will be, until a reprocess. Its source has no reader any more, and its last
--- progress sample is taken: a short job has only this one. Index: job_pkey, ingest_pkey, job_sample_pkey.
+-- Close a job that has no open items, until a reprocess opens it. Ends its ingest lease and adds its last progress
+-- sample, which is the only sample of a short job. Index: job_pkey, ingest_pkey, job_sample_pkey.
 WITH reader AS (
     UPDATE tidemill.ingest SET lease_id = NULL, lease_until = NULL, worker = NULL WHERE job_id = %(job_id)s
 ), sample AS (

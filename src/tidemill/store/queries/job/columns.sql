@@ -1,2 +1,2 @@
--- The columns of a job's results, as far as they are known. Index: job_pkey.
+-- Return the result columns of a job that are known so far. Index: job_pkey.
 SELECT result_columns FROM tidemill.job WHERE id = %(job_id)s

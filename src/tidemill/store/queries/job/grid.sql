@@ -1,5 +1,6 @@
--- A job as its lists need it: how far it reaches, what its items may be, and the columns of its grid; of one without
--- results, also its first input that could be read. By id, or by key. Index: job_pkey, job_key_key, item_pkey.
+-- Return what lists of a job's items need: the number of items, the flags that decide their statuses, and the result
+-- columns; for a job without results also its first readable input. By id or key. Index: job_pkey, job_key_key,
+-- item_pkey.
 SELECT j.id, j.owner_id, j.kind, j.sparse, j.purged_at IS NOT NULL AS purged, coalesce(g.next_seq, 0) AS total,
     j.result_columns, CASE WHEN j.result_columns = '{}' THEN (
         SELECT i.input::text FROM tidemill.item i WHERE i.job_id = j.id AND i.seq < 100 AND i.defect IS NULL

@@ -1,5 +1,5 @@
--- The columns a job did not have go behind those it has, in the order they came; 256 at most. Run alone, never in a
--- flush: it locks the job. One statement: two workers with different columns both find room. Index: job_pkey.
+-- Append new result columns to a job in the order they were seen, up to 256. Run it alone, never in a flush, because it
+-- locks the job. It is one statement, so that the columns of two concurrent workers are both added. Index: job_pkey.
 UPDATE tidemill.job SET result_columns = (result_columns || ARRAY(
     SELECT new.name FROM unnest(%(names)s::text[]) WITH ORDINALITY AS new(name, place)
     WHERE new.name <> ALL(result_columns) ORDER BY new.place))[:%(most)s]

@@ -1,2 +1,2 @@
--- The strongest lock: the row is about to go.
+-- Lock a job that is about to be deleted, with the strongest lock.
 SELECT id FROM tidemill.job WHERE id = %(job_id)s FOR UPDATE

@@ -1,4 +1,5 @@
--- The next job, in order of id, that has dead letters and fits, or was named and failed as a whole; not one that reads or writes what is denied. Index: job_pkey, outcome_exception.
+-- Return the next job, in order of id, that matches and has dead letters, or that was named and failed as a whole.
+-- Skips jobs that read or write a denied resource or dataset. Index: job_pkey, outcome_exception.
 SELECT j.id, j.closed_as = 'failed' AS failed_as_a_whole FROM tidemill.job j
 WHERE j.id >= %(from_job)s AND j.purged_at IS NULL
   AND (%(owner_id)s::bigint IS NULL OR j.owner_id = %(owner_id)s)

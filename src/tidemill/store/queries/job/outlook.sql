@@ -1,5 +1,5 @@
--- Whether something of a job is open, and when there is something to do for it: at once while its source is not
--- read to the end. ORDER BY … LIMIT keeps each on one row of its index. Index: job_pkey, batch_claim, batch_turning.
+-- Whether a job has open work, and when the next of it is due: at once while its source is not read completely. ORDER
+-- BY … LIMIT keeps each lookup on one row of its index. Index: job_pkey, batch_claim, batch_turning.
 SELECT is_open, next_due_at,
     CASE WHEN next_due_at IS NOT NULL THEN greatest(extract(epoch FROM next_due_at - tidemill.now()), 0)::float8 END AS due_in
 FROM (

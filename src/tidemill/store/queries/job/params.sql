@@ -1,2 +1,2 @@
--- What a job was asked to do. Index: job_pkey.
+-- Return the parameters of a job. Index: job_pkey.
 SELECT params FROM tidemill.job WHERE id = %(job_id)s

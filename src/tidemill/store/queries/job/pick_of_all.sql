@@ -1,5 +1,6 @@
--- Jobs, everybody's, the newest first, by what their own rows say; `word` is a guess at the status that sums may refine.
--- At most `budget` are looked at; the one behind the last of these comes too, as the end. Index: job_pkey backwards.
+-- List jobs of all owners, newest first, by the columns of the job row alone; `word` is a preliminary status that the
+-- counts may refine. Reads at most `budget` jobs; the job after these marks the end of the scan (is_end). Index:
+-- job_pkey backwards.
 SELECT id, n > %(budget)s AS is_end FROM (
     SELECT *, row_number() OVER (ORDER BY id DESC) AS n FROM (
         SELECT id, key, kind, created_at,

@@ -1,12 +1,13 @@
--- Jobs, one owner's, the newest first, by what their own rows say; `word` is a guess at the status that sums may refine.
--- At most `budget` are looked at; the one behind the last of these comes too, as the end. Index: job_of_owner backwards.
+-- List jobs of one owner, newest first, by the columns of the job row alone; `word` is a preliminary status that the
+-- counts may refine. Reads at most `budget` jobs; the job after these marks the end of the scan (is_end). Index:
+-- job_of_owner backwards.
 SELECT id, n > %(budget)s AS is_end FROM (
     SELECT *, row_number() OVER (ORDER BY owner_id DESC, id DESC) AS n FROM (
         SELECT owner_id, id, key, kind, created_at,
             CASE WHEN closed_as IS NOT NULL THEN closed_as WHEN intent IN ('cancel', 'fail') THEN 'cancelling'
                 WHEN intent = 'pause' THEN 'paused' WHEN ingest_done THEN 'running' ELSE 'ingesting' END AS word
         FROM tidemill.job
-        -- Rows are compared whole: else job_pkey may be walked backwards past the jobs of everybody else.
+        -- Row comparison keeps the planner from scanning job_pkey backwards past the jobs of other owners.
         WHERE (owner_id, id) >= (%(owner_id)s, %(lo)s) AND (owner_id, id) <= (%(owner_id)s, %(hi)s)
         ORDER BY owner_id DESC, id DESC LIMIT %(budget)s + 1
     ) seen

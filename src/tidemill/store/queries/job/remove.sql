@@ -1,2 +1,2 @@
--- The job's row itself, last of a delete.
+-- Delete the job's row: the last step of a delete.
 DELETE FROM tidemill.job WHERE id = %(job_id)s

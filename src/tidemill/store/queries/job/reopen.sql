@@ -1,7 +1,6 @@
--- Open again, for items that are sent round once more; with `rest`, also for the rest of its source.
--- What stays failed is forgiven: only new failures count for its policy. A paused job stays paused. Of a job that was
--- ended before its source was, the rest is cut: nobody asked for it to be read on, and who still reads it is refused.
--- Index: job_pkey, ingest_pkey.
+-- Reopen a job for requeued items; with `rest`, also for the unread rest of its source. Existing failures no longer
+-- count towards the failure policy. A paused job stays paused. If the job ended before its source was read completely,
+-- the rest is cut unless `rest` is set, and a worker that still reads it loses its lease. Index: job_pkey, ingest_pkey.
 WITH cut AS (
     UPDATE tidemill.ingest g SET cut = NOT %(rest)s, lease_id = NULL, lease_until = NULL, worker = NULL
     FROM tidemill.job j

@@ -1,6 +1,6 @@
--- Jobs with something to claim now, for a worker to choose from: some of every owner, however many one has, and
--- those that hints name; and how many jobs of their owner are being worked on. None of a limiter that lets nobody begin
--- for a while: that of the kind, or of the service that the job calls. Index: job_runnable, batch_claim, batch_turning, limiter_pkey.
+-- List jobs with due batches for a worker to choose from: up to 50 jobs of every owner and the hinted jobs, each with
+-- the number of its owner's jobs in progress. Skips jobs whose limiter is blocked, either the limiter of the kind or
+-- that of the external service. Index: job_runnable, batch_claim, batch_turning, limiter_pkey.
 WITH turning AS (
     SELECT owner_id, count(DISTINCT job_id) AS jobs FROM tidemill.batch WHERE state = 'leased' GROUP BY owner_id
 )

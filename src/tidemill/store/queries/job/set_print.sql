@@ -1,2 +1,2 @@
--- What an idempotency key stands for, once every row of the submission was seen.
+-- Store the fingerprint of a submission with an idempotency key, after all its rows were read.
 UPDATE tidemill.job SET idem_print = %(print)s WHERE id = %(job_id)s

@@ -1,2 +1,2 @@
--- Locks a job for a change of its rows that leaves the job as it is: meanwhile it is not deleted or purged.
+-- Lock a job for a change of its rows, so that it is not deleted or purged meanwhile.
 SELECT purged_at FROM tidemill.job WHERE id = %(job_id)s FOR KEY SHARE

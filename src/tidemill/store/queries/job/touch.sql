@@ -1,2 +1,2 @@
--- Something of it has changed: who watches jobs looks at it. Index: job_pkey.
+-- Record that a job has changed, so that streams report it. Index: job_pkey.
 UPDATE tidemill.job SET updated_at = tidemill.now() WHERE id = %(job_id)s

@@ -1,5 +1,5 @@
--- What streams show: named jobs, and for whole tabs the jobs of each owner (of all, without a list) that are open, the
--- newest hundred or so, or changed since a moment. Index: job_pkey, job_runnable, job_owner, job_updated.
+-- Return the jobs that streams show: named jobs, and the open or recently changed jobs of some owners or of all, about
+-- the newest hundred each. Index: job_pkey, job_runnable, job_owner, job_updated.
 SELECT p.* FROM tidemill.job_progress p WHERE p.id = ANY(ARRAY(
     SELECT unnest(%(job_ids)s::uuid[])
     UNION

@@ -1,4 +1,5 @@
--- A key's hash, unless its user has so many good ones; it expires after so many seconds, or never. Index: api_key_user.
+-- Add an API key, unless its user already has the maximum number of active keys. It expires after some seconds, or
+-- never. Index: api_key_user.
 INSERT INTO tidemill.api_key (prefix, hash, user_id, name, expires_at)
 SELECT %(prefix)s, %(hash)s, %(user_id)s, %(name)s, tidemill.now() + %(seconds)s * interval '1 second'
 WHERE %(most)s > (

@@ -1,2 +1,2 @@
--- One kind's options.
+-- Return the options of a kind.
 SELECT options FROM tidemill.kind WHERE name = %(name)s

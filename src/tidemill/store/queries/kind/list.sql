@@ -1,2 +1,2 @@
--- Every kind that was ever registered, but the built-in ones: jobs of those are not submitted by people.
+-- List all registered kinds, except built-in kinds, whose jobs users do not submit.
 SELECT name, sparse, options FROM tidemill.kind WHERE NOT starts_with(name, 'tidemill.') ORDER BY name

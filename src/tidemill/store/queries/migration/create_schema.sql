@@ -1,2 +1,2 @@
--- Everything of Tidemill lives here, and nothing else does.
+-- Create the schema that contains all objects of Tidemill.
 CREATE SCHEMA IF NOT EXISTS tidemill

@@ -1,2 +1,2 @@
--- What ran.
+-- List applied migrations.
 SELECT name, checksum FROM tidemill.migration ORDER BY name

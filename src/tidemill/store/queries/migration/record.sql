@@ -1,2 +1,2 @@
--- This one ran.
+-- Record an applied migration.
 INSERT INTO tidemill.migration (name, checksum) VALUES (%(name)s, %(checksum)s)

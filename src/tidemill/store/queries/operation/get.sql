@@ -1,2 +1,2 @@
--- One operation. Index: operation_pkey.
+-- Return one bulk operation. Index: operation_pkey.
 SELECT * FROM tidemill.operation WHERE id = %(id)s

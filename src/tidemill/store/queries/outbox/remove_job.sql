@@ -1,2 +1,2 @@
--- With its job. Index: outbox_job.
+-- Delete the hints of a deleted job. Index: outbox_job.
 DELETE FROM tidemill.outbox WHERE job_id = %(job_id)s

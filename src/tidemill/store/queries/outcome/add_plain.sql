@@ -1,6 +1,5 @@
--- An outcome that only says a status, for those of some items of a range that have none yet: the ones that leave it
--- by themselves. Under the lock of the job and of the range. Ascending seq, so that no two writers cross.
--- Index: outcome_pkey.
+-- Add an outcome with only a status for the given items of a range that have none yet and leave the range one by one.
+-- Requires the locks of the job and the range. Ascending seq prevents deadlocks between writers. Index: outcome_pkey.
 INSERT INTO tidemill.outcome (job_id, seq, owner_id, status, attempts, updated_at)
 SELECT %(job_id)s, asked.seq, %(owner_id)s, %(status)s, 0, tidemill.now()
 FROM unnest(%(seqs)s::bigint[]) AS asked(seq)

@@ -1,5 +1,5 @@
--- A job's failures with some error codes, oldest change first. At most `budget` failures are looked at; the one
--- behind the last of these comes too, as the end. Index: outcome_exception, item_pkey, item_fix_pkey.
+-- List the failures of a job with some error codes, oldest change first. Reads at most `budget` failures; the failure
+-- after these marks the end of the scan (is_end). Index: outcome_exception, item_pkey, item_fix_pkey.
 SELECT p.seq, p.job_id || ':' || p.seq AS id, p.status, p.attempts, NULL AS locked_by,
     NULL::timestamptz AS locked_at, p.updated_at, NULL::timestamptz AS due_at, tidemill.shown(p.result) AS result,
     p.result IS NOT NULL AND tidemill.shown(p.result) IS NULL AS result_cut, p.error, p.duration_ms, f.rev,

@@ -1,4 +1,4 @@
--- Some dead letters with their jobs, the newest first. Index: outcome_pkey, item_pkey, job_pkey, item_fix_pkey.
+-- Return some dead letters with their jobs, newest first. Index: outcome_pkey, item_pkey, job_pkey, item_fix_pkey.
 SELECT o.job_id, o.seq, o.job_id || ':' || o.seq AS id, j.key AS job_key, j.kind, j.owner_id, o.status, o.attempts,
     o.updated_at, o.error, o.duration_ms, f.rev, s.summary AS input_summary
 FROM unnest(%(job_ids)s::uuid[], %(seqs)s::bigint[]) AS asked(job_id, seq)

@@ -1,5 +1,5 @@
--- A job's exceptions of some statuses, oldest change first: one range of the index for each, merged.
--- Index: outcome_exception, item_pkey, item_fix_pkey.
+-- List the exceptions of a job with some statuses, oldest change first: one index range for each status, merged. Index:
+-- outcome_exception, item_pkey, item_fix_pkey.
 SELECT p.seq, p.job_id || ':' || p.seq AS id, p.status, p.attempts, NULL AS locked_by,
     NULL::timestamptz AS locked_at, p.updated_at, NULL::timestamptz AS due_at, tidemill.shown(p.result) AS result,
     p.result IS NOT NULL AND tidemill.shown(p.result) IS NULL AS result_cut, p.error, p.duration_ms, f.rev,

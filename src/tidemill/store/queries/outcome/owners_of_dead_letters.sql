@@ -1,5 +1,5 @@
--- Who has dead letters, from an owner on: a jump through the index for each, not a look at every row.
--- Index: outcome_dead_letter.
+-- List the owners of dead letters from an owner on, with one index lookup per owner instead of a scan. Index:
+-- outcome_dead_letter.
 WITH RECURSIVE owner AS (
     (SELECT o.owner_id FROM tidemill.outcome o WHERE o.status = 'failed' AND o.owner_id >= %(owner_id)s
      ORDER BY o.owner_id LIMIT 1)

@@ -1,4 +1,5 @@
--- Dead letters of a job, the newest first, before a place; so many are looked at. Index: outcome_exception, job_pkey.
+-- List dead letters of a job before a cursor, newest first. Reads at most `each` of them. Index: outcome_exception,
+-- job_pkey.
 WITH seen AS MATERIALIZED (
     SELECT d.*, row_number() OVER (ORDER BY d.updated_at DESC, d.seq DESC) AS n
     FROM (

@@ -1,5 +1,6 @@
--- Dead letters of some owners, the newest first, before a place. Of each owner so many are looked at; who has more
--- sets the horizon that this page ends at: behind it somebody's may be missing. Index: outcome_dead_letter, job_pkey.
+-- List dead letters of some owners before a cursor, newest first. Reads at most `each` per owner. If an owner has more,
+-- the page ends at the last one read (the horizon), because older rows of that owner are missing. Index:
+-- outcome_dead_letter, job_pkey.
 WITH seen AS MATERIALIZED (
     SELECT d.*, row_number() OVER (PARTITION BY w.owner_id ORDER BY d.updated_at DESC, d.job_id DESC, d.seq DESC) AS n
     FROM unnest(%(owners)s::bigint[]) AS w(owner_id)

@@ -1,5 +1,6 @@
--- terminal -> pending, a chunk at a time; a second call finds none of them. Who may be tried how often is the kind's to
--- say: less often what was not found. Index: outcome_exception, outcome_pkey; job_pkey, kind_pkey.
+-- terminal -> pending, one chunk at a time; a second call does not find these items again. Without a reset of attempts,
+-- the kind limits the attempts, with a lower limit for not_found. Index: outcome_exception, outcome_pkey; job_pkey,
+-- kind_pkey.
 WITH bound AS (
     SELECT (k.options->>'max_attempts_not_found')::integer AS not_found
     FROM tidemill.job j JOIN tidemill.kind k ON k.name = j.kind WHERE j.id = %(job_id)s

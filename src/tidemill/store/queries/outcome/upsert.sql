@@ -1,5 +1,5 @@
--- Later passes: the outcome is there and is written over. Ascending seq, so that no two writers cross.
--- Index: outcome_pkey.
+-- Write outcomes of items of a list, which already have one. Ascending seq prevents deadlocks between writers. Index:
+-- outcome_pkey.
 INSERT INTO tidemill.outcome (job_id, seq, owner_id, status, attempts, updated_at, result, normalized, error, duration_ms)
 SELECT %(job_id)s, u.seq, %(owner_id)s, u.status, u.attempts, %(at)s, u.result, u.normalized, u.error, u.duration_ms
 FROM unnest(%(seqs)s::bigint[], %(statuses)s::text[], %(attempts)s::smallint[], %(results)s::jsonb[],

@@ -1,2 +1,2 @@
--- The partitions of a moment so many days from now, if they are not there.
+-- Create the partitions for the week that is some days from now, if they do not exist.
 SELECT tidemill.ensure_partition(tidemill.now() + %(days)s * interval '1 day')

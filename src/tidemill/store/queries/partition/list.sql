@@ -1,4 +1,4 @@
--- The partitions of item and outcome by week, with the range of job ids and the time they end at.
+-- List the partitions of item and outcome by week, with their range of job ids and the time at which they end.
 SELECT c.relname AS name, substring(c.relname FROM '_(\d{4}w\d{2})$') AS week, p.relname AS parent,
     substring(pg_get_expr(c.relpartbound, c.oid) FROM 'FROM \(''([^'']+)''\)')::uuid AS lo,
     substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \(''([^'']+)''\)')::uuid AS hi,

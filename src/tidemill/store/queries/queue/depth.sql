@@ -1,6 +1,6 @@
--- What is open, summed over batches and never over items; and since when the batch that is longest due waits, of jobs
--- that are to run, or the source that is longest to be read by nobody; what a limiter's block kept waiting is due since
--- that was over. Index: batch_open_all, job_runnable, ingest_pkey.
+-- Count open items from batches, never from items, and return the age of the oldest due work: a due batch of a job that
+-- may run, or a source that no worker reads. Work behind a blocked limiter counts as due when the block ends. Index:
+-- batch_open_all, job_runnable, ingest_pkey.
 SELECT coalesce(sum(b.open) FILTER (WHERE b.state = 'ready' AND NOT b.retrying), 0)::bigint AS pending,
     coalesce(sum(b.open) FILTER (WHERE b.state = 'leased'), 0)::bigint AS processing,
     coalesce(sum(b.open) FILTER (WHERE b.state = 'ready' AND b.retrying), 0)::bigint AS retry_wait,

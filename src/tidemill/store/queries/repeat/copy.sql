@@ -1,2 +1,2 @@
--- Rows of a file that share a key with another one; with the chunk that has the later of them.
+-- Append pairs of rows in a file that have the same key, with the chunk that contains the later row.
 COPY tidemill.repeat (job_id, seq, other, place) FROM STDIN

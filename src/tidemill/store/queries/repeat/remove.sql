@@ -1,2 +1,2 @@
--- With their job. Index: repeat_pkey.
+-- Delete the duplicate pairs of a deleted job. Index: repeat_pkey.
 DELETE FROM tidemill.repeat WHERE job_id = %(job_id)s

@@ -1,5 +1,5 @@
--- Where these jobs are now, if they are open and have moved since their last sample. To be cancelled is no move.
--- Index: job_pkey, batch_unfolded, job_sample_pkey.
+-- Add a progress sample for each of these jobs that is open and has progressed since its last sample. Cancelled items
+-- are not progress. Index: job_pkey, batch_unfolded, job_sample_pkey.
 INSERT INTO tidemill.job_sample (job_id, at, settled, failed)
 SELECT p.id, tidemill.now(), p.settled, p.failed
 FROM (

@@ -1,5 +1,5 @@
--- A job's way in so many points at most, beginning where it was submitted: of each stretch of time its last sample, and
--- the items settled per second since the point before. Index: job_sample_pkey, job_pkey.
+-- Return the progress of a job as at most `points` points, starting at its submission: the last sample of each
+-- interval, with the items settled per second since the previous point. Index: job_sample_pkey, job_pkey.
 WITH samples AS (
     SELECT created_at AS at, 0::bigint AS settled, 0::bigint AS failed FROM tidemill.job WHERE id = %(job_id)s
     UNION ALL

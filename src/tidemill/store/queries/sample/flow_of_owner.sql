@@ -1,5 +1,5 @@
--- How many items were settled, and failed, in each stretch of the last while, over the jobs of an owner: those that are open, and
--- those that changed since. Of very many jobs the newest are looked at. Index: job_of_owner, job_owner, job_sample_pkey.
+-- Count the items of an owner that were settled and that failed in each recent interval, over open and recently changed
+-- jobs, the newest `jobs` of each. Index: job_of_owner, job_owner, job_sample_pkey.
 WITH clock AS (SELECT tidemill.now() AS now, %(step)s * interval '1 second' AS step, %(points)s AS points),
 begins AS (SELECT now - step * points AS at FROM clock),
 jobs AS (

@@ -1,5 +1,5 @@
--- Of jobs that have too many samples, every second of the older ones goes: a long job is drawn more coarsely the longer
--- ago it was, and never has more than so many. Index: job_sample_pkey.
+-- Delete every second of the older samples of jobs that have too many. Older progress of a long job is therefore less
+-- detailed, and the number of samples is limited. Index: job_sample_pkey.
 DELETE FROM tidemill.job_sample s USING (
     SELECT job_id, at, row_number() OVER (PARTITION BY job_id ORDER BY at) AS n,
         count(*) OVER (PARTITION BY job_id) AS samples

@@ -1,2 +1,2 @@
--- Jobs that somebody works on. Index: batch_turning, of the few leased rows.
+-- List jobs with leased batches. Index: batch_turning, which has few rows.
 SELECT DISTINCT job_id FROM tidemill.batch WHERE state = 'leased'

@@ -1,5 +1,5 @@
--- Whose session a secret opens: not idle too long, not too old, its key still good, and no newer secret of it in use
--- for more than a minute. Index: session_pkey, api_key_pkey.
+-- Return the session and user of a secret. The session must not be idle for too long or too old, its API key must be
+-- active, and no newer secret may have been in use for more than a minute. Index: session_pkey, api_key_pkey.
 SELECT u.id, u.name, u.role, s.csrf, NOT s.used AS is_first,
     s.seen_at < tidemill.now() - interval '1 minute' AS stale,
     s.replaced_at IS NULL

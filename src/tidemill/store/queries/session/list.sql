@@ -1,4 +1,4 @@
--- Browsers that a user is signed in with, and that may go on, the newest first. Index: session_by_user.
+-- List the valid sessions of a user, newest first. Index: session_by_user.
 SELECT s.created_at, max(s.seen_at) FILTER (WHERE s.used) AS seen_at, bool_or(s.hash = %(hash)s) AS is_this
 FROM tidemill.session s LEFT JOIN tidemill.api_key k ON k.prefix = s.key_prefix
 WHERE s.user_id = %(user_id)s AND s.created_at > tidemill.now() - %(longest)s * interval '1 second'

@@ -1,4 +1,5 @@
--- Another secret for a session whose own is due: of two requests that find it so, one makes it. Index: session_pkey.
+-- Add a new secret to a session whose secret is due for rotation. Only one of two concurrent requests adds it. Index:
+-- session_pkey.
 WITH due AS (
     UPDATE tidemill.session SET offered_at = tidemill.now(), seen_at = tidemill.now()
     WHERE hash = %(hash)s AND replaced_at IS NULL

@@ -1,2 +1,2 @@
--- When a session was last used, to the minute.
+-- Update the time a session was last used, to the minute.
 UPDATE tidemill.session SET seen_at = tidemill.now() WHERE hash = %(hash)s

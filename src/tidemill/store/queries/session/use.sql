@@ -1,4 +1,4 @@
--- offered -> used: the secrets before it end, a minute from now. Index: session_pkey, session_by_user.
+-- offered -> used: older secrets expire a minute from now. Index: session_pkey, session_by_user.
 WITH this AS (
     UPDATE tidemill.session SET used = true, seen_at = tidemill.now() WHERE hash = %(hash)s AND NOT used
     RETURNING user_id, family, issued_at

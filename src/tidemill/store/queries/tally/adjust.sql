@@ -1,4 +1,4 @@
--- Terminal counts that a reprocess takes back; under the lock of the job.
+-- Subtract the terminal counts of requeued items. Requires the lock of the job.
 UPDATE tidemill.job_tally SET done = done - %(done)s, not_found = not_found - %(not_found)s,
     skipped = skipped - %(skipped)s, failed = failed - %(failed)s, cancelled = cancelled - %(cancelled)s,
     codes = tidemill.add_codes(codes, %(codes)s)

@@ -1,2 +1,2 @@
--- With its job.
+-- Delete the folded counters of a deleted job.
 DELETE FROM tidemill.job_tally WHERE job_id = %(job_id)s

@@ -1,5 +1,5 @@
--- What the controllers of the children that run a kind have come to, of workers heard of lately; while its source is read,
--- also of those that may read it, and have run nothing of the kind yet.
+-- Return the adaptive state of the child processes that run a kind, of live workers. While the kind's source is
+-- ingested, also of child processes that may ingest it but have not run the kind yet.
 SELECT w.id AS worker, (c->>'child')::integer AS child, extract(epoch FROM tidemill.now() - w.seen_at)::float8 AS silent_s,
     (c->'ingest'->>'chunk_rows')::integer AS chunk_rows, c->'kinds'->%(kind)s AS kind, c->'ingest' AS ingest, c->'database' AS database, c->'pressure' AS pressure
 FROM tidemill.worker w CROSS JOIN LATERAL jsonb_array_elements(w.info->'adaptive') AS c

@@ -1,7 +1,7 @@
--- For a look at health. The oldest batch that is due, of a job that may run; what a limiter's block kept waiting is due
--- since that was over. Or the oldest source that is to be read, and that nobody reads. The first few are looked at, no more.
--- Who works only when asked to is no worker here: nobody may ask.
--- The broker is as well as the workers say who have one. Index: batch_open_all, job_runnable, ingest_pkey.
+-- Return the facts of a health check. Queue age is the age of the oldest due batch of a job that may run, or of the
+-- oldest source that no worker ingests. Work behind a blocked limiter counts as due when the block ends. Reads only the
+-- first 1000 rows of each. Workers that run only on demand do not count, because no kickoff request may come. The
+-- broker's state is what workers with a broker report. Index: batch_open_all, job_runnable, ingest_pkey.
 SELECT (SELECT count(*) FROM tidemill.worker WHERE seen_at > tidemill.now() - %(silent)s * interval '1 second'
         AND NOT coalesce((info->>'on_demand')::boolean, false)) AS workers,
     (SELECT count(*) FROM (SELECT 1 FROM tidemill.job WHERE closed_as IS NULL AND intent = 'run' LIMIT 1000) j) AS open_jobs,

@@ -1,2 +1,2 @@
--- A worker that stopped as it should.
+-- Delete a worker that stopped normally.
 DELETE FROM tidemill.worker WHERE id = %(id)s
