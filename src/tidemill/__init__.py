@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import Mill, Settings and the version at their first use: they load pydantic and the database driver."""
+    """Import Mill, Settings and the version on first use, because they load pydantic and the database driver."""
     if name == "Mill":
         from tidemill.app.mill import Mill  # noqa: PLC0415
 

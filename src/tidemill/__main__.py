@@ -1,4 +1,4 @@
-"""``python -m tidemill`` is the command ``tidemill``."""
+"""Run the ``tidemill`` command with ``python -m tidemill``."""
 
 from tidemill.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Settings: bounds, not fixed constants. Read once, at an entrance, from the environment."""
+"""Settings, read once from the environment when a process starts. Most are bounds that the engine adapts within."""
 
 import json
 import os
@@ -29,7 +29,7 @@ Milliseconds = Annotated[int, Field(ge=0)]
 
 
 def _parse_list_or_json(value: object) -> object:
-    """A list: words between commas, or JSON; anything larger is JSON."""
+    """Parse a comma-separated list or JSON; return other values unchanged."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -38,7 +38,7 @@ def _parse_list_or_json(value: object) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ValueError(f"not JSON: {error}") from None
+        raise ValueError(f"invalid JSON: {error}") from None
 
 
 def _check_allowed_host(text: str) -> str:
@@ -64,169 +64,179 @@ def _empty_to_none(value: object) -> object:
 
 def _check_broker_url(text: str) -> str:
     if not text.startswith(BROKER_URL_PREFIXES):
-        raise ValueError(f"a broker's address begins with one of {', '.join(BROKER_URL_PREFIXES)}")
+        raise ValueError(f"must start with one of {', '.join(BROKER_URL_PREFIXES)}")
     return text
 
 
-LIST_OR_JSON = (NoDecode, BeforeValidator(_parse_list_or_json))  # by us, so that a mistake is told like every other
+# Parsed here and not by pydantic-settings, so that invalid JSON is reported with all other problems.
+LIST_OR_JSON = (NoDecode, BeforeValidator(_parse_list_or_json))
 
 
 class Settings(BaseSettings):
-    """Every setting, its default, and what it does. The name in the environment is TIDEMILL_ + the upper case."""
+    """All settings with their defaults. The environment variable is ``TIDEMILL_`` and the name in upper case."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore", populate_by_name=True)
 
     database_url: str | None = Field(
         default=None,
         validation_alias=AliasChoices("TIDEMILL_DATABASE_URL", "DATABASE_URL"),
-        description="Any PostgreSQL 15-18; without it, an embedded one under TIDEMILL_HOME",
+        description="URL of a PostgreSQL 15-18 server; default: an embedded server under TIDEMILL_HOME",
     )
     home: Path = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("tidemill")),
-        description="Where the embedded database and files live",
+        description="Directory of the embedded database and of stored files",
     )
     blobs: Annotated[str, BeforeValidator(_path_to_text), AfterValidator(_check_blob_location)] = Field(
         default_factory=lambda data: str(data.get("home", Path()) / "blobs"),
         validation_alias=AliasChoices("TIDEMILL_BLOBS", "TIDEMILL_EXPORT_FILE_PATH"),
-        description="Where stored files are: a folder, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix",
+        description="Where files are stored: a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix",
     )
     presigned_s: Annotated[int, Field(ge=0, le=7 * 86_400)] = Field(
         default=0,
-        description="Downloads are redirected to the object store, by a link that is good for so long; 0: not",
+        description="Redirect downloads to the object store, with links valid for this many seconds; 0 disables it",
     )
     config: Path | None = Field(
         default=None,
-        description="The file that declares resources, datasets and watches; without it, tidemill.toml here, if any",
+        description="Configuration file; default: tidemill.toml in the working directory, if it exists",
     )
     db_max_conns: Positive = Field(
-        default=8, description="Connections a process may open at most, but one per lane and two more"
+        default=8, description="Maximum database connections per process, but at least one per lane plus two"
     )
-    db_max_idle_conns: Positive = Field(default=1, description="Of these, how many stay open though nobody needs them")
+    db_max_idle_conns: Positive = Field(default=1, description="Idle database connections to keep open")
     db_conn_max_lifetime: Positive = Field(default=3_600, description="Seconds after which a connection is replaced")
-    db_prepare: bool = Field(default=True, description="Prepared statements; switch off behind some proxies")
-    db_timeout_ms: Positive = Field(
-        default=20_000, description="The longest a statement of a flush or a chunk may take"
+    db_prepare: bool = Field(
+        default=True, description="Use prepared statements; disable behind a proxy that does not support them"
     )
-    db_p50_ms: Positive = Field(default=50, description="Ingest chunks grow while their moving average is below this")
+    db_timeout_ms: Positive = Field(
+        default=20_000, description="Timeout for each statement of a flush or an ingest chunk"
+    )
+    db_p50_ms: Positive = Field(default=50, description="Ingest chunks grow while their average duration is below this")
     db_p95_ms: Positive = Field(default=500, description="Ingest chunks shrink when one takes longer than this")
 
-    ingest_min_rows: Positive = Field(default=64, description="The smallest chunk of items that is copied at once")
-    ingest_max_rows: Positive = Field(default=10_000, description="The largest")
-    ingest_max_batch_bytes: Positive = Field(default=4 * 1024 * 1024, description="The largest, in bytes")
-    max_row_bytes: Positive = Field(default=4 * 1024 * 1024, description="An input beyond this is a bad row")
-    max_unpacked_mb: Positive = Field(default=10_240, description="What a compressed file may unpack to")
-
-    worker_pool_size: Positive = Field(default=1, description="Child processes of a worker (--processes)")
-    worker_lanes: Positive = Field(default=2, description="Batches a child process holds at a time")
-    worker_target_slice_ms: Positive = Field(default=5_000, description="How long a claimed batch should take")
-    claim_min: Positive = Field(default=1, description="The fewest items a claim takes, if there are so many")
-    claim_max: Annotated[int, Field(gt=0, le=100_000)] = Field(default=1_000, description="The most")
-    safety_factor: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.7, description="Of the slice, used when sizing claims"
+    ingest_min_rows: Positive = Field(default=64, description="Minimum rows per ingest chunk")
+    ingest_max_rows: Positive = Field(default=10_000, description="Maximum rows per ingest chunk")
+    ingest_max_batch_bytes: Positive = Field(default=4 * 1024 * 1024, description="Maximum bytes per ingest chunk")
+    max_row_bytes: Positive = Field(
+        default=4 * 1024 * 1024, description="Maximum size of one input; a larger row in a file is invalid"
     )
-    lock_floor_ms: Positive = Field(default=30_000, description="The shortest lease")
-    lock_cap_ms: Positive = Field(default=600_000, description="The longest lease")
-    max_attempts_error: Positive = Field(default=3, description="Attempts at an item whose handler fails")
-    max_attempts_not_found: Positive = Field(default=2, description="Attempts at an item that is not found")
-    max_concurrent_jobs: Positive = Field(default=5, description="Jobs of one owner that turn at the same time")
-    batch_size: Positive = Field(default=100, description="Outcomes per flush, at least, while a batch goes on")
-    flush_interval_ms: Positive = Field(default=5_000, description="The longest an outcome waits to be flushed")
+    max_unpacked_mb: Positive = Field(
+        default=10_240, description="Maximum size of a compressed file after decompression"
+    )
+
+    worker_pool_size: Positive = Field(default=1, description="Child processes per worker (--processes)")
+    worker_lanes: Positive = Field(default=2, description="Batches that a child process runs concurrently")
+    worker_target_slice_ms: Positive = Field(default=5_000, description="Target duration of a claimed batch")
+    claim_min: Positive = Field(default=1, description="Minimum items per claim, if that many are due")
+    claim_max: Annotated[int, Field(gt=0, le=100_000)] = Field(default=1_000, description="Maximum items per claim")
+    safety_factor: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.7, description="Fraction of the target duration that is used to size claims"
+    )
+    lock_floor_ms: Positive = Field(default=30_000, description="Minimum lease duration")
+    lock_cap_ms: Positive = Field(default=600_000, description="Maximum lease duration")
+    max_attempts_error: Positive = Field(default=3, description="Maximum attempts for an item whose handler fails")
+    max_attempts_not_found: Positive = Field(default=2, description="Maximum attempts for an item that is not found")
+    max_concurrent_jobs: Positive = Field(default=5, description="Jobs of one owner that run concurrently")
+    batch_size: Positive = Field(default=100, description="Minimum outcomes per flush while a batch is running")
+    flush_interval_ms: Positive = Field(default=5_000, description="Maximum time that an outcome waits for a flush")
     flush_buffer: Positive = Field(
-        default=500, description="Outcomes that may wait, or twice a flush if that is more; handlers pause beyond it"
+        default=500, description="Outcomes to buffer, but at least two flushes; handlers pause while the buffer is full"
     )
     broker: Annotated[Annotated[str, AfterValidator(_check_broker_url)] | None, BeforeValidator(_empty_to_none)] = (
         Field(
             default=None,
-            description="redis://… or amqp://…: hints travel through it (extra `brokers`); without it, the database",
+            description="Broker for hints, redis://… or amqp://… (extra `brokers`); default: the database",
         )
     )
     resend_after_s: Positive = Field(
-        default=60, description="A job that is due and that nobody has looked at for so long gets another hint"
+        default=60, description="Send another hint for a due job that no worker has checked for this many seconds"
     )
-    poll_ms: Positive = Field(default=1_000, description="How often an idle worker looks, when nothing wakes it")
+    poll_ms: Positive = Field(default=1_000, description="How often an idle worker polls when no hint arrives")
     finalizer_interval_ms: Annotated[int, Field(ge=50, le=5_000)] = Field(
-        default=1_000, description="How often leases that ran out are taken back, and drained jobs closed"
+        default=1_000, description="How often expired leases are reclaimed and drained jobs are closed"
     )
-    stop_grace_ms: Milliseconds = Field(default=20_000, description="How long a stopping worker lets items finish")
-    child_memory_mb: Positive = Field(default=2_048, description="Memory a child process may use")
+    stop_grace_ms: Milliseconds = Field(
+        default=20_000, description="How long a stopping worker waits for running items"
+    )
+    child_memory_mb: Positive = Field(default=2_048, description="Memory limit of a child process")
     cpu_high_percent: Positive = Field(
-        default=300, description="Load per core beyond which claims shrink; 100 is a busy core"
+        default=300, description="CPU load per core above which claims shrink; 100 is one busy core"
     )
     memory_high_percent: Annotated[int, Field(gt=0, le=100)] = Field(
-        default=85, description="Used memory, of the machine or of a child's own, beyond which claims shrink"
+        default=85, description="Memory use, of the machine or of a child's limit, above which claims shrink"
     )
 
-    http_host: str = Field(default="127.0.0.1", description="The address `tidemill serve` listens on")
+    http_host: str = Field(default="127.0.0.1", description="Address that `tidemill serve` listens on")
     http_port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        default=8484, description="Its port; 0 for any that is free"
+        default=8484, description="Port that `tidemill serve` listens on; 0 selects a free port"
     )
-    max_file_size_mb: Positive = Field(default=500, description="The largest file that may be uploaded")
-    max_json_bytes: Positive = Field(default=16 * 1024 * 1024, description="The largest JSON body of a request")
+    max_file_size_mb: Positive = Field(default=500, description="Maximum size of an uploaded file")
+    max_json_bytes: Positive = Field(default=16 * 1024 * 1024, description="Maximum size of a JSON request body")
     max_inline_inputs: Positive = Field(
-        default=100_000, description="Inputs in a JSON body, at most; more come as a file"
+        default=100_000, description="Maximum inputs in a JSON body; send more as a file"
     )
-    rate_limit_per_s: Positive = Field(default=100, description="Requests a second that one key may make, on average")
-    rate_limit_burst: Positive = Field(default=200, description="And at once")
+    rate_limit_per_s: Positive = Field(default=100, description="Average requests per second for one API key")
+    rate_limit_burst: Positive = Field(default=200, description="Maximum burst of requests for one API key")
     session_idle_s: SessionSeconds = Field(
-        default=3_600, description="A browser that does nothing for so long is signed out"
+        default=3_600, description="Seconds of inactivity after which a browser session ends"
     )
-    session_max_s: SessionSeconds = Field(
-        default=43_200, description="And one that signed in so long ago, whatever it does"
-    )
+    session_max_s: SessionSeconds = Field(default=43_200, description="Maximum duration of a browser session")
     cors_origins: Annotated[list[str], *LIST_OR_JSON] = Field(
-        default=[], description="Sites whose pages may call the API"
+        default=[], description="Origins that may call the API from a browser"
     )
     trusted_proxies: Annotated[list[IPvAnyNetwork], *LIST_OR_JSON] = Field(
-        default=[], description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed"
+        default=[],
+        description="Proxies, as addresses or networks, whose X-Forwarded-For and X-Forwarded-Proto are trusted",
     )
     disabled_features: Annotated[list[str], *LIST_OR_JSON] = Field(
-        default=[], description="Features to leave out: imports, exports, distributions, enrichment, watches"
+        default=[], description="Features to disable: imports, exports, distributions, enrichment, watches"
     )
     sources: Annotated[dict[str, Path], *LIST_OR_JSON] = Field(
-        default={}, description="Folders that submissions may refer to, as JSON: name to path"
+        default={}, description="Folders that submissions may read files from, as a JSON object of names and paths"
     )
-    scan_watches: bool = Field(default=True, description="Whether workers look at what watches watch")
+    scan_watches: bool = Field(default=True, description="Whether workers scan watches")
     scan_max_files: Annotated[int, Field(gt=0, le=10_000)] = Field(
-        default=100, description="Files that one scan of a watch takes at most; the next goes on"
+        default=100, description="Maximum files per scan of a watch; the next scan continues"
     )
     known_hosts: Path | None = Field(
-        default=None, description="The host keys of SFTP servers; without it, ~/.ssh/known_hosts"
+        default=None, description="File with the host keys of SFTP servers; default: ~/.ssh/known_hosts"
     )
     remote_url_timeout: Positive = Field(
-        default=300, description="Seconds that fetching a file from a URL may take at most"
+        default=300, description="Timeout for downloading a file from a URL, in seconds"
     )
     remote_allow: Annotated[list[Annotated[str, AfterValidator(_check_allowed_host)]], *LIST_OR_JSON] = Field(
         default=[],
-        description="Hosts and networks, each with a port or not, that files are fetched from though not public",
+        description="Private hosts and networks, with or without a port, that files may be downloaded from",
     )
     export_ttl_hours: Annotated[int, Field(gt=0, le=100 * 366 * 24)] = Field(
-        default=168, description="The file of an export is kept for so long"
+        default=168, description="How long to keep the file of an export"
     )
-    export_streams: Positive = Field(default=8, description="Exports that one service streams at the same time")
-    reuse_enabled: bool = Field(default=True, description="Whether distributions use files again that were made before")
+    export_streams: Positive = Field(default=8, description="Exports that one API process streams concurrently")
+    reuse_enabled: bool = Field(default=True, description="Whether distributions reuse files that were produced before")
     reuse_days: Annotated[int, Field(ge=0, le=36_500)] = Field(
-        default=7, description="Files of inputs whose date is younger than so many days are made anew"
+        default=7, description="Files of inputs with a date within this many days are regenerated"
     )
     distribution_max_attempts: Annotated[int, Field(gt=0, le=1_000)] = Field(
-        default=5, description="Attempts at an input of a distribution that fails"
+        default=5, description="Maximum attempts for an input of a distribution"
     )
     distribution_backoff_ms: Milliseconds = Field(
-        default=1_000, description="Before its second attempt; doubled from there, with jitter"
+        default=1_000, description="Delay before the second attempt; doubles with each attempt, with jitter"
     )
-    distribution_timeout_s: Positive = Field(default=300, description="How long a file may take")
-    max_distribution_inputs: Positive = Field(default=100_000, description="Inputs of a distribution, at most")
-    pending_dashboard: bool = Field(default=True, description="Whether /v1/pending, across jobs, is there")
+    distribution_timeout_s: Positive = Field(default=300, description="Timeout for producing one file")
+    max_distribution_inputs: Positive = Field(default=100_000, description="Maximum inputs per distribution")
+    pending_dashboard: bool = Field(default=True, description="Whether /v1/pending lists the items of all jobs")
 
-    slow_query_ms: Positive = Field(default=500, description="A transaction that takes longer is told of")
-    enable_metrics: bool = Field(default=True, description="Whether anything is measured for Prometheus")
-    metrics_path: str = Field(default="/metrics", pattern=r"^/[\w./~-]*$", description="Where Prometheus asks")
-    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="The address on which a worker answers it")
+    slow_query_ms: Positive = Field(
+        default=500, description="Transactions that take longer emit the event `query.slow`"
+    )
+    enable_metrics: bool = Field(default=True, description="Whether to collect Prometheus metrics")
+    metrics_path: str = Field(default="/metrics", pattern=r"^/[\w./~-]*$", description="Path of the metrics endpoint")
+    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address of a worker's metrics endpoint")
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
         default=None,
-        description="A worker answers on this port, or the next free one; 0 for any; without it, not at all",
+        description="Port of a worker's metrics endpoint, or the next free one; 0 selects any; default: no endpoint",
     )
     log_level: str = Field(
-        default="info", pattern="(?i)^(debug|info|warning|error)$", description="debug, info, warning, error"
+        default="info", pattern="(?i)^(debug|info|warning|error)$", description="debug, info, warning or error"
     )
 
     @model_validator(mode="after")
@@ -242,16 +252,16 @@ class Settings(BaseSettings):
             ("rate_limit_per_s", "rate_limit_burst"),
             ("session_idle_s", "session_max_s"),
         ]
-        wrong = [f"{low} must not exceed {high}" for low, high in pairs if getattr(self, low) > getattr(self, high)]
+        problems = [f"{low} must not exceed {high}" for low, high in pairs if getattr(self, low) > getattr(self, high)]
         if self.db_timeout_ms >= self.lock_floor_ms:
-            wrong.append("db_timeout_ms must be below lock_floor_ms: a flush must end before its lease does")
-        if wrong:
-            raise ValueError("; ".join(wrong))
+            problems.append("db_timeout_ms must be below lock_floor_ms: a flush must end before its lease expires")
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
 
 def load_settings(**overrides: object) -> Settings:
-    """The settings of this process; InvalidSettings with every problem at once."""
+    """Return the settings of this process; raise InvalidSettings with all problems."""
     problems = _find_unknown_variables()
     values = {name: value for name, value in overrides.items() if value is not None}
     while True:
@@ -259,19 +269,19 @@ def load_settings(**overrides: object) -> Settings:
             settings = Settings(**values)  # type: ignore[arg-type]
             break
         except ValidationError as error:
-            wrong = [detail["loc"] for detail in error.errors()]
+            invalid = [detail["loc"] for detail in error.errors()]
             problems += [_format_problem(detail["loc"], detail["msg"]) for detail in error.errors()]
-            if () in wrong:
+            if () in invalid:
                 break
-            # What is wrong is set aside, to see what else is: pairs are compared only when each value is good.
-            values |= {_get_field_name(location): _get_default(_get_field_name(location)) for location in wrong}
+            # Replace invalid values with defaults and validate again: pairs are compared only if each value is valid.
+            values |= {_get_field_name(location): _get_default(_get_field_name(location)) for location in invalid}
     if problems:
-        raise InvalidSettings("cannot start with these settings:\n" + "\n".join(f"  - {line}" for line in problems))
+        raise InvalidSettings("Invalid settings:\n" + "\n".join(f"  - {line}" for line in problems))
     return settings
 
 
 def list_variable_names() -> set[str]:
-    """What settings are called in the environment; some have two names."""
+    """Return the environment variables of all settings; some settings have two."""
     aliases = [getattr(field.validation_alias, "choices", ()) for field in Settings.model_fields.values()]
     return {ENV_PREFIX + name.upper() for name in Settings.model_fields}.union(*aliases)
 
@@ -287,7 +297,7 @@ def _get_field_name(location: tuple[int | str, ...]) -> str:
 def _find_unknown_variables() -> list[str]:
     known = list_variable_names()
     return [
-        f"{name}: there is no such setting"
+        f"{name}: unknown setting"
         for name in sorted(os.environ)
         if name.startswith(ENV_PREFIX) and not name.startswith(SERVICE_SECRET_ENV_PREFIX) and name not in known
     ]
@@ -299,4 +309,4 @@ def _format_problem(location: tuple[int | str, ...], message: str) -> str:
     return f"{ENV_PREFIX}{name}: {text}" if name else text
 
 
-SERVICE_SECRET_ENV_PREFIX = "TIDEMILL_SECRET_"  # noqa: S105  where secrets are, not one of them
+SERVICE_SECRET_ENV_PREFIX = "TIDEMILL_SECRET_"  # noqa: S105  a prefix of names, not a secret

@@ -1,7 +1,7 @@
-"""Validation of ``tidemill.toml`` sections and request parameters: reports every mistake with its path.
+"""Validation of ``tidemill.toml`` sections and request parameters: reports every problem with its path.
 
-Models live beside the features that they configure. Import this module only where something is parsed: most processes
-never need the models.
+Models live beside the features that they configure. Import this module only where configuration is parsed:
+most processes never need the models.
 """
 
 import re
@@ -39,15 +39,20 @@ SizedT = TypeVar("SizedT", bound=Sized)
 def _reject_duplicates(values: tuple[T, ...]) -> tuple[T, ...]:
     repeated = [value for value, count in Counter(values).items() if count > 1]
     if repeated:
-        raise ValueError(f"The list contains {str(repeated[0])!r} twice")
+        raise ValueError(f'The list contains "{repeated[0]}" more than once')
     return values
 
 
 def check_choice(value: str, choices: Collection[str]) -> str:
-    """The value, or a ValueError that lists the choices and suggests the nearest."""
+    """Return the value; raise ValueError with the choices and a suggestion if it is unknown."""
     if value not in choices:
-        raise ValueError(f"{value!r} is none of {', '.join(choices)}{format_suggestion(value, choices)}")
+        raise ValueError(_format_choice_problem(value, choices))
     return value
+
+
+def _format_choice_problem(value: object, choices: Collection[str]) -> str:
+    listed = ", ".join(f'"{choice}"' for choice in choices)
+    return f'must be one of {listed}, not "{value}"{format_suggestion(value, choices)}'
 
 
 def _reject_empty(values: SizedT) -> SizedT:
@@ -56,7 +61,7 @@ def _reject_empty(values: SizedT) -> SizedT:
     return values
 
 
-NonEmpty = AfterValidator(_reject_empty)  # pydantic's min_length also reports lists whose entries are all invalid
+NonEmpty = AfterValidator(_reject_empty)  # pydantic's min_length also rejects lists whose entries are all invalid
 Unique = AfterValidator(_reject_duplicates)
 Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], NonEmpty, Unique]
@@ -64,17 +69,17 @@ Roles = Annotated[tuple[Role, ...], Unique]
 
 
 class ConfigTable(BaseModel):
-    """One table of a section. It rejects unknown keys, and reports conflicts between keys with all other mistakes."""
+    """One table of a section. It rejects unknown keys and reports conflicts between keys with all other problems."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @classmethod
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG003  models override it
-        """Keys that contradict each other, as (key, message). ``given`` is not validated yet."""
+        """Return conflicts between keys as (key, message). ``given`` is not validated yet."""
         return ()
 
     def get_explicit_values(self, *, exclude: Collection[str] = ()) -> dict[str, Any]:
-        """The values that the table sets; the runtime model has the defaults."""
+        """Return the values that the table sets; the runtime model has the defaults."""
         return {name: value for name, value in self if name in self.model_fields_set and name not in exclude}
 
     @model_validator(mode="wrap")
@@ -99,8 +104,7 @@ class ConfigTable(BaseModel):
                 return f"Unknown key{format_suggestion(problem['loc'][-1], known)}"
             case "literal_error" | "enum":
                 choices = _QUOTED_CHOICE_PATTERN.findall(problem["ctx"]["expected"])
-                suggestion = format_suggestion(problem["input"], choices)
-                return f"{problem['input']!r} is none of {', '.join(choices)}{suggestion}"
+                return _format_choice_problem(problem["input"], choices)
             case other:
                 return _PLAIN_MESSAGES.get(other, problem["msg"].removeprefix("Value error, "))
 
@@ -121,7 +125,7 @@ def parse_section(
     names: re.Pattern[str] = _CONFIG_NAME_PATTERN,
     context: Mapping[str, Any] | None = None,
 ) -> dict[str, T]:
-    """What ``build`` makes of each table in a section, by name; InvalidSettings with every mistake in the section."""
+    """Build an object from each table of a section, by name; raise InvalidSettings with all problems of the section."""
     problems: list[str] = []
     tables, found = document.get(section, {}), {}
     if not isinstance(tables, Mapping):
@@ -139,16 +143,16 @@ def parse_section(
 
 
 def raise_if_invalid(section: str, problems: Sequence[str]) -> None:
-    """InvalidSettings that lists the mistakes in a section, if there are any."""
+    """Raise InvalidSettings with the problems of a section, if there are any."""
     if problems:
         raise InvalidSettings("\n  - ".join([f"Invalid section [{section}]:", *problems]))
 
 
 def format_validation_error(error: ValidationError, path: str) -> list[str]:
-    """One line for each mistake, with its path below ``path``."""
+    """Return one line per problem, with its path below ``path``."""
     return [f"{path}{_format_path(one['loc'])}: {one['msg']}" for one in error.errors()]
 
 
 def _format_path(parts: tuple[int | str, ...]) -> str:
-    named = [part for part in parts if part != "[key]"]  # pydantic's mark for a key of a mapping
+    named = [part for part in parts if part != "[key]"]  # how pydantic marks the key of a mapping
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named)

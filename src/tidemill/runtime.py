@@ -1,4 +1,4 @@
-"""What each process has exactly one of, shared by the core and all features."""
+"""The runtime of a process: database, settings and other singletons that the core and all features share."""
 
 import tomllib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -27,13 +27,17 @@ T = TypeVar("T")
 
 
 @lru_cache(maxsize=4)
-def _read_toml_file(path: Path, modified_ns: int, size: int) -> dict[str, Any]:  # noqa: ARG001  they identify a version
-    """A file is read once, however many sections of it are loaded."""
+def _read_toml_file(path: Path, modified_ns: int, size: int) -> dict[str, Any]:  # noqa: ARG001  they are part of the cache key
+    """Parse a TOML file. The cache avoids parsing it once per section."""
     return tomllib.loads(path.read_text("utf-8"))
 
 
 def load_section(path: Path | None, parse: Callable[[dict[str, Any]], dict[str, T]]) -> dict[str, T]:
-    """What ``parse`` returns for this file, by default ``tidemill.toml`` here if it exists; else InvalidSettings."""
+    """Parse a file, by default ``tidemill.toml`` in the working directory if it exists.
+
+    Raises:
+        InvalidSettings: The file cannot be read, is not valid TOML, or ``parse`` rejects it.
+    """
     if path is None:
         if not DEFAULT_CONFIG_PATH.is_file():
             return {}
@@ -42,15 +46,15 @@ def load_section(path: Path | None, parse: Callable[[dict[str, Any]], dict[str, 
         stat = path.stat()
         return parse(_read_toml_file(path.absolute(), stat.st_mtime_ns, stat.st_size))
     except OSError as error:
-        raise InvalidSettings(f"TIDEMILL_CONFIG: cannot read {path}: {error.strerror}") from error
+        raise InvalidSettings(f'TIDEMILL_CONFIG: cannot read "{path}": {error.strerror}') from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidSettings(f"{path} is not TOML: {error}") from error
+        raise InvalidSettings(f"{path} is not valid TOML: {error}") from error
     except InvalidSettings as error:
         raise InvalidSettings(f"{path}: {error}") from None
 
 
 def check_section_names(document: Mapping[str, Any], enabled: Sequence[Feature], disabled: Iterable[Feature]) -> None:
-    """InvalidSettings with every section that neither the core nor an enabled feature has."""
+    """Raise InvalidSettings with all sections that belong neither to the core nor to an enabled feature."""
     known = [*CORE_SECTIONS, *(section for feature in enabled for section in feature.config_sections)]
     disabled_features = {section: feature.name for feature in disabled for section in feature.config_sections}
     problems = []
@@ -65,7 +69,7 @@ def check_section_names(document: Mapping[str, Any], enabled: Sequence[Feature],
 
 @dataclass(slots=True)
 class Declarations:
-    """Declarations by name. Tables are checked where they are used, together with those of ``tidemill.toml``."""
+    """Declarations of a mill, by name. They are validated on use, together with those of ``tidemill.toml``."""
 
     normalizers: dict[str, Callable[[str], str]] = field(default_factory=dict)
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -76,24 +80,24 @@ class Declarations:
 
 @dataclass(frozen=True, slots=True)
 class KindHooks:
-    """How jobs of one kind differ from others, where use cases serve jobs of every kind."""
+    """Callbacks and messages for jobs of one kind, used by the use cases that serve all kinds."""
 
     get_target: Callable[[Job], str | None] | None = None
-    """The resource or dataset that a job reads or writes."""
+    """Returns the resource or dataset that a job reads or writes."""
     authorize: Callable[["Runtime", Principal, str], Awaitable[None]] | None = None
-    """Raises if a user may not use this target now. It is asked before a job runs again."""
+    """Raises if a user may not use this target now. Called before items of a job run again."""
     prepare_submission: Callable[["Runtime", Submission, Role], Submission] | None = None
-    """The submission as it is stored. Built-in kinds without it cannot be submitted like kinds of a mill."""
+    """Returns the submission to store. A built-in kind without it cannot be submitted directly."""
     check_columns: Callable[[Submission, Sequence[str]], None] | None = None
-    """Raises if the inputs lack a column that the submission refers to."""
+    """Raises if the inputs have no column of a name that the submission refers to."""
     parse_fix: Callable[["Runtime", Job, int, Any], Awaitable[Any]] | None = None
-    """The input that a fix replaces an item's input with; raises if it is not valid."""
+    """Returns the new input for an item that is fixed; raises if it is invalid."""
     fix_refusal: str | None = None
-    """Why an item's input cannot be fixed, as an error message; None if it can."""
+    """Error message if items of this kind cannot be fixed; None if they can."""
     done_refusal: str | None = None
-    """Why done items cannot be reprocessed, as an error message; None if they can."""
+    """Error message if done items cannot be reprocessed; None if they can."""
     get_links: Callable[[Job], Mapping[str, str]] | None = None
-    """More links in the HTTP view of a job."""
+    """Returns additional links for the HTTP view of a job."""
     report_closed: Callable[[Job, float], None] | None = None
     """Emits an event in addition to ``job.closed``, for a closed job and the seconds since it was submitted."""
 
@@ -102,7 +106,7 @@ FindKindHooks = Callable[[str], KindHooks | None]
 
 
 def return_no_kind_hooks(_kind: str) -> None:
-    """The ``FindKindHooks`` of callers whose jobs are not of a feature."""
+    """Return None: the ``FindKindHooks`` for jobs that belong to no feature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +125,29 @@ class PreparedFileTask(Protocol):
         """Create the job of a stored file and return its id; a repeated key returns the first job.
 
         Args:
-            blob: The file. The job owns it; if there is no new job, the task may remove it.
+            blob: The file. The new job owns it; if no job is created, the task may remove it.
             name: The name of the file.
             idempotency_key: Identifies the version of the file.
-            source: The watch and the path that the file comes from.
+            source: The watch and the path of the file.
 
         Raises:
-            InvalidInput, TooLarge: The file cannot be accepted.
+            InvalidInput, TooLarge: The file is rejected.
             IdempotencyKeyReused: The key belongs to a submission with other options.
         """
 
 
 class FileTask(Protocol):
-    """What a watch does with each file. An implementation is a ``ConfigTable`` with the options as its fields."""
+    """The action of a watch on each file. Implementations are ``ConfigTable`` classes; their fields are the options."""
 
     def describe(self) -> str:
-        """The task in a few words, for people."""
+        """Return a short description of the task for users."""
 
     def get_view(self) -> FileTaskView: ...
 
     async def prepare(
         self, runtime: "Runtime", owner: User, spec: Submission, layout: Mapping[str, object]
     ) -> PreparedFileTask:
-        """Check everything that does not depend on a file; raises if a file could not be submitted now.
+        """Check everything that does not depend on a file; raise if files cannot be submitted now.
 
         Args:
             runtime: The runtime of this process.
@@ -154,13 +158,13 @@ class FileTask(Protocol):
 
 
 class OnDemandPool(Protocol):
-    """Child processes that work for the length of a request."""
+    """Child processes that run time slices for kickoff requests."""
 
     async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult: ...
 
 
 class Runtime:
-    """What one process has once: database, settings, declarations, and what features build from them."""
+    """The singletons of a process: database, settings, declarations, and objects that features build from them."""
 
     def __init__(
         self,
@@ -178,23 +182,23 @@ class Runtime:
         self.disabled_features = disabled_features
         self.declarations = declarations or Declarations()
         self.on_demand_pool = on_demand_pool
-        self.permits = permits  # of the limiters, for handlers that ask for them per request
+        self.permits = permits  # for handlers that acquire limiter permits per request
         self._made: dict[Callable[[Runtime], Any], Any] = {}
 
     @property
     def db(self) -> Database:
         if self._db is None:
-            raise RuntimeError("This runtime was made without a database.")
+            raise RuntimeError("This runtime has no database")
         return self._db
 
     def get(self, make: Callable[["Runtime"], T]) -> T:
-        """The object that ``make`` builds, built at the first call and shared from then on."""
+        """Return the object that ``make`` builds. It is built on the first call and shared afterwards."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast("T", self._made[make])
 
     def load_section(self, parse: Callable[[dict[str, Any]], dict[str, T]]) -> dict[str, T]:
-        """What ``parse`` makes of ``tidemill.toml``; InvalidSettings with its mistakes, also unknown sections."""
+        """Parse a section of ``tidemill.toml``; raise InvalidSettings for invalid and for unknown sections."""
 
         def parse_known_sections(document: dict[str, Any]) -> dict[str, T]:
             check_section_names(document, self.features, self.disabled_features)
@@ -208,16 +212,16 @@ class Runtime:
 
     @cached_property
     def source_opener(self) -> SourceOpener:
-        """Opens the files of jobs; downloads remote ones first."""
+        """Opens the files of jobs; downloads remote files first."""
         return make_source_opener(self.settings)
 
     @cached_property
     def kind_hooks(self) -> Mapping[str, KindHooks]:
-        """Kind -> its hooks, of all enabled features."""
+        """Kind -> its hooks, for all enabled features."""
         return {kind: import_object(name) for feature in self.features for kind, name in feature.kinds.items()}
 
     def find_kind_hooks(self, kind: str) -> KindHooks | None:
-        """The hooks of one kind, also of a disabled feature: other processes may still run its jobs."""
+        """Return the hooks of a kind, even of a disabled feature: other processes may still run its jobs."""
         for feature in (*self.features, *self.disabled_features):
             if kind in feature.kinds:
                 return cast("KindHooks", import_object(feature.kinds[kind]))
@@ -229,18 +233,22 @@ class Runtime:
 
     @cached_property
     def file_tasks(self) -> Mapping[str, type[FileTask]]:
-        """The key in the table of a watch -> the task that it configures, of all features."""
+        """Key in the table of a watch -> the task that it configures, for all enabled features."""
         return {key: import_object(name) for feature in self.features for key, name in feature.file_tasks.items()}
 
     def check_declarations(self) -> None:
-        """InvalidSettings if something that is declared for a feature is not valid."""
+        """Raise InvalidSettings if a declaration of a feature is invalid."""
         for feature in self.features:
             for name in feature.declarations:
                 self.get(import_object(name))
 
     async def open_results(self, job: Job, format_: str) -> BinaryIO:
-        """A file with a job's results in this format, from the feature that can write it; the caller closes it."""
+        """Open a file with a job's results in this format. The caller closes it.
+
+        Raises:
+            InvalidInput: The feature that writes result files is disabled.
+        """
         names = [feature.open_results for feature in self.features if feature.open_results is not None]
         if not names:
-            raise InvalidInput('Cannot write a result file: the feature "exports" is disabled.')
+            raise InvalidInput('Cannot write a result file: the feature "exports" is disabled')
         return cast("BinaryIO", await import_object(names[0])(self, job, format_))

@@ -1,4 +1,4 @@
-"""tidemill users, keys, serve: what they print, and what they say when they cannot."""
+"""The commands users, keys and serve: output and error messages."""
 
 import re
 import socket
@@ -18,24 +18,24 @@ KEY = re.compile(r"tm_[0-9a-f]{8}_[0-9a-f]{48}\n")
 
 def test_users_add_prints_api_key_once(tidemill: "Tidemill") -> None:
     said = tidemill("users", "add", "ada")
-    assert KEY.fullmatch(said.out), "nothing else: a script can keep it"
+    assert KEY.fullmatch(said.out), "stdout has only the key, so that a script can store it"
     assert "not shown again" in said.err
     listed = tidemill("keys", "list", "ada").out
     assert said.out[:11] in listed
     assert said.out.strip() not in listed
-    assert tidemill.refuses("users", "add", "ada") == "there is a user 'ada' already"
+    assert tidemill.refuses("users", "add", "ada") == 'User "ada" already exists'
     assert re.search(r"ada +user +1", tidemill("users", "list").out)
 
 
 def test_users_and_keys_commands_change_role_revoke_key_and_remove_user(tidemill: "Tidemill") -> None:
     tidemill("users", "add", "ada")
-    assert tidemill("users", "role", "ada", "admin").out == "ada is admin now\n"
+    assert tidemill("users", "role", "ada", "admin").out == "Changed the role of ada to admin\n"
     key = tidemill("keys", "add", "ada", "--name", "spare", "--expires", "90d").out
-    assert tidemill("keys", "revoke", key[:11]).out == f"{key[:11]} revoked\n"
-    assert re.search(r"ada +admin +1", tidemill("users", "list").out), "one good key is left"
-    assert tidemill("users", "remove", "ada").out == "ada removed\n"
-    assert "there is no user 'ada'" in tidemill.refuses("users", "remove", "ada")
-    assert "stays as it is" in tidemill.refuses("users", "remove", "local")
+    assert tidemill("keys", "revoke", key[:11]).out == f"Revoked {key[:11]}\n"
+    assert re.search(r"ada +admin +1", tidemill("users", "list").out), "one valid key is left"
+    assert tidemill("users", "remove", "ada").out == "Removed ada\n"
+    assert 'Unknown user "ada"' in tidemill.refuses("users", "remove", "ada")
+    assert "cannot be changed or removed" in tidemill.refuses("users", "remove", "local")
 
 
 def test_users_link_prints_sign_in_url_of_configured_address(tidemill: "Tidemill") -> None:
@@ -50,8 +50,8 @@ def test_serve_reports_port_in_use_on_one_line(tidemill: "Tidemill") -> None:
         port = str(taken.getsockname()[1])
         place = f"127.0.0.1:{port}"
         said = tidemill.refuses("serve", "--port", port)
-    assert said == f"cannot listen on {place}: Address already in use; say another --port"
-    assert "say another --host" in tidemill.refuses("serve", "--host", "203.0.113.1", "--port", port)
+    assert said == f"Cannot listen on {place}: Address already in use. Set another --port."
+    assert "Set another --host" in tidemill.refuses("serve", "--host", "203.0.113.1", "--port", port)
 
 
 def test_server_socket_disables_nagle_on_accepted_connections() -> None:
@@ -68,7 +68,7 @@ def test_server_socket_disables_nagle_on_accepted_connections() -> None:
 def test_serve_with_broken_app_module_shows_only_user_traceback(tidemill: "Tidemill", text: str, last: str) -> None:
     tidemill.file("broken.py", text)
     said = tidemill("serve", "broken:mill", code=2).err
-    assert said.startswith("error: cannot import 'broken':\n")
+    assert said.startswith('error: Cannot import "broken":\n')
     assert last in said.splitlines()[-1]
     assert "broken.py" in said
     assert "load.py" not in said

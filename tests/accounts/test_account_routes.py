@@ -1,4 +1,4 @@
-"""Keys, sessions, roles: who is let in, and for how long."""
+"""API keys, sessions and roles: who is authenticated, and for how long."""
 
 import asyncio
 
@@ -165,7 +165,7 @@ LIMITS = browser_sessions.SessionLimits(idle=100, longest=1_000, rotate=50)
 
 
 async def moved(api: Api, token: str, column: str, seconds: float) -> None:
-    """As if something of a session had happened so many seconds earlier."""
+    """Move a timestamp of a session into the past by this many seconds."""
     async with api.db.connection() as conn:
         await conn.execute(
             f"UPDATE tidemill.session SET {column} = {column} - %s * interval '1 s' WHERE hash = sha256(%s)",
@@ -196,10 +196,10 @@ async def test_session_secret_rotates_and_old_secret_expires_after_grace_period(
     assert opened.secret != token
     old = await api.db.run(browser_sessions.authenticate_session, token, LIMITS)
     assert old is not None
-    assert old.secret is None, "offered once, not by every request that comes with the old one"
+    assert old.secret is None, "a new secret is offered only once"
     new = await api.db.run(browser_sessions.authenticate_session, opened.secret, LIMITS)
     assert new is not None
-    assert new.principal.csrf == opened.principal.csrf, "the page that is open can go on writing"
+    assert new.principal.csrf == opened.principal.csrf, "the CSRF token of the open page stays valid"
     await moved(api, token, "replaced_at", 61)
     assert await api.db.run(browser_sessions.authenticate_session, token, LIMITS) is None
 

@@ -1,4 +1,4 @@
-"""The secrets of a browser: how they are replaced, and what ends them all."""
+"""Session secrets of a browser: rotation, and revocation."""
 
 import httpx2
 import pytest
@@ -14,12 +14,12 @@ NOWHERE = "/v1/jobs/J20200101_000001"
 
 
 async def status(api: Api, secret: str) -> int:
-    """What a browser with this secret hears."""
+    """Authenticate a session with this secret."""
     return (await api.client({"Cookie": f"{SESSION_COOKIE}={secret}"}).get("/v1/me")).status_code
 
 
 async def offered(api: Api, secret: str, path: str = "/v1/me") -> tuple[int, str | None]:
-    """A request with this secret: its status, and the secret that came with the answer; streams are not heard out."""
+    """Send a request with this secret; return its status and the new secret. Streams are not read to the end."""
     async with api.client({"Cookie": f"{SESSION_COOKIE}={secret}"}).stream("GET", path) as answer:
         return answer.status_code, answer.cookies.get(SESSION_COOKIE)
 
@@ -41,22 +41,22 @@ async def test_session_secret_rotates_on_every_kind_of_response(api: Api, ada: h
     found = [await offered(api, secret, path) for secret, path in zip(old, paths, strict=True)]
     assert [code for code, _ in found] == list(paths.values())
     new = [secret for _, secret in found if secret is not None]
-    assert len(set(new) - set(old)) == len(paths), "each got another one"
+    assert len(set(new) - set(old)) == len(paths), "each session got a different secret"
     assert {await status(api, secret) for secret in new} == {200}
-    assert {await status(api, secret) for secret in old} == {200}, "requests that are under way still carry it"
+    assert {await status(api, secret) for secret in old} == {200}, "requests in progress still use it"
     await shift_clock(api.db, "962 s")
     assert {await status(api, secret) for secret in new} == {200}
-    assert {await status(api, secret) for secret in old} == {401}, "the new one is in use"
+    assert {await status(api, secret) for secret in old} == {401}, "the new secret is in use"
 
 
 async def test_session_survives_lost_response_with_rotated_secret(api: Api, ada: httpx2.AsyncClient) -> None:
     (old,) = await secrets(api, 1)
     await shift_clock(api.db, "901 s")
     assert (await offered(api, old))[1] is not None
-    assert (await offered(api, old))[1] is None, "offered once, not by every request that comes with the old one"
+    assert (await offered(api, old))[1] is None, "a new secret is offered only once"
     await shift_clock(api.db, "1790 s")
-    assert await status(api, old) == 200, "nobody has used another"
-    assert len((await ada.get("/v1/sessions")).json()) == 1, "one browser, whatever it was offered"
+    assert await status(api, old) == 200, "no other secret was used"
+    assert len((await ada.get("/v1/sessions")).json()) == 1, "one browser, regardless of the offered secrets"
     await shift_clock(api.db, "1803 s")
     _, second = await offered(api, old)
     assert second is not None
@@ -102,6 +102,6 @@ async def test_session_ends_when_its_api_key_is_revoked_or_expires(
         await ada.delete(f"/v1/keys/{made['prefix']}")
     else:
         await shift_clock(api.db, "1001 s")
-    assert (await browser.get("/v1/me")).status_code == 401, "also with a secret that it was given since"
+    assert (await browser.get("/v1/me")).status_code == 401, "also with a secret that was issued later"
     assert (await browser.post("/v1/keys", json={}, headers={"X-CSRF-Token": token})).status_code == 401
     assert (await ada.get("/v1/sessions")).json() == []

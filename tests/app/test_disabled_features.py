@@ -1,4 +1,4 @@
-"""Each built-in feature can be left out: the rest starts, and only what belongs to the feature is missing."""
+"""Each built-in feature can be disabled: the process starts, and only the parts of the feature are missing."""
 
 import json
 import os
@@ -59,7 +59,7 @@ asyncio.run(main())
 
 
 def run_without(feature: str, code: str, **environment: str) -> str:
-    """What a new interpreter prints in which the feature is disabled."""
+    """Run code in a new interpreter with the feature disabled and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=dict(os.environ) | {DISABLED_FEATURES_VARIABLE: feature} | environment,
@@ -83,7 +83,7 @@ def list_paths(feature: Feature) -> set[str]:
 
 
 def find_reachable_schemas(document: dict[str, Any]) -> set[str]:
-    """The schemas that the paths of a document refer to, directly or through other schemas."""
+    """Return the schemas that the paths of a document refer to, directly or indirectly."""
     schemas = document["components"]["schemas"]
     found: set[str] = set()
     new = set(SCHEMA_REFERENCE.findall(json.dumps(document["paths"])))

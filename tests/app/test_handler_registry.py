@@ -1,4 +1,4 @@
-"""Handlers are checked when they are declared, not when the first item arrives."""
+"""Handlers are validated when they are declared."""
 
 import functools
 from typing import Any
@@ -37,41 +37,41 @@ def test_handler_decorator_returns_function_unchanged(mill: Mill) -> None:
 
 
 def test_registry_error_for_unknown_kind_lists_registered_kinds(mill: Mill) -> None:
-    with pytest.raises(UnknownKind, match=r"no handler for kind 'x'; known kinds: none is declared yet"):
+    with pytest.raises(UnknownKind, match=r'No handler for kind "x"\. Known kinds: none'):
         mill.registry.get("x")
     mill.handler("b")(one)
     mill.handler("a")(one)
-    with pytest.raises(UnknownKind, match=r"known kinds: a, b"):
+    with pytest.raises(UnknownKind, match=r"Known kinds: a, b"):
         mill.registry.get("x")
 
 
 def test_second_handler_for_kind_is_rejected(mill: Mill) -> None:
     mill.handler("a")(one)
-    with pytest.raises(InvalidInput, match="kind 'a' has a handler already"):
+    with pytest.raises(InvalidInput, match='Kind "a" already has a handler'):
         mill.batch_handler("a")(many)
 
 
 @pytest.mark.parametrize("kind", ["", "Upper", "with space", ".dot", "ünï", "a" * 101, "a\n", "a/b"])
 def test_invalid_kind_name_is_rejected(mill: Mill, kind: str) -> None:
-    with pytest.raises(InvalidInput, match="a kind is lower-case"):
+    with pytest.raises(InvalidInput, match="kind must consist of lower-case"):
         mill.handler(kind)(one)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"concurrency": 0}, "concurrency is from 1"),
-        ({"concurrency": HANDLER_CONCURRENCY_MAX + 1}, "concurrency is from 1"),
-        ({"timeout": 0}, "timeout is positive"),
-        ({"timeout": -1}, "timeout is positive"),
-        ({"flush_size": 0}, "flush_size is 1 or more"),
-        ({"max_attempts": 0}, "max_attempts is 1 or more"),
-        ({"max_attempts_not_found": 0}, "max_attempts is 1 or more"),
-        ({"max_attempts": 40_000}, "max_attempts is at most"),
+        ({"concurrency": 0}, "concurrency must be from 1"),
+        ({"concurrency": HANDLER_CONCURRENCY_MAX + 1}, "concurrency must be from 1"),
+        ({"timeout": 0}, "timeout must be positive"),
+        ({"timeout": -1}, "timeout must be positive"),
+        ({"flush_size": 0}, "flush_size must be at least 1"),
+        ({"max_attempts": 0}, "max_attempts must be at least 1"),
+        ({"max_attempts_not_found": 0}, "max_attempts must be at least 1"),
+        ({"max_attempts": 40_000}, "max_attempts must be at most"),
         ({"max_attempts_not_found": 40_000}, "at most"),
-        ({"backoff": -1}, "a delay is not negative"),
-        ({"backoff_cap": -1}, "a delay is not negative"),
-        ({"not_found_delay": -1}, "a delay is not negative"),
+        ({"backoff": -1}, "delays must not be negative"),
+        ({"backoff_cap": -1}, "delays must not be negative"),
+        ({"not_found_delay": -1}, "delays must not be negative"),
     ],
 )
 def test_handler_option_out_of_bounds_is_rejected(mill: Mill, options: dict[str, Any], message: str) -> None:
@@ -80,7 +80,7 @@ def test_handler_option_out_of_bounds_is_rejected(mill: Mill, options: dict[str,
 
 
 def test_invalid_handler_options_are_reported_in_one_error(mill: Mill) -> None:
-    with pytest.raises(InvalidInput, match=r"handler 'a': concurrency.*; timeout.*; a delay"):
+    with pytest.raises(InvalidInput, match=r'Handler "a": concurrency.*; timeout.*; delays'):
         mill.handler("a", concurrency=0, timeout=0, backoff=-1)(one)
 
 
@@ -103,23 +103,23 @@ def test_handler_attempts_default_to_settings() -> None:
 def test_handler_mode_is_detected_from_function() -> None:
     def blocking(item: Item) -> None: ...
 
-    async def whole(items: list[Item]) -> None: ...
+    async def run_batch(items: list[Item]) -> None: ...
 
-    async def whole_within(items: list[Item], conn: Any) -> None: ...
+    async def run_batch_in_transaction(items: list[Item], conn: Any) -> None: ...
 
     assert make_item_handler("a", one).mode == "async"
     assert make_item_handler("a", functools.partial(one)).mode == "async"
     assert make_item_handler("a", blocking).mode == "sync"
-    assert make_batch_handler("a", whole).is_batch
-    assert not make_batch_handler("a", whole).in_transaction
-    assert make_batch_handler("a", whole_within).in_transaction
+    assert make_batch_handler("a", run_batch).is_batch
+    assert not make_batch_handler("a", run_batch).in_transaction
+    assert make_batch_handler("a", run_batch_in_transaction).in_transaction
 
 
 def test_blocking_batch_handler_with_transaction_is_rejected() -> None:
-    def whole_within(items: list[Item], conn: Any) -> None: ...
+    def run_batch_in_transaction(items: list[Item], conn: Any) -> None: ...
 
-    with pytest.raises(InvalidInput, match="so it must be async"):
-        make_batch_handler("a", whole_within)
+    with pytest.raises(InvalidInput, match="and must be async"):
+        make_batch_handler("a", run_batch_in_transaction)
 
 
 def test_registries_are_independent() -> None:

@@ -1,4 +1,4 @@
-"""Start and stop hooks: once in each worker process, before its first item and after its last."""
+"""Start and stop hooks run once per worker process, before its first item and after its last."""
 
 import signal
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_a_start_hook_that_raises_stops_the_worker(workers: Workers, tmp_path: P
             raise ConnectionError("no model server")
     """)
     assert workers.start(app).wait(60) == 2
-    assert (tmp_path / "starts.txt").read_text() == "start\n", "no use in trying again"
+    assert (tmp_path / "starts.txt").read_text() == "start\n", "a failed start hook is not retried"
 
 
 async def test_drain_runs_the_hooks_around_the_items(mill: Mill) -> None:

@@ -1,4 +1,4 @@
-"""A mill opens its database once per event loop, and releases it with the loop, the mill or the process."""
+"""A mill opens its database once per event loop, and closes it with the loop, the mill or the process."""
 
 import asyncio
 import os
@@ -91,7 +91,7 @@ async def _run_nothing(item: Item) -> None: ...
 
 
 def test_the_callers_thread_reads_the_inputs_of_a_blocking_submit(mill: Mill) -> None:
-    with mill, sqlite3.connect(":memory:") as source:  # which refuses every other thread
+    with mill, sqlite3.connect(":memory:") as source:  # which only this thread may use
         numbers = source.execute(
             "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 9) SELECT x FROM n"
         )

@@ -1,4 +1,4 @@
-"""tidemill migrate, doctor, purge, --help; and what is said when nothing can be done."""
+"""The commands migrate, doctor and purge, the help, and error messages."""
 
 import re
 from collections.abc import Iterator
@@ -28,12 +28,12 @@ COMMANDS: dict[str, click.Command] = dict(typer.main.get_group(app).commands)  #
 
 
 def test_migrate_creates_schema_and_lists_applied_migrations(tidemill: "Tidemill", tidemill_database: str) -> None:
-    assert tidemill("migrate").out == "the schema is up to date\n"
+    assert tidemill("migrate").out == "The schema is up to date\n"
     with psycopg.connect(tidemill_database, autocommit=True) as conn:
         conn.execute("DROP SCHEMA tidemill CASCADE")
-    assert "no Tidemill schema yet: run `tidemill migrate`" in tidemill.refuses("jobs")
-    ran = [f"ran {migration.name}" for migration in list_migrations()]
-    assert tidemill("migrate").out.splitlines() == [*ran, "the schema is up to date"]
+    assert "no Tidemill schema. Run `tidemill migrate`" in tidemill.refuses("jobs")
+    ran = [f"Applied {migration.name}" for migration in list_migrations()]
+    assert tidemill("migrate").out.splitlines() == [*ran, "The schema is up to date"]
     assert "No jobs yet" in tidemill("jobs").out
 
 
@@ -65,7 +65,7 @@ async def test_doctor_reports_bad_counters_when_outcome_rows_are_missing(
 
 def test_doctor_reports_server_with_fsync_off(tidemill: "Tidemill") -> None:
     said = tidemill("doctor", code=1).out
-    assert re.search(r"^BAD +what is committed survives a crash\n +fsync = off", said, re.MULTILINE)
+    assert re.search(r"^BAD +committed data survives a crash\n +fsync = off", said, re.MULTILINE)
 
 
 async def test_purge_drops_old_weeks_of_closed_jobs_and_keeps_counts(
@@ -73,11 +73,11 @@ async def test_purge_drops_old_weeks_of_closed_jobs_and_keeps_counts(
 ) -> None:
     key = (await cli_mill.job_async(await cli_mill.submit_async("test", [{}]))).key
     await drain(cli_mill, db=db)
-    assert "nothing is that old" in tidemill("purge", "--older-than", "2w").out
+    assert "Nothing to drop" in tidemill("purge", "--older-than", "2w").out
     await shift_clock(db, "60 days")
-    assert re.fullmatch(r"dropped (\d{4}w\d\d, )*\d{4}w\d\d\n", tidemill("purge", "--older-than", "2w").out)
+    assert re.fullmatch(r"Dropped (\d{4}w\d\d, )*\d{4}w\d\d\n", tidemill("purge", "--older-than", "2w").out)
     assert await rows(db, "SELECT 1 FROM tidemill.item") == []
-    assert "1 done of 1" in tidemill("watch", key).out, "its counts stay"
+    assert "1 done of 1" in tidemill("watch", key).out, "its counts are kept"
     assert "purged" in tidemill.refuses("reprocess", key, "--status", "done")
 
 
@@ -89,7 +89,7 @@ async def test_purge_keeps_week_with_open_job(tidemill: "Tidemill", cli_mill: Mi
 
 
 def test_purge_rejects_invalid_age_option(tidemill: "Tidemill") -> None:
-    assert "'soon' is not an age: say 90d" in tidemill.refuses("purge", "--older-than", "soon")
+    assert 'Invalid age "soon"' in tidemill.refuses("purge", "--older-than", "soon")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_parse_age_converts_units_to_seconds(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "90", "d", "-1d", "1y", "1d2h", "infd"])
 def test_parse_age_rejects_invalid_text(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is not an age"):
+    with pytest.raises(InvalidInput, match="Invalid age"):
         parse_age_seconds(text)
 
 
@@ -131,7 +131,7 @@ def test_unknown_command_or_option_exits_with_usage_error(tidemill: "Tidemill") 
 def test_invalid_settings_stop_command_and_are_all_reported(tidemill: "Tidemill") -> None:
     tidemill.extra = {"TIDEMILL_BATCH_SIZE": "none", "TIDEMILL_ZEAL": "1"}
     said = tidemill("jobs", code=2).err
-    assert said.startswith("error: cannot start with these settings:\n")
+    assert said.startswith("error: Invalid settings:\n")
     assert "TIDEMILL_BATCH_SIZE" in said
     assert "TIDEMILL_ZEAL" in said
 
@@ -139,7 +139,7 @@ def test_invalid_settings_stop_command_and_are_all_reported(tidemill: "Tidemill"
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("postgresql://nobody@127.0.0.1:1/none", "cannot reach PostgreSQL at 127.0.0.1:1/none"),
+        ("postgresql://nobody@127.0.0.1:1/none", "Cannot connect to PostgreSQL at 127.0.0.1:1/none"),
         ("not a url", 'missing "=" after "not"'),
     ],
 )

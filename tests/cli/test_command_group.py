@@ -1,4 +1,4 @@
-"""The list of commands agrees with the modules that define them, and costs none of their imports."""
+"""Command summaries match the command modules, and the help imports none of them."""
 
 import inspect
 import subprocess

@@ -1,4 +1,4 @@
-"""Values that no database can store and no reader expects: each is refused with a reason, and nothing breaks."""
+"""Values that cannot be stored or are out of range are rejected with a message."""
 
 import base64
 import json
@@ -18,12 +18,12 @@ from tidemill import Mill
 from tidemill.testing import drain
 
 JSON = {"content-type": "application/json"}
-NUL, HALF = "\\u0000", "\\ud800"  # as JSON has them
+NUL, HALF = "\\u0000", "\\ud800"  # as JSON escapes
 
 
 @pytest.fixture(autouse=True)
 def told() -> Iterator[Told]:
-    """No request runs into a bug of ours."""
+    """Fail if a request causes an internal error."""
     with listening() as events:
         yield events
     assert [fields for name, fields in events if name == "request.failed"] == []
@@ -136,7 +136,7 @@ async def test_malformed_json_body_is_rejected_without_echoing_input(ada: httpx2
         answer = await ada.post("/v1/keys", content=body, headers=JSON)
         assert answer.status_code in (400, 422), body[:100]
         assert is_problem(answer), answer.text
-        assert len(answer.content) < 3_000, "what was sent is not sent back"
+        assert len(answer.content) < 3_000, "the response does not repeat the value"
 
 
 async def test_submit_and_fix_reject_values_outside_json_limits(ada: httpx2.AsyncClient, job: str) -> None:
@@ -293,7 +293,7 @@ async def test_redrive_rejects_wrongly_typed_filter_without_requeueing(ada: http
     for asked in NO_PREDICATE:
         answer = await ada.post("/v1/dead-letters/redrive", json=asked)
         assert answer.status_code == 422, asked
-    assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["failed"] == 3, "none went round"
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["failed"] == 3, "no item was requeued"
 
 
 async def test_submit_rejects_query_parameter_beside_json_body(api: Api, ada: httpx2.AsyncClient) -> None:

@@ -1,4 +1,4 @@
-"""HTTP that no library sends: it is refused in order, costs little, and the connection ends as it should."""
+"""Malformed HTTP requests are rejected cheaply, and the connection is closed correctly."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -70,7 +70,7 @@ async def test_request_with_conflicting_lengths_is_rejected_without_smuggling(ap
         await wire.send(*head, body=b"0\r\n\r\n" + hidden)
         answer = await wire.answer()
         assert (answer.status_code, is_problem(answer)) == (400, True)
-        assert await wire.is_closed(), "what follows is not answered"
+        assert await wire.is_closed(), "the pipelined request gets no response"
     assert await rows(api.db, "SELECT count(*) FROM tidemill.api_key") == [(1,)]
 
 
@@ -90,12 +90,12 @@ async def test_unsupported_method_returns_405_and_override_headers_are_ignored(
         assert answer.status_code == 405, method
         assert is_dressed(answer)
         assert set(answer.headers["allow"].split(", ")) == {"GET", "DELETE"}
-        assert "authorization" not in answer.text.lower(), "nothing is echoed"
+        assert "authorization" not in answer.text.lower(), "the response does not repeat the input"
         assert "access-control-allow-origin" not in answer.headers
     overrides = dict.fromkeys(("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"), "DELETE")
     assert (await ada.get(f"/v1/jobs/{job}", headers=overrides)).status_code == 200
     assert (await ada.post(f"/v1/jobs/{job}", headers=overrides)).status_code == 405
-    assert (await ada.get(f"/v1/jobs/{job}")).json()["status"] == "pending", "it is still there"
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["status"] == "pending", "the service still responds"
 
 
 async def test_path_variants_are_not_normalized_to_existing_route(api: Api, key: str) -> None:

@@ -1,4 +1,4 @@
-"""The service with its files in a bucket: what comes in, what goes out, and what happens when the store is away."""
+"""The service with files in a bucket: uploads, downloads, and outages of the store."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def settings(settings: Settings, s3: S3Server, prefix: str) -> Settings:
 
 @pytest.fixture
 def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[S3Server]:
-    """A server of one's own, to be killed."""
+    """A separate object store server that the test kills."""
     with S3Server(tmp_path / "mortal") as server:
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
@@ -43,7 +43,7 @@ def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings) 
 
 
 async def exported(api: Api, who: httpx2.AsyncClient, toy: Mill, inputs: list[Any]) -> str:
-    """The path of the download of a finished export."""
+    """Return the download path of a finished export."""
     job = (await who.post("/v1/jobs", json={"kind": "echo", "inputs": inputs})).json()["id"]
     await drain(toy, db=api.db)
     path = (await who.post(f"/v1/jobs/{job}/export?format=ndjson")).headers["location"]
@@ -89,7 +89,7 @@ async def test_import_dry_run_and_promotion_read_file_from_bucket(
     assert promoted.status_code in (200, 202), promoted.text
     await shop.work()
     assert [person[0] for person in await shop.people()] == ["ada@x.org", "bob@x.org"]
-    assert len(s3.list_object_names(prefix)) == 2, "the trial's, and a copy for the real one"
+    assert len(s3.list_object_names(prefix)) == 2, "the file of the dry run, and a copy for the import"
 
 
 async def test_bucket_download_supports_ranges_and_conditional_requests(
@@ -135,7 +135,7 @@ async def test_download_redirects_to_presigned_url_when_configured(
     async with httpx2.AsyncClient(trust_env=False) as anybody:
         assert (await anybody.get(link)).content.count(b"\n") == 3
     etag = (await (await (await make_api()).user("eve")).get(path)).headers.get("etag")
-    assert etag is None, "a stranger gets neither"
+    assert etag is None, "an unauthenticated client gets neither"
     open_blob_store(api.settings.blobs).remove(s3.list_object_names(prefix)[0])
     assert (await ada.get(path)).status_code == 409
 
@@ -154,7 +154,7 @@ async def test_upload_returns_503_and_leaves_nothing_when_bucket_fails_midway(
 
     answer = await ada.post("/v1/jobs?kind=echo", content=body(), headers=CSV)
     assert answer.status_code == 503
-    assert answer.json()["detail"].startswith(f"{mortal.blobs_url()} does not answer as it should")
+    assert answer.json()["detail"].startswith(f"Request to {mortal.blobs_url()} failed")
     assert mortal.secret not in answer.text
     assert answer.headers["retry-after"] == "1"
     mortal.start()

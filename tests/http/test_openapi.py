@@ -1,4 +1,4 @@
-"""The OpenAPI document, as the author of a client reads it."""
+"""The OpenAPI document is complete for client authors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -91,7 +91,7 @@ def test_openapi_enums_are_named_schemas() -> None:
 
 
 def parts(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a document."""
+    """Yield every object in a document."""
     if isinstance(tree, dict):
         yield tree
     for value in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():

@@ -1,4 +1,4 @@
-"""Every operation of the OpenAPI document, tried as everybody: what is declared is what happens."""
+"""Every operation of the OpenAPI document, called with every role, enforces its declared permission."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -50,13 +50,13 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/keys"): {"json": {}},
 }
 SOMEBODYS = ("{job}", "{operation_id}", "{prefix}", "{export}", "{import_id}", "{distribution_id}", "{source_name}")
-# What a request may answer with when it was let in: it was understood, whatever the state of things.
+# Statuses of an authorized request: its result depends on the state of the resource.
 LET_IN = {200, 201, 202, 204, 303, 409}
 
 
 @dataclass
 class Scene:
-    """Somebody's things, one of each, made anew for whoever comes after one that was let in."""
+    """One resource of each type, recreated after an authorized request may have changed it."""
 
     api: Api
     toy: Mill
@@ -85,7 +85,7 @@ class Scene:
             values["{link}"] = await self.api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
         for name, value in values.items():
             path = path.replace(name, value)
-        assert "{" not in path, f"say what {path} stands for"
+        assert "{" not in path, f"add a value for {path}"
         return path
 
     async def failed_job(self) -> str:
@@ -102,7 +102,7 @@ class Scene:
 
 @pytest.fixture
 async def api(make_api: Callable[..., Awaitable[Api]], tmp_path: Path) -> Api:
-    """With something to import into, and something that is limited."""
+    """An API with a resource and a limiter."""
     stock = await stocked(make_api, tmp_path)
     await stock.db.run(limiter_records.declare_limiters, [Limiter("shop", 5.0, 10)])
     return stock
@@ -172,7 +172,7 @@ async def revoked(api: Api) -> httpx2.AsyncClient:
 
 
 async def spoilt(api: Api, change: str) -> httpx2.AsyncClient:
-    """A key of ada's that was good."""
+    """A revoked key of ada."""
     ada = await api.user("ada")
     made = (await ada.post("/v1/keys", json={})).json()
     await rows(api.db, f"UPDATE tidemill.api_key SET {change} WHERE prefix = %s", made["prefix"])
@@ -191,7 +191,7 @@ def test_route_without_declared_permission_fails_startup(api: Api) -> None:
 
 def test_app_has_no_route_without_declared_permission(api: Api) -> None:
     paths = {route.path for route in api.app.routes if hasattr(route, "path")}
-    assert paths == {"/v1/openapi.json"}, "everything else came through the guard"
+    assert paths == {"/v1/openapi.json"}, "all other routes check permissions"
 
 
 def test_operation_documents_summary_and_authorization_errors() -> None:
@@ -199,6 +199,6 @@ def test_operation_documents_summary_and_authorization_errors() -> None:
         for method, operation in methods.items():
             answers = set(operation["responses"])
             needed = {"422"} | ({"401", "403"} if operation["x-permission"] != "public" else set())
-            assert needed <= answers, f"{method} {path} says nothing of {needed - answers}"
+            assert needed <= answers, f"{method} {path} does not declare {needed - answers}"
             assert operation.get("summary"), f"{method} {path} has no summary"
     assert DOCUMENT["components"]["schemas"]["ProblemDetails"]["properties"]["request_id"]["examples"]

@@ -1,4 +1,4 @@
-"""Schemathesis: whatever it makes of the OpenAPI document, in order and not, is answered as the document says."""
+"""Schemathesis: responses to valid and invalid generated requests match the OpenAPI document."""
 
 import zlib
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ QUICK, FULL = 10, 400
 CONFIG = {
     "seed": SEED,
     "generation": {"deterministic": True, "with-security-parameters": False},
-    # Which of two fields, whether a cursor is one of ours: rules that no schema says. They are tested by hand.
+    # Exclusive fields and cursors: rules that a schema cannot express. Other tests cover them.
     "checks": {"positive_data_acceptance": {"enabled": False}},
 }
 IMPORTS = ("POST /v1/imports", "POST /v1/imports/preview")
-# Streams do not end by themselves, so whoever reads one to its end never comes back. They are in test_events.
+# Streams do not end, so reading one to its end blocks. test_job_event_routes covers them.
 LABELS = [
     f"{method.upper()} {path}"
     for path, methods in DOCUMENT["paths"].items()
@@ -55,7 +55,7 @@ schemathesis.serializer.alias(["application/x-ndjson", "application/zip", "image
 
 
 class Sender:
-    """Sends cases as one of two people: to what is there in most of them, so that they get further than a 404."""
+    """Sends cases as one of two users, mostly to existing resources, so that they do not end with 404."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -79,7 +79,7 @@ class Sender:
         sent = {"headers": headers, "base_url": url, "timeout": 60}
         case.validate_response(response, headers=headers, transport_kwargs=sent, excluded_checks=self._excluded)
         if 200 <= response.status_code < 300:
-            self._excluded = [ignored_auth]  # it asks thrice more; that it is enforced is known now
+            self._excluded = [ignored_auth]  # avoids three more requests per case; authentication is already verified
 
     def _fit(self, case: Case, lot: int) -> None:
         if case.path_parameters and lot % 5 and _is_good(case, ParameterLocation.PATH):
@@ -97,7 +97,7 @@ class Sender:
             case.query = {} if is_json else {name: known.get(name, value) for name, value in case.query.items()}
 
     def _value(self, case: Case, name: str, lot: int) -> Any:
-        """What a path names: something new if it may be gone afterwards, and the same while all are refused."""
+        """Return values for path parameters: a new resource if the request may delete it, otherwise a shared one."""
         if name not in self._untouched:
             made = self._new(case, name)
             if made is None:
@@ -125,7 +125,7 @@ class Sender:
         return None
 
     def _body(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """What no schema can know: kinds, folders, secrets, and that two fields exclude each other."""
+        """Fill in values that a schema cannot express: kinds, folders, secrets and exclusive fields."""
         if path == "/v1/session":
             return {"link": self._place.link()} if body.get("link") else {"key": self._place.api.keys["ada"]}
         if path == "/v1/exports":
@@ -145,7 +145,7 @@ class Sender:
 
 
 def _fit_import(case: Case, lot: int) -> None:
-    """Words that fit each other, and a file that is one."""
+    """Replace form fields with consistent values and a valid file."""
     label, is_form = case.operation.label, isinstance(case.body, dict) and "file" in case.body
     if label == "GET /v1/imports" and lot % 2:
         case.query = {name: value for name, value in case.query.items() if name not in ("after", "user_id")}
@@ -164,7 +164,7 @@ def _fit_import(case: Case, lot: int) -> None:
 
 
 def _changes_on_its_way(case: Case) -> bool:
-    """An object in a list of the query is written as its keys: `[{"": 1}]` as `?statuses=`, which is allowed."""
+    """Return whether an object in a query list is encoded as its keys: `[{"": 1}]` as `?statuses=`, which is valid."""
     values = (case.query or {}).values()
     return any(isinstance(part, dict) for value in values if isinstance(value, list) for part in value)
 
@@ -191,4 +191,4 @@ def test_operation_responses_conform_to_openapi_document(place: Place, label: st
     )
     config = HypothesisTestConfig(schema().config, list(HypothesisTestMode), settings=settings, seed=SEED)
     create_test(operation=schema().find_operation_by_label(label), test_func=sends, config=config)()
-    assert any(status < 400 for status in send.statuses), f"nothing was accepted: {send.statuses}"
+    assert any(status < 400 for status in send.statuses), f"no request was accepted: {send.statuses}"

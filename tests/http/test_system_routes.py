@@ -1,4 +1,4 @@
-"""What a load balancer asks, and what every answer carries."""
+"""Health, limits and metrics, and headers of every response."""
 
 from collections.abc import Callable
 from functools import partial
@@ -61,10 +61,10 @@ async def test_health_queue_age_includes_unread_source_files(api: Api, ada: http
     assert health["queue_age_s"] >= 600
     assert (await api.db.run(progress_samples.read_queue_depth)).oldest_s >= 600
     await rows(api.db, "UPDATE tidemill.ingest SET lease_id = gen_random_uuid(), lease_until = now() + interval '1 h'")
-    assert (await ada.get("/health")).json()["queue_age_s"] == 0, "somebody reads it"
+    assert (await ada.get("/health")).json()["queue_age_s"] == 0, "the file has an ingest lease"
     assert (await api.db.run(progress_samples.read_queue_depth)).oldest_s == 0
     await rows(api.db, "UPDATE tidemill.ingest SET lease_until = now() - interval '2 min'")
-    assert 120 <= (await ada.get("/health")).json()["queue_age_s"] < 600, "nobody has since that was lost"
+    assert 120 <= (await ada.get("/health")).json()["queue_age_s"] < 600, "the ingest lease has expired"
     await rows(api.db, "UPDATE tidemill.job SET intent = 'pause'")
     assert (await ada.get("/health")).json()["queue_age_s"] == 0
 
@@ -73,14 +73,14 @@ async def test_health_does_not_count_on_demand_pool_as_worker(api: Api, ada: htt
     await submitted(ada, [1])
     await api.db.run(workers.register_worker, "pool", "host", 1, {"kinds": ["echo"], "on_demand": True})
     health = (await ada.get("/health")).json()
-    assert (health["workers"], health["reasons"]) == (0, ["there are open jobs and no worker"])
+    assert (health["workers"], health["reasons"]) == (0, ["Jobs are open, but no worker is running"])
     [item] = (await ada.get("/v1/pending")).json()["items"]
-    assert item["why"] == "no worker has this kind; a kickoff runs it"
+    assert item["why"] == "No running worker handles this kind; a kickoff can run it"
     assert await api.db.read(workers.list_live_kinds) == set()
     await api.db.run(workers.register_worker, "w", "host", 2, {"kinds": ["echo"], "on_demand": False})
     assert (await ada.get("/health")).json()["reasons"] == []
     [item] = (await ada.get("/v1/pending")).json()["items"]
-    assert item["why"] == "waits for its turn"
+    assert item["why"] == "Queued"
 
 
 async def test_health_is_degraded_by_old_outbox_only_when_worker_uses_broker(api: Api, ada: httpx2.AsyncClient) -> None:
@@ -90,7 +90,7 @@ async def test_health_is_degraded_by_old_outbox_only_when_worker_uses_broker(api
     await api.db.run(workers.register_worker, "w", "host", 1, {"broker": {"name": "redis", "trouble": None}})
     health = (await ada.get("/health")).json()
     assert (health["status"], health["outbox"]) == ("degraded", 1)
-    await api.db.run(workers.register_worker, "w", "host", 1, {})  # as it starts without one
+    await api.db.run(workers.register_worker, "w", "host", 1, {})  # a worker without a broker
     health = (await ada.get("/health")).json()
     assert (health["status"], health["outbox"], health["reasons"]) == ("ok", 1, [])
 
@@ -114,7 +114,7 @@ async def test_health_and_routes_are_503_when_database_is_unreachable(
     answer = await ada.get("/v1/me")
     assert answer.status_code == 503
     assert int(answer.headers["retry-after"]) >= 1
-    assert "tidemill" not in answer.json()["detail"], "strangers learn nothing of the server"
+    assert "tidemill" not in answer.json()["detail"], "unauthenticated callers get no details"
 
 
 async def test_limits_route_returns_configured_limits(ada: httpx2.AsyncClient, api: Api) -> None:
@@ -126,7 +126,7 @@ async def test_limits_route_returns_configured_limits(ada: httpx2.AsyncClient, a
 async def test_rate_limit_rejects_excess_with_retry_after_per_user(
     make_api: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frozen = partial(RequestRateLimiter, clock=lambda: 0.0)  # the duration of requests must not matter
+    frozen = partial(RequestRateLimiter, clock=lambda: 0.0)  # independent of the duration of requests
     monkeypatch.setattr(rate_limit, "RequestRateLimiter", frozen)
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=3)
     ada, bob = await api.user("ada"), await api.user("bob")
@@ -135,7 +135,7 @@ async def test_rate_limit_rejects_excess_with_retry_after_per_user(
     assert answers[0].headers["ratelimit-policy"] == '"default";q=3;w=3'
     assert answers[0].headers["ratelimit"].startswith('"default";r=2;')
     assert int(answers[3].headers["retry-after"]) >= 1
-    assert (await bob.get("/v1/me")).status_code == 200, "everybody has their own"
+    assert (await bob.get("/v1/me")).status_code == 200, "each user has a separate limit"
 
 
 SAFE = {

@@ -1,4 +1,4 @@
-"""Who is believed about who asks: proxies that are named, and nobody else. And whose pages may ask at all."""
+"""Only trusted proxies set the client address, and only configured origins may call the API."""
 
 from collections.abc import Callable
 from ipaddress import ip_network

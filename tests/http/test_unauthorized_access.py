@@ -1,4 +1,4 @@
-"""People who want what is not theirs, more than their share, or to hear a secret."""
+"""Users cannot access data of others, exceed rate limits, or read secrets."""
 
 import asyncio
 import json
@@ -111,7 +111,7 @@ async def test_item_ids_of_other_users_jobs_are_rejected_or_ignored(
         answer = await bob.post(f"/v1/jobs/{mine}/reprocess", json=asked)
         assert answer.status_code == 422
     both = {"item_ids": [f"{theirs}:0", f"{mine}:0"]}
-    assert (await bob.post("/v1/dead-letters/redrive", json=both)).json()["items"] == 1, "only what is theirs"
+    assert (await bob.post("/v1/dead-letters/redrive", json=both)).json()["items"] == 1, "only items of the caller"
     but = {"all_matching": True, "except": [f"{theirs}:0", f"{mine}:1", f"{second}:0"]}
     assert (await bob.post("/v1/dead-letters/redrive", json=but)).json()["items"] == 3
     narrow = {"all_matching": True, "filter": {"job_id": theirs}}
@@ -122,7 +122,7 @@ async def test_item_ids_of_other_users_jobs_are_rejected_or_ignored(
         answer = await bob.get(f"/v1/{query}")
         assert answer.status_code == 404 or answer.json()["items"] == [], query
     counts = (await ada.get(f"/v1/jobs/{theirs}")).json()["counts"]
-    assert counts["failed"] == 3, "nobody touched them"
+    assert counts["failed"] == 3, "the items are unchanged"
 
 
 async def test_admin_cursor_used_by_other_user_exposes_no_foreign_rows(
@@ -168,7 +168,7 @@ async def test_rate_limit_ignores_forwarded_address_and_limits_each_user(make_ap
         assert int(answer.headers["retry-after"]) >= 1
         assert ";r=0;" in answer.headers["ratelimit"]
         assert answer.headers["ratelimit-policy"] == '"default";q=5;w=5'
-    assert (await bob.get("/v1/me")).status_code == 200, "each user has their own share"
+    assert (await bob.get("/v1/me")).status_code == 200, "each user has a separate rate limit"
 
 
 async def test_failed_authentication_is_rate_limited_despite_spoofed_headers(make_api: Callable[..., Any]) -> None:
@@ -190,7 +190,7 @@ async def test_failed_authentication_is_rate_limited_despite_spoofed_headers(mak
         found = [(await attempt(n)).status_code for n in range(15)]
         assert set(found) <= {401, 429}
         assert found.count(429) >= 3
-    assert (await ada.get("/v1/me")).status_code == 200, "who has a key is not kept out by who has none"
+    assert (await ada.get("/v1/me")).status_code == 200, "unauthenticated requests do not throttle users with a key"
 
 
 async def test_rate_limit_groups_ipv6_callers_by_network(make_api: Callable[..., Any]) -> None:

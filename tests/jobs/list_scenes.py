@@ -1,4 +1,4 @@
-"""Scenes for lists: jobs in which everything happens at once, and walks over all pages."""
+"""Scenes for list tests: jobs with items in every status, and helpers that read all pages."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ MANY_PAGES = 1_000
 
 
 async def walk(page_after: Callable[[Any], Awaitable[Page[T]]], limit: int = 1_000) -> list[T]:
-    """Everything that a list has, page after page."""
+    """Return all rows of a list, page by page."""
     found: list[T] = []
     after: Any = None
     for _ in range(MANY_PAGES):
@@ -41,13 +41,13 @@ async def walk_items(db: Database, job_id: UUID, *statuses: ItemStatus, limit: i
 
 
 async def truth(db: Database, job_id: UUID) -> dict[int, ItemStatus]:
-    """The status of every item, looked up one by one."""
+    """Return the status of every item, read one by one."""
     found = await rows(db, "SELECT seq, status FROM tidemill.item_status WHERE job_id = %s ORDER BY seq", job_id)
     return {seq: ItemStatus(status) for seq, status in found}
 
 
 async def varied_job(db: Database, *, sparse: bool = False) -> UUID:
-    """A job of 120 items with every status, in ranges and lists, and tried more than once."""
+    """Create a job of 120 items in every status, in range and list batches, some of them with retries."""
     job_id = await add_job(db, 120, batch_size=10, sparse=sparse)
     await settle(db, await take(db, job_id))  # 0 … 9
     lease = await take(db, job_id)  # 10 … 19
@@ -57,11 +57,11 @@ async def varied_job(db: Database, *, sparse: bool = False) -> UUID:
         lease,
         [verdict(n, ends[n % 5], delay=60 if ends[n % 5] is RETRY else None) for n in range(lease.lo, lease.hi)],
     )
-    begun = await take(db, job_id)  # 20 … 29, in hand
+    begun = await take(db, job_id)  # 20 … 29, leased
     if not sparse:
         await settle(db, begun, [verdict(seq) for seq in (20, 22, 24)])
-    await take(db, job_id, worker="w2")  # 30 … 39, in hand
-    given_back = await take(db, job_id)  # 40 … 49, a part of it settled
+    await take(db, job_id, worker="w2")  # 30 … 39, leased
+    given_back = await take(db, job_id)  # 40 … 49, partly settled
     await settle(db, given_back, [verdict(seq, FAILED) for seq in (41, 43)])
     await db.run(batch_leases.release_batch, given_back.with_flushed(2))
     failing = await take(db, job_id)  # 50 … 59
@@ -69,7 +69,7 @@ async def varied_job(db: Database, *, sparse: bool = False) -> UUID:
     partly = await take(db, job_id)  # 60 … 69
     await settle(db, partly, [verdict(seq, FAILED) for seq in (60, 69)])
     await db.run(batch_leases.release_batch, partly.with_flushed(2))
-    # What is left of 40 … 49 and 60 … 119, and the two that were to be tried again.
+    # The rest of 40 … 49 and 60 … 119, and the two items that wait for a retry.
     await db.run(cancel_waiting_items, job_id, CancelSelection([ItemStatus.PENDING, ItemStatus.RETRY_WAIT]), {})
     await send_round(db, job_id, ReprocessSelection(seqs=range(50, 56)))
     again = await take(db, job_id, worker="w3")

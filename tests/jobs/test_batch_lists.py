@@ -1,4 +1,4 @@
-"""A job's batches and what people did to it: the newest first, page after page."""
+"""Lists of batches and user actions of a job, newest first, page by page."""
 
 from datetime import timedelta
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""tidemill pause, resume, cancel, delete, reprocess, redrive: what is wanted of a job."""
+"""The commands pause, resume, cancel, delete, reprocess and redrive."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,8 @@ async def test_pause_and_resume_commands_change_job_and_reject_wrong_status(
     assert tidemill("resume", key).out == f"{key} resumed\n"
     await drain(cli_mill, db=db)
     tidemill("watch", key)
-    assert f"job {key} is completed: it cannot be paused" in tidemill.refuses("pause", key)
-    assert "it cannot be cancelled" in tidemill.refuses("cancel", key)
+    assert f"Job {key} is completed and cannot be paused" in tidemill.refuses("pause", key)
+    assert "cannot be cancelled" in tidemill.refuses("cancel", key)
 
 
 async def test_cancelled_job_items_are_requeued_by_reprocess_not_redrive(
@@ -41,10 +41,10 @@ async def test_cancelled_job_items_are_requeued_by_reprocess_not_redrive(
     key = await key_of(cli_mill, {}, {}, {})
     assert tidemill("cancel", key).out == f"{key} cancelling\n"
     assert "cancelled" in tidemill("watch", key, code=1).out
-    assert "it cannot be resumed" in tidemill.refuses("resume", key)
+    assert "cannot be resumed" in tidemill.refuses("resume", key)
     assert len(tidemill("items", key, "--status", "canceled").out.splitlines()) == 3
-    assert tidemill("redrive", key).out == "0 items go round again\n", "its user cancelled them"
-    assert tidemill("reprocess", key, "--status", "cancelled").out == "3 items go round again\n"
+    assert tidemill("redrive", key).out == "Requeued 0 items\n", "items that the user cancelled are not retried"
+    assert tidemill("reprocess", key, "--status", "cancelled").out == "Requeued 3 items\n"
     await drain(cli_mill, db=db)
     assert "3 done of 3" in tidemill("watch", key).out
     await assert_sound(db)
@@ -55,20 +55,20 @@ async def test_reprocess_command_requeues_items_selected_by_code_seq_or_status(
 ) -> None:
     key = await key_of(cli_mill, {}, BAD, BAD | {"code": "other"}, {"as": "not_found"})
     await drain(cli_mill, db=db)
-    assert tidemill("reprocess", key, "--code", "other").out == "1 items go round again\n"
-    assert tidemill("reprocess", key, "--seq", "1", "--seq", "0").out == "1 items go round again\n"
-    assert tidemill("reprocess", key, "--status", "success", "--status", "dlq").out == "1 items go round again\n"
-    assert tidemill("reprocess", key).out == "1 items go round again\n"
-    assert tidemill("reprocess", key).out == "0 items go round again\n"
+    assert tidemill("reprocess", key, "--code", "other").out == "Requeued 1 items\n"
+    assert tidemill("reprocess", key, "--seq", "1", "--seq", "0").out == "Requeued 1 items\n"
+    assert tidemill("reprocess", key, "--status", "success", "--status", "dlq").out == "Requeued 1 items\n"
+    assert tidemill("reprocess", key).out == "Requeued 1 items\n"
+    assert tidemill("reprocess", key).out == "Requeued 0 items\n"
     await assert_sound(db)
-    assert "items that are pending are not settled" in tidemill.refuses("reprocess", key, "--status", "pending")
+    assert "Items with status pending are not settled" in tidemill.refuses("reprocess", key, "--status", "pending")
     assert "unknown status" in tidemill.refuses("reprocess", key, "--status", "odd")
     await drain(cli_mill, db=db)
     attempts = await rows(db, "SELECT seq, attempts FROM tidemill.outcome ORDER BY seq")
     assert attempts == [(0, 1), (1, 1), (2, 1), (3, 1)]
     await db.run(workers.register_kinds, cli_mill.registry.make_all())
-    # What was not found has but one attempt.
-    assert tidemill("reprocess", key, "--keep-attempts").out == "2 items go round again\n"
+    # Items that were not found have only one attempt.
+    assert tidemill("reprocess", key, "--keep-attempts").out == "Requeued 2 items\n"
     await drain(cli_mill, db=db)
     assert await rows(db, "SELECT seq, attempts FROM tidemill.outcome ORDER BY seq") == [(0, 1), (1, 2), (2, 2), (3, 1)]
     await assert_sound(db)
@@ -79,9 +79,9 @@ async def test_redrive_command_requeues_dead_letters_of_several_jobs(
 ) -> None:
     one, two = await key_of(cli_mill, BAD, {}), await key_of(cli_mill, BAD | {"code": "other"}, BAD)
     await drain(cli_mill, db=db)
-    assert tidemill("redrive", one, two, "--code", "other").out == "1 items go round again\n"
-    assert tidemill("redrive", one, two).out == "2 items go round again\n"
-    assert "there is no job 'nope'" in tidemill.refuses("redrive", one, "nope")
+    assert tidemill("redrive", one, two, "--code", "other").out == "Requeued 1 items\n"
+    assert tidemill("redrive", one, two).out == "Requeued 2 items\n"
+    assert 'Unknown job "nope"' in tidemill.refuses("redrive", one, "nope")
 
 
 async def test_delete_command_confirms_and_removes_job_with_rows(
@@ -91,7 +91,7 @@ async def test_delete_command_confirms_and_removes_job_with_rows(
     tidemill("delete", key, code=1, answer="n\n")
     assert (await rows(db, "SELECT count(*) FROM tidemill.job"))[0] == (2,)
     tidemill("delete", key, "--yes")
-    assert "there is no job" in tidemill.refuses("watch", key)
+    assert "Unknown job" in tidemill.refuses("watch", key)
     tidemill("delete", other, answer="y\n")
     assert "No jobs yet" in tidemill("jobs").out
     assert await rows(db, "SELECT 1 FROM tidemill.batch") == []
@@ -105,7 +105,7 @@ async def test_watch_command_shows_reason_when_failure_policy_fails_job(
     await drain(cli_mill, db=db)
     said = tidemill("watch", key, code=1).out
     assert "failed" in said
-    assert "1 are tolerated" in said
+    assert "the failure policy tolerates 1" in said
     (job_id,) = (await rows(db, "SELECT id FROM tidemill.job"))[0]
     assert (await job_of(db, job_id)).status is JobStatus.FAILED
     await assert_sound(db)
@@ -117,4 +117,4 @@ async def test_watch_command_shows_reason_when_source_is_unreadable(
     file = tidemill.file("rows.csv", "id,id\n1,2\n")
     key = tidemill("submit", "test", file, "--app", "app:mill").out.strip()
     await drain(cli_mill, db=db)
-    assert "the header has columns without a name or twice: ['id']" in tidemill("watch", key, code=1).out
+    assert 'Duplicate column names in the header: "id"' in tidemill("watch", key, code=1).out

@@ -1,4 +1,4 @@
-"""Dead letters across jobs: the newest first, of one owner or all of them, and their causes without counting."""
+"""Dead letters across jobs: newest first, of one owner or all owners, and their causes."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -25,7 +25,7 @@ async def letters(db: Database, limit: int = 4, **asked: Any) -> list[tuple[UUID
 
 
 async def failing_job(db: Database, codes: Sequence[str], **options: Any) -> UUID:
-    """A job whose items fail, one with each of these codes."""
+    """Create a job whose items fail, one with each of these codes."""
     job_id = await add_job(db, len(codes), **options)
     said = [
         Verdict(seq, FAILED, 1, 1, error=b'{"code": "%s", "reason": "r"}' % code.encode(), code=code)
@@ -60,14 +60,14 @@ async def test_dead_letter_list_shows_only_items_of_owner(db: Database) -> None:
 async def test_dead_letter_list_of_foreign_job_raises_unknown_job(db: Database) -> None:
     job_id, nowhere = await failing_job(db, ["a"] * 3, owner_id=1), uuid4()
     for owner, asked in ((2, job_id), (2, nowhere), (None, nowhere)):
-        with pytest.raises(UnknownJob, match=f"there is no job {asked}"):
+        with pytest.raises(UnknownJob, match=f'Unknown job "{asked}"'):
             await letters(db, owner_id=owner, job_id=asked)
     for owner in (1, None):
         assert await letters(db, owner_id=owner, job_id=job_id, limit=2) == newest_first((job_id, 3))
 
 
 async def test_dead_letter_list_of_all_owners_is_merged_by_time(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.store.dead_letter_lists.PAGE_BATCH_BUDGET", 12)  # two of each owner at a time
+    monkeypatch.setattr("tidemill.store.dead_letter_lists.PAGE_BATCH_BUDGET", 12)  # two of each owner run concurrently
     jobs = [
         (await failing_job(db, ["a"] * n, owner_id=owner), n) for n, owner in ((7, 5), (1, 9), (9, 2), (3, 5), (2, 7))
     ]
@@ -97,7 +97,7 @@ async def test_dead_letter_list_combines_filters(db: Database) -> None:
     assert await letters(db, job_id=second, to=at) == []
     assert await letters(db, from_=at, to=at + timedelta(microseconds=1), limit=1) == newest_first((second, 2))
     for wrong in ({"codes": ["\x00"]}, {"kind": "\ud800"}):
-        with pytest.raises(InvalidInput, match="characters that no text has"):
+        with pytest.raises(InvalidInput, match="contains a NUL character or an unpaired surrogate"):
             await letters(db, **wrong)
 
 

@@ -1,4 +1,4 @@
-"""Correcting an input: a revision, never a change; and the next run takes the newest."""
+"""Fixes of inputs: the original is kept, and the next attempt uses the newest fix."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ async def test_fix_is_allowed_only_for_failed_and_not_found_items(db: Database) 
         if item["status"] in ("failed", "not_found"):
             assert await fix_item(db, job_id, item["seq"], 1, by=1) == 1
         else:
-            with pytest.raises(Conflict, match=rf"item {item['seq']} is {item['status']}: only failed and not_found"):
+            with pytest.raises(Conflict, match=rf"item {item['seq']}: its status is {item['status']}. Only failed and"):
                 await fix_item(db, job_id, item["seq"], 1, by=1)
     fixed = await rows(db, "SELECT count(*) FROM tidemill.item_fix")
     told = await rows(db, "SELECT count(*) FROM tidemill.activity WHERE verb = 'fix'")
@@ -81,15 +81,15 @@ async def test_fix_is_allowed_only_for_failed_and_not_found_items(db: Database) 
 async def test_fix_of_done_item_in_sparse_job_raises_conflict(db: Database) -> None:
     job_id = await add_job(db, 2, sparse=True)
     await settle(db, await take(db, job_id))
-    with pytest.raises(Conflict, match="item 0 is done"):
+    with pytest.raises(Conflict, match="Cannot fix item 0: its status is done"):
         await fix_item(db, job_id, 0, 1, by=1)
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"a": "\x00"}, "a NUL character cannot be stored"),
-        ({"a": float("nan")}, "not a number that JSON has"),
+        ({"a": "\x00"}, "NUL characters cannot be stored"),
+        ({"a": float("nan")}, "not a valid JSON number"),
         ({"a": object()}, "cannot be stored as JSON"),
         ("x" * 100, "at most 50 are allowed"),
         (json.loads("[" * 400 + "]" * 400), "nested more than"),
@@ -140,7 +140,7 @@ async def test_fix_that_waited_for_reprocess_raises_conflict(db: Database) -> No
     async with db.transaction() as conn:
         await reprocess_items(conn, job_id, ReprocessSelection())
         fixing = await held_up(db, fix_item(db, job_id, 0, "late", by=1))
-    with pytest.raises(Conflict, match="item 0 is pending"):
+    with pytest.raises(Conflict, match="Cannot fix item 0: its status is pending"):
         await at_once(fixing)
     assert await rows(db, "SELECT count(*) FROM tidemill.item_fix") == [(0,)]
 

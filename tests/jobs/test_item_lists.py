@@ -1,4 +1,4 @@
-"""Items of a job: whatever is asked for, every page has all of it, once, and never a whole input."""
+"""Lists of items: for any filter, the pages contain every matching item once, without complete inputs."""
 
 import itertools
 import json
@@ -82,7 +82,7 @@ async def test_item_list_starts_at_given_seq_for_any_status(db: Database) -> Non
             seq for seq, status in expected.items() if seq >= 42 and (not chosen or status in chosen)
         ]
     assert (await queries.list_items(db, job_id, limit=5, seq=120)).items == []
-    with pytest.raises(InvalidInput, match="there is no item -1"):
+    with pytest.raises(InvalidInput, match="Item -1 does not exist"):
         await queries.list_items(db, job_id, limit=5, seq=-1)
 
 
@@ -97,11 +97,11 @@ async def test_item_list_filters_failed_items_by_error_code(db: Database) -> Non
     assert len(await walk_items(db, job_id, FAILED, codes=["poison", "timeout"])) == 40
     assert await walk_items(db, job_id, FAILED, codes=["gone"]) == []
     for chosen in ([DONE], [FAILED, CANCELLED], [PENDING]):
-        with pytest.raises(InvalidInput, match="error codes are asked for with status failed"):
+        with pytest.raises(InvalidInput, match="Error codes can be combined only with status"):
             await queries.list_items(db, job_id, chosen, limit=5, codes=["timeout"])
-    with pytest.raises(InvalidInput, match="error codes and seq do not go together"):
+    with pytest.raises(InvalidInput, match="Error codes cannot be combined with seq"):
         await queries.list_items(db, job_id, limit=5, codes=["timeout"], seq=3)
-    with pytest.raises(InvalidInput, match="characters that no text has"):
+    with pytest.raises(InvalidInput, match="contains a NUL character or an unpaired surrogate"):
         await queries.list_items(db, job_id, limit=5, codes=["\x00"])
 
 

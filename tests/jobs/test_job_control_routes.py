@@ -1,4 +1,4 @@
-"""Pause, resume, cancel, delete, reprocess, redrive: over HTTP, and only one's own."""
+"""Routes that pause, resume, cancel, delete, reprocess and redrive jobs of the caller."""
 
 from typing import Any
 from uuid import UUID
@@ -30,7 +30,7 @@ async def test_job_pause_is_idempotent_and_resume_returns_it_to_pending(api: Api
     job = await submitted(ada, [1, 2])
     paused = await ada.post(f"/v1/jobs/{job}/pause")
     assert (paused.status_code, paused.json()["status"]) == (200, "paused")
-    assert (await ada.post(f"/v1/jobs/{job}/pause")).status_code == 200, "once more does no harm"
+    assert (await ada.post(f"/v1/jobs/{job}/pause")).status_code == 200, "a repeated pause succeeds"
     assert (await ada.post(f"/v1/jobs/{job}/resume")).json()["status"] == "pending"
 
 
@@ -38,7 +38,7 @@ async def test_job_resume_is_rejected_with_status_when_job_is_not_paused(ada: ht
     job = await submitted(ada, [1])
     answer = await ada.post(f"/v1/jobs/{job}/resume")
     assert answer.status_code == 409
-    assert "is pending: it cannot be resumed" in answer.json()["detail"]
+    assert "is pending and cannot be resumed" in answer.json()["detail"]
 
 
 async def test_job_cancel_cancels_all_items_and_second_cancel_conflicts(api: Api, ada: httpx2.AsyncClient) -> None:
@@ -75,8 +75,8 @@ async def test_job_lookup_by_other_user_does_not_reveal_existence(
     job = await submitted(ada, [1])
     answers = [await bob.get(f"/v1/jobs/{name}") for name in (job, job[:8], STRANGE)]
     assert {answer.status_code for answer in answers} == {404}
-    details = [answer.json()["detail"].split("'")[0] for answer in answers]
-    assert len(set(details)) == 1, "a foreign job looks like none"
+    details = [answer.json()["detail"].split('"')[0] for answer in answers]
+    assert len(set(details)) == 1, "a job of another user is reported as unknown"
 
 
 async def statuses(api: Api, job: str) -> list[str]:
@@ -164,7 +164,7 @@ async def test_reprocess_of_purged_job_conflicts_and_records_failed_operation(
     refused = await ada.post(f"/v1/jobs/{job}/reprocess", json={})
     assert (refused.status_code, refused.json()["detail"]) == (
         409,
-        "the job's rows were purged; it cannot be reprocessed",
+        "Cannot reprocess the job: its rows were purged",
     )
     [told] = (await ada.get("/v1/operations")).json()["operations"]
     assert (told["state"], told["items"]) == ("failed", 0)
@@ -184,8 +184,8 @@ async def test_reprocess_operation_fails_with_reason_when_job_is_deleted(
         await reprocessing.run_operation(api.db, operation.id)
     operation = await api.db.run(operation_records.get_operation, operation.id)
     assert operation.state == "failed"
-    assert "there is no job" in str(operation.error)
-    with pytest.raises(Conflict, match="there is no job"):
+    assert "Unknown job" in str(operation.error)
+    with pytest.raises(Conflict, match="Unknown job"):
         await reprocessing.run_operation(api.db, operation.id)
 
 
@@ -294,7 +294,7 @@ async def test_reprocess_without_reset_respects_not_found_attempt_limit(
     assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["not_found"] == 2
     await rows(api.db, "UPDATE tidemill.outcome SET attempts = 1 WHERE seq = 1")
     kept = await ada.post(f"/v1/jobs/{job}/reprocess", json={"reset_attempts": False})
-    assert (kept.status_code, kept.json()["items"]) == (200, 1), "the first has had its two"
+    assert (kept.status_code, kept.json()["items"]) == (200, 1), "the first item has no attempt left"
     assert await rows(api.db, "SELECT seq FROM tidemill.outcome WHERE status = 'pending'") == [(1,)]
 
 

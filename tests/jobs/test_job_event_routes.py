@@ -1,4 +1,4 @@
-"""Streams of what changes."""
+"""Event streams of jobs."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tidemill.testing import drain
 
 
 class Stream:
-    """Events as they come, each a dict of its fields."""
+    """Yield events as dicts of their fields."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._lines = response.aiter_lines()
@@ -78,7 +78,7 @@ async def test_job_stream_resumes_after_last_event_id(ada: httpx2.AsyncClient) -
 
 
 async def test_idle_job_stream_sends_ping_comments(ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a proxy hears nothing of for a minute, it closes; 15 seconds are fewer."""
+    """A keep-alive every 15 s keeps proxies with an idle timeout of 60 s from closing the stream."""
     assert 0 < sse._PING_INTERVAL <= 15
     monkeypatch.setattr("fastapi.routing._PING_INTERVAL", 0.05)
     job = await submitted(ada, [1])
@@ -178,7 +178,7 @@ async def test_user_stream_with_job_parameter_follows_it_despite_many_open_jobs(
         await submitted(ada, [1])
     async with stream(ada, "/v1/events") as tab, stream(root, f"/v1/events?job={old}") as named:
         assert old not in {(await tab.next())["data"]["id"] for _ in range(100)}
-        assert (await named.next())["data"]["id"] == old, "also when it is somebody else's"
+        assert (await named.next())["data"]["id"] == old, "the same for a job of another user"
     assert (await bob.get(f"/v1/events?job={old}")).status_code == 404
 
 
@@ -215,7 +215,7 @@ async def test_stream_limit_per_user_holds_for_concurrent_requests(
 
 
 async def _is_free(api: Api) -> bool:
-    """Whether streams that are over have left their places."""
+    """Return whether ended streams have released their slots."""
     return not api.app.state.runtime.get(make_job_feed)._open_streams
 
 

@@ -1,4 +1,4 @@
-"""Lists of jobs: filters combine, pages are complete, and nobody learns of a foreign job."""
+"""Lists of jobs: filters combine, pages are complete, and jobs of other users stay hidden."""
 
 from datetime import timedelta
 from typing import Any
@@ -24,7 +24,7 @@ async def listed(db: Database, limit: int = 3, **asked: Any) -> list[UUID]:
 
 async def test_job_list_is_newest_first_over_all_pages(db: Database) -> None:
     jobs = [await add_job(db, 1, owner_id=n % 2) for n in range(9)]
-    jobs.sort(reverse=True)  # two of one millisecond may be made in any order
+    jobs.sort(reverse=True)  # jobs of the same millisecond have no defined order
     owners = {job_id: (await job_of(db, job_id)).owner_id for job_id in jobs}
     for limit in (1, 2, 3, 4, 9, 10):
         assert await listed(db, limit) == jobs
@@ -76,7 +76,7 @@ async def test_job_list_filters_by_kind_and_creation_time(db: Database) -> None:
     assert await listed(db, created_from=at - timedelta(days=50), created_to=at) == [old]
     assert set(await listed(db, created_from=at)) == {new, other}
     assert await listed(db, created_from=at + timedelta(days=1)) == []
-    with pytest.raises(InvalidInput, match="a date needs a time zone"):
+    with pytest.raises(InvalidInput, match="The timestamp has no time zone"):
         await listed(db, created_from=at.replace(tzinfo=None))
 
 
@@ -89,7 +89,7 @@ async def test_job_list_finds_jobs_by_key_or_id_prefix(db: Database) -> None:
         assert job_id in await listed(db, q=str(job_id)[:6])
     for nothing in ("J19990101", "K", "%", "", "ffff", "'"):
         assert await listed(db, q=nothing) == []
-    with pytest.raises(InvalidInput, match="characters that no text has"):
+    with pytest.raises(InvalidInput, match="contains a NUL character or an unpaired surrogate"):
         await listed(db, q="\x00")
 
 
@@ -124,12 +124,14 @@ async def test_find_job_reports_foreign_job_like_unknown_job(db: Database) -> No
     )
     assert (await queries.get_job_by_reference(db, str(mine.id), 1)).id == mine.id
     assert (await queries.get_job_by_reference(db, mine.key.lower(), 1)).id == mine.id
-    assert (await queries.get_job_by_reference(db, str(mine.id)[:8], 1)).id == mine.id  # of both, but one is not seen
+    assert (
+        await queries.get_job_by_reference(db, str(mine.id)[:8], 1)
+    ).id == mine.id  # matches two jobs, but one of them is not visible
     for text in (str(foreign.id), foreign.key, str(foreign.id)[:13], str(uuid4()), "J1", "x", "", "\x00", "\ud800"):
         with pytest.raises(UnknownJob) as caught:
             await queries.get_job_by_reference(db, text, 1)
-        assert str(caught.value) == f"there is no job {text!r}"
-    with pytest.raises(UnknownJob, match="more than one job begins with"):
+        assert str(caught.value) == (f'Unknown job "{text}"' if text.isprintable() else f"Unknown job {text!r}")
+    with pytest.raises(UnknownJob, match="More than one job ID starts with"):
         await queries.get_job_by_reference(db, str(mine.id)[:6])
 
 

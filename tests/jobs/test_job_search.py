@@ -1,4 +1,4 @@
-"""Finding jobs by a part of a key or an id, and by the time they were made."""
+"""Search for jobs by key or id prefix, and by creation time."""
 
 from datetime import UTC, datetime
 from uuid import UUID

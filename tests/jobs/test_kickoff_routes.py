@@ -1,4 +1,4 @@
-"""Kickoff over HTTP: real work for the length of a request, in the child pool of a real `tidemill serve`."""
+"""Kickoff over HTTP, in the child processes of a real `tidemill serve`."""
 
 import asyncio
 import re
@@ -30,13 +30,13 @@ APP = """
 
 
 class Serving:
-    """Somebody who uses a `tidemill serve` that runs in a process of its own."""
+    """A client of a `tidemill serve` in a separate process."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self.client = client
 
     async def kickoff(self, job: str, duration_ms: int) -> httpx2.Response:
-        """As soon as a child is there for it: a new one takes a moment to start."""
+        """Retry the kickoff until a child process has started."""
 
         async def post() -> httpx2.Response | None:
             answer = await self.client.post(f"/v1/jobs/{job}/kickoff?durationMs={duration_ms}")
@@ -52,13 +52,13 @@ class Serving:
 
 @pytest.fixture
 def address(workers: Workers, tmp_path: Path) -> Iterator[str]:
-    """Where a `tidemill serve` listens; it ends well when it is told to."""
+    """Run `tidemill serve`, yield its URL, and stop it cleanly."""
     workers.app(APP)
     argv = [sys.executable, "-c", MAIN, "serve", "app:mill", "--port", "0"]
     process: subprocess.Popen[str] = Forked(argv, cwd=tmp_path, env=workers.env(), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     lines = iter(process.stderr.readline, "")
-    yield next(match[1] for line in lines if (match := re.search(r"listening at (http://\S+)", line)))
+    yield next(match[1] for line in lines if (match := re.search(r"Listening at (http://\S+)", line)))
     process.terminate()
     process.communicate(timeout=30)
     assert process.returncode == 0

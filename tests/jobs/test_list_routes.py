@@ -1,4 +1,4 @@
-"""Lists over HTTP: every item once, only one's own, and cursors that cannot be made up."""
+"""Lists over HTTP: every item once, only jobs of the caller, and validated cursors."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ from tidemill.testing import drain
 
 
 async def pages(who: httpx2.AsyncClient, path: str, name: str, **params: Any) -> AsyncIterator[dict[str, Any]]:
-    """Every row of a list, page by page."""
+    """Return all rows of a list, page by page."""
     after: dict[str, Any] = {}
     while True:
         answer = await who.get(path, params=params | after)
@@ -181,7 +181,9 @@ async def test_job_detail_shows_ingest_chunk_rows_of_eligible_workers(
     assert [(one["worker"], one["child"], one["chunk_rows"]) for one in shown] == [("w1", 0, 256)]
     await drain(toy, db=api.db)
     await api.db.run(workers.register_worker, "w1", "host", 1, {"kinds": ["echo"], "adaptive": [child]})
-    assert (await ada.get(f"/v1/jobs/{job}")).json()["adaptive"] == [], "nobody who has not run it"
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["adaptive"] == [], (
+        "a worker that has not run the kind is not listed"
+    )
 
 
 async def test_batch_list_shows_state_tallies_and_duration(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
@@ -201,7 +203,7 @@ async def test_pending_list_shows_own_items_of_all_jobs_with_reason(
     await ada.post(f"/v1/jobs/{second}/pause")
     found = await walk(ada, "/v1/pending", "items", pageSize=1)
     assert [item["id"] for item in found] == [f"{first}:0", f"{first}:1", f"{second}:0"]
-    assert "paused" in found[2]["why"]
+    assert found[2]["why"] == "Paused"
     assert found[0]["job_key"].startswith("J")
     narrow = await walk(ada, "/v1/pending", "items", jobId=second)
     assert [item["id"] for item in narrow] == [f"{second}:0"]
@@ -220,7 +222,7 @@ async def test_pending_count_is_cached_between_requests(
     await submitted(ada, [1, 2])
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 2
     await submitted(ada, [3])
-    assert (await ada.get("/v1/pending")).json()["pending_count"] == 2, "it is not summed for every request"
+    assert (await ada.get("/v1/pending")).json()["pending_count"] == 2, "the sum is cached"
     monkeypatch.setattr(api.app.state.runtime.get(make_pending_count_cache), "_cache_s", 0.0)
     assert (await ada.get("/v1/pending")).json()["pending_count"] == 3
 
@@ -255,8 +257,8 @@ async def test_job_id_filter_accepts_job_key_in_pending_and_dead_letters(
         assert len((await ada.get(f"/v1/dead-letters?job_id={name}")).json()["items"]) == 2
         assert [cause["count"] for cause in (await ada.get(f"/v1/dead-letters/causes?job_id={name}")).json()] == [2]
     for path in ("/v1/pending", "/v1/dead-letters", "/v1/dead-letters/causes"):
-        assert (await bob.get(f"{path}?job_id={key}")).status_code == 404, "it is somebody else's"
-        assert (await ada.get(f"{path}?job_id={job[:8]}")).status_code == 422, "no beginnings of ids"
+        assert (await bob.get(f"{path}?job_id={key}")).status_code == 404, "it belongs to another user"
+        assert (await ada.get(f"{path}?job_id={job[:8]}")).status_code == 422, "id prefixes are not accepted"
     asked = {"all_matching": True, "filter": {"job_id": key}}
     assert (await bob.post("/v1/dead-letters/redrive", json=asked)).status_code == 404
     assert (await ada.post("/v1/dead-letters/redrive", json=asked)).json()["items"] == 2
@@ -268,7 +270,9 @@ async def test_pending_list_across_jobs_is_404_when_dashboard_is_disabled(make_a
     assert (await ada.get("/v1/pending")).status_code == 404
     job = await submitted(ada, [1])
     assert (await ada.get(f"/v1/jobs/{job}/items?statuses=pending")).status_code == 200
-    assert len((await ada.get(f"/v1/pending?job_id={job}")).json()["items"]) == 1, "of one job it is always told"
+    assert len((await ada.get(f"/v1/pending?job_id={job}")).json()["items"]) == 1, (
+        "the items of one job are always listed"
+    )
 
 
 async def test_dead_letter_list_shows_own_items_of_all_jobs_and_causes(
@@ -303,7 +307,7 @@ async def test_result_export_equals_item_list_cell_by_cell(api: Api, ada: httpx2
     page = (await ada.get(f"/v1/jobs/{job}/items")).json()
     columns = GridColumns(tuple(page["columns"]))
     grid = [build_row_cells(columns, item) for item in page["items"]]
-    assert page["columns"] == ["a", "b", "c", "d", "e"], "in the order they first came"
+    assert page["columns"] == ["a", "b", "c", "d", "e"], "in order of first occurrence"
     assert list(csv.reader(io.StringIO((await exported(api, ada, toy, job, "csv")).decode()))) == [
         list(columns.header),
         *([as_text(value) for value in line] for line in grid),
@@ -346,7 +350,7 @@ async def test_result_export_of_other_user_returns_404(
     path = (await ada.post(f"/v1/jobs/{job}/export?format=csv")).headers["location"]
     assert (await bob.get(path)).status_code == 404
     assert (await bob.get(f"{path}/download")).status_code == 404
-    assert (await ada.get(f"/v1/exports/{job}")).status_code == 404, "a job, but no export"
+    assert (await ada.get(f"/v1/exports/{job}")).status_code == 404, "the job is not an export"
     assert (await ada.post(f"/v1/jobs/{job}/export?format=pdf")).status_code == 422
 
 

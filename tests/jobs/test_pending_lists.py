@@ -1,4 +1,4 @@
-"""What waits, across jobs: owner-safe, in order, with the reason, and bounded however few match."""
+"""Pending items across jobs: only those of the owner, in order, with a reason, within a scan budget."""
 
 import asyncio
 from datetime import timedelta
@@ -65,14 +65,14 @@ async def test_pending_list_combines_filters(db: Database) -> None:
     assert len(await pending(db, owner_id=1, statuses=[PENDING, PROCESSING], kind="a")) == 15
     assert len(await pending(db, owner_id=1, statuses=[PENDING], kind="b")) == 4
     assert await pending(db, owner_id=1, kind="b", job_id=job_id) == []
-    with pytest.raises(InvalidInput, match="items that are done do not wait"):
+    with pytest.raises(InvalidInput, match="Items with status done are not waiting"):
         await pending(db, statuses=[DONE])
 
 
 async def test_pending_list_of_foreign_job_raises_unknown_job(db: Database) -> None:
     job_id, nowhere = await add_job(db, 3, owner_id=1), uuid4()
     for owner, asked in ((2, job_id), (2, nowhere), (None, nowhere)):
-        with pytest.raises(UnknownJob, match=f"there is no job {asked}"):
+        with pytest.raises(UnknownJob, match=f'Unknown job "{asked}"'):
             await pending(db, owner_id=owner, job_id=asked)
     assert len(await pending(db, owner_id=1, job_id=job_id)) == 3
 
@@ -86,7 +86,7 @@ async def test_pending_list_filters_by_time_of_last_change(db: Database) -> None
         assert len(await pending(db, 2, owner_id=owner, to=second)) == 3
         assert len(await pending(db, 2, owner_id=owner, from_=first, to=second + timedelta(microseconds=1))) == 7
         assert await pending(db, owner_id=owner, from_=second + timedelta(seconds=1)) == []
-    with pytest.raises(InvalidInput, match="a date needs a time zone"):
+    with pytest.raises(InvalidInput, match="The timestamp has no time zone"):
         await pending(db, from_=first.replace(tzinfo=None))
 
 
@@ -98,15 +98,15 @@ async def test_pending_list_shows_reason_and_job_status(db: Database) -> None:
     await retry_some(db, retried, [0], delay=600)
     await take(db, taken, worker="w7")
     said = {item["job_id"]: (item["why"], item["job_status"]) for item in await pending(db)}
-    assert said[turn] == ("waits for its turn", "pending")
-    assert said[paused] == ("paused", "paused")
-    assert said[retried][0].startswith("waits for its retry at 20")
-    assert said[taken] == ("in hand of worker w7", "running")
-    assert said[strange] == ("no worker has this kind", "pending")
+    assert said[turn] == ("Queued", "pending")
+    assert said[paused] == ("Paused", "paused")
+    assert said[retried][0].startswith("Waiting for its retry at 20")
+    assert said[taken] == ("Processing on worker w7", "running")
+    assert said[strange] == ("No running worker handles this kind", "pending")
     await rows(db, "UPDATE tidemill.worker SET seen_at = seen_at - interval '1 minute'")
     assert {item["why"] for item in await pending(db, kind="test", statuses=[PENDING])} == {
-        "no worker has this kind",
-        "paused",
+        "No running worker handles this kind",
+        "Paused",
     }
 
 
@@ -115,7 +115,7 @@ async def test_pending_reason_ignores_worker_without_kinds(db: Database) -> None
     infos: list[dict[str, Any]] = [{}, {"kinds": "test"}, {"kinds": None}]
     for n, info in enumerate(infos):
         await db.run(workers.register_worker, f"w{n}", "here", n, info)
-    assert [item["why"] for item in await pending(db)] == ["no worker has this kind"]
+    assert [item["why"] for item in await pending(db)] == ["No running worker handles this kind"]
 
 
 async def test_pending_list_shows_same_job_status_as_job(db: Database) -> None:
@@ -173,7 +173,7 @@ async def test_pending_count_filters_by_kind_and_status(db: Database) -> None:
     for status, n in open_ones.items():
         assert (await counts.get(statuses=[status])).count == n
         listed = await queries.list_pending(db, owner_id=None, statuses=[status], limit=100)
-        assert len(listed.items) == n, "as many as are listed"
+        assert len(listed.items) == n, "the count equals the length of the list"
     assert (await counts.get(kind="first", statuses=[PENDING, RETRY])).count == 25
     assert (await counts.get(kind="second")).count == 7
     assert (await counts.get(kind="third")).count == 0

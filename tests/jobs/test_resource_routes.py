@@ -1,4 +1,4 @@
-"""What may be imported into and exported from is told to whoever may, and to nobody else."""
+"""Users see only the resources that they may import into or export from."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What waits for a retry need not wait; and what a page about the whole mill asks for."""
+"""Run items now instead of after their retry delay, and throughput of all jobs."""
 
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from tidemill import Mill
 
 
 async def retrying(api: Api, ada: httpx2.AsyncClient, n: int = 5) -> str:
-    """A job whose items were all tried once and wait an hour for the next try."""
+    """Create a job whose items had one attempt and wait an hour for the retry."""
     job = await submitted(ada, [{"sku": str(seq)} for seq in range(n)])
     lease = await take(api.db, UUID(job))
     await settle(api.db, lease, [verdict(seq, RETRY, delay=3600.0) for seq in range(n)])
@@ -63,7 +63,7 @@ async def test_run_now_with_other_users_item_is_404_and_changes_nothing(
     job, mine = await retrying(api, ada), await retrying(api, bob)
     answer = await bob.post("/v1/pending/run-now", json={"item_ids": [f"{mine}:0", f"{job}:0"]})
     assert answer.status_code == 404
-    assert (await due(api, job), await due(api, mine)) == ([], []), "all or nothing"
+    assert (await due(api, job), await due(api, mine)) == ([], []), "no item is changed"
     assert (await hasten(root, f"{job}:0"))["due"] == 1
 
 

@@ -1,4 +1,4 @@
-"""What is selected in a list of items: counted, exported, cancelled and sent round again, by the same words."""
+"""Selections of items: counted, exported, cancelled and reprocessed with the same parameters."""
 
 import csv
 import io
@@ -24,11 +24,11 @@ SUMS = b"""UPDATE tidemill.job_tally SET codes = '{"exhausted": 2, "odd": 2}' WH
 
 @pytest.fixture
 async def job(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> str:
-    """Six rows, of which the first four have failed, two for each of two reasons."""
+    """Create six rows; the first four fail, two with each of two error codes."""
     inputs: list[Any] = [{"sku": f"AB-{n}", "fail": "x"} for n in range(4)] + [{"sku": "AB-4"}, {"sku": "CD-5"}]
     made = await submitted(ada, inputs)
     await drain(toy, db=api.db)
-    async with api.db.transaction() as conn:  # as if they had failed for two reasons
+    async with api.db.transaction() as conn:  # give the failures two different codes
         await conn.execute(ODD, [made])
         await conn.execute(SUMS, [made])
     return made
@@ -42,7 +42,7 @@ async def count(who: httpx2.AsyncClient, job: str, **asked: Any) -> int:
 
 
 async def exported(api: Api, toy: Mill, who: httpx2.AsyncClient, job: str, asked: Any) -> list[str]:
-    """The skus in the file that is made of a selection."""
+    """Export a selection and return the skus in the file."""
     answer = await who.post(f"/v1/jobs/{job}/export", json=asked)
     assert answer.status_code == 202, answer.text
     await drain(toy, db=api.db)
@@ -52,7 +52,7 @@ async def exported(api: Api, toy: Mill, who: httpx2.AsyncClient, job: str, asked
 
 
 async def ended(who: httpx2.AsyncClient, answer: httpx2.Response) -> dict[str, Any]:
-    """An operation, when it is over."""
+    """Return an operation after it has finished."""
     assert answer.status_code in (200, 202), answer.text
     told: dict[str, Any] = {}
 
@@ -209,6 +209,6 @@ async def test_selection_with_item_of_other_job_points_at_it_and_changes_nothing
         said["scope"] = "items"
     answer = await ada.post(f"/v1/jobs/{job}/{what}", json=said)
     assert answer.status_code == 422, answer.text
-    assert answer.json()["errors"] == [{"pointer": f"#/{field}/1", "detail": f"'{other}:0' is an item of another job"}]
+    assert answer.json()["errors"] == [{"pointer": f"#/{field}/1", "detail": f'"{other}:0" is an item of another job'}]
     assert await rows(api.db, "SELECT count(*) FROM tidemill.operation") == [(0,)]
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(2,)]

@@ -1,4 +1,4 @@
-"""A file is stored before its job is made: whatever happens in between, it does not stay for ever."""
+"""A file is stored before its job is created, and removed if the job is never created."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -54,12 +54,12 @@ async def test_uploaded_file_is_deleted_after_retention_when_job_insert_fails(
     refused = await ada.post(**WAYS[way])
     assert refused.status_code == 503, refused.text
     abandoned = files(api.settings)
-    assert len(abandoned) == 1, "nobody can say whether the job was made"
+    assert len(abandoned) == 1, "it is unknown whether the job was created"
     await rows(api.db, ALLOW)
     accepted = await ada.post(**WAYS[way])
     assert accepted.status_code == 202, accepted.text
     [(kept,)] = await rows(api.db, "SELECT file_id FROM tidemill.job")
-    assert await waiting_to_go(api) == abandoned, "what a job is made of is its own"
+    assert await waiting_to_go(api) == abandoned, "the job owns its file"
     janitor = BlobCleanupLoop(api.db, open_blob_store(api.settings.blobs))
     assert await janitor.remove_unneeded_blobs() == []
     await shift_clock(api.db, "8 days")

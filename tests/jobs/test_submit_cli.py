@@ -1,4 +1,4 @@
-"""tidemill submit, jobs, watch and items: a file's rows on their way."""
+"""The commands submit, jobs, watch and items."""
 
 import gzip
 import json
@@ -34,7 +34,7 @@ async def test_submit_command_stores_rows_and_items_command_shows_outcomes(
         (2, "failed"),
         (3, "not_found"),
     ]
-    assert found[2]["error"]["reason"].startswith("not JSON")
+    assert found[2]["error"]["reason"].startswith("Row is not valid JSON")
     assert await rows(db, "SELECT priority, params FROM tidemill.job") == [(5, {"a": 1})]
     await assert_sound(db)
 
@@ -48,7 +48,7 @@ async def test_watch_command_exits_0_when_job_completes(tidemill: "Tidemill", cl
     assert "2 done of 2" in tidemill("watch", key).out
     assert "1 done of 1" in tidemill("watch", tabbed).out
     listed = tidemill("jobs").out
-    assert listed.index(tabbed) < listed.index(key), "the newest first"
+    assert listed.index(tabbed) < listed.index(key), "newest first"
     assert "completed" in listed
     assert "No jobs yet" in tidemill("jobs", "--open").out
     assert await rows(db, "SELECT DISTINCT sparse FROM tidemill.job") == [(True,)]
@@ -78,7 +78,7 @@ async def test_items_command_accepts_status_aliases_and_limit(
     assert len(tidemill("items", key, "--status", "DLQ").out.splitlines()) == 5
     assert len(tidemill("items", key, "--status", "succeeded", "--limit", "3").out.splitlines()) == 3
     assert tidemill("items", key, "--status", "pending").out == ""
-    assert "unknown status 'doen'" in tidemill.refuses("items", key, "--status", "doen")
+    assert 'unknown status "doen"' in tidemill.refuses("items", key, "--status", "doen")
 
 
 async def test_watch_command_prints_error_codes_without_markup(
@@ -95,20 +95,23 @@ async def test_watch_command_prints_error_codes_without_markup(
 
 GOOD_FILE = "rows.ndjson"
 REFUSED = [
-    (["nope", GOOD_FILE], "no worker has ever had a handler for 'nope'"),
-    (["nope", GOOD_FILE, "--app", "app:mill"], "there is no handler for kind 'nope'; known kinds: sparse, test"),
-    (["test", GOOD_FILE, "--app", "gone:mill"], "there is no module 'gone' here"),
-    (["test", GOOD_FILE, "--app", "app:milk"], "'app:milk' is not a Mill"),
-    (["test", "rows.odd", "--app", "app:mill"], "cannot tell the format of rows.odd"),
+    (["nope", GOOD_FILE], 'No worker has registered a handler for kind "nope"'),
+    (["nope", GOOD_FILE, "--app", "app:mill"], 'No handler for kind "nope". Known kinds: sparse, test'),
+    (["test", GOOD_FILE, "--app", "gone:mill"], 'Module "gone" not found'),
+    (["test", GOOD_FILE, "--app", "app:milk"], '"app:milk" is not a Mill'),
+    (["test", "rows.odd", "--app", "app:mill"], 'Cannot detect the format of "rows.odd"'),
     (["test", GOOD_FILE, "--app", "app:mill", "--format", "xml"], "xml"),
-    (["test", GOOD_FILE, "--app", "app:mill", "--params", "{"], "--params is not JSON"),
-    (["test", GOOD_FILE, "--app", "app:mill", "--params", "[1]"], "--params is a JSON object"),
+    (["test", GOOD_FILE, "--app", "app:mill", "--params", "{"], "--params is not valid JSON"),
+    (["test", GOOD_FILE, "--app", "app:mill", "--params", "[1]"], "--params must be a JSON object"),
     (["test", GOOD_FILE, "--app", "app:mill", "--params", '{"a": NaN}'], "--params"),
-    (["test", GOOD_FILE, "--app", "app:mill", "--policy", "explode"], "unknown failure policy 'explode'"),
-    (["test", GOOD_FILE, "--app", "app:mill", "--policy", "tolerate"], "needs max_failed or max_percent"),
-    (["test", GOOD_FILE, "--app", "app:mill", "--policy", "tolerate:few"], "the bound is a number or a percentage"),
+    (["test", GOOD_FILE, "--app", "app:mill", "--policy", "explode"], 'Unknown failure policy "explode"'),
+    (["test", GOOD_FILE, "--app", "app:mill", "--policy", "tolerate"], "requires max_failed or max_percent"),
+    (
+        ["test", GOOD_FILE, "--app", "app:mill", "--policy", "tolerate:few"],
+        "the limit must be a number or a percentage",
+    ),
     (["test", GOOD_FILE, "--app", "app:mill", "--policy", "tolerate:nan%"], "number"),
-    (["test", GOOD_FILE, "--app", "app:mill", "--priority", "101"], "priority is from -100 to 100"),
+    (["test", GOOD_FILE, "--app", "app:mill", "--priority", "101"], "priority must be from -100 to 100"),
 ]
 
 
@@ -120,7 +123,7 @@ async def test_invalid_submit_command_is_rejected_on_one_line_and_stores_nothing
     tidemill.file("rows.odd", '{"n": 1}\n')
     assert message in tidemill.refuses("submit", *arguments)
     assert await rows(db, "SELECT 1 FROM tidemill.job") == []
-    assert tidemill.stored() == [], "no file is stored for nothing"
+    assert tidemill.stored() == [], "no file is stored for a rejected submission"
 
 
 def test_submit_command_rejects_missing_file(tidemill: "Tidemill") -> None:
@@ -132,6 +135,6 @@ async def test_job_argument_accepts_key_id_or_unique_id_prefix(tidemill: "Tidemi
     for name in (job.key, job.key.lower(), str(job.id), job.id.hex, job.id.hex[:13]):
         assert job.key in tidemill("pause", name).out
     for name in ("J19990101_000001", "zzz", "[/x]", "[bold]", "ffff", ""):
-        assert f"there is no job {name!r}" in tidemill.refuses("watch", name)
+        assert f'Unknown job "{name}"' in tidemill.refuses("watch", name)
     await cli_mill.submit_async("test", [{}])
-    assert "more than one job begins with" in tidemill.refuses("watch", job.id.hex[:4])
+    assert "More than one job ID starts with" in tidemill.refuses("watch", job.id.hex[:4])

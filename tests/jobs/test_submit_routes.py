@@ -1,4 +1,4 @@
-"""POST /v1/jobs: inputs, files, images and references; durable when accepted, and nothing left when not."""
+"""POST /v1/jobs with inputs, files, images and references: accepted jobs are durable, rejected ones leave nothing."""
 
 import asyncio
 import json
@@ -201,7 +201,7 @@ async def test_upload_over_size_limit_is_rejected_while_streaming(make_api: Call
         answer = await ada.post("/v1/jobs?kind=echo", content=endless(), headers={"content-type": "text/csv"})
         assert answer.status_code == 413
     except httpx2.TransportError:
-        pass  # the service hung up while we were still sending
+        pass  # the service closed the connection during the upload
     assert sent < 100 << 20
     await nothing_left(api)
     answer = await ada.post("/v1/jobs?kind=echo", content=b"x" * (3 << 20), headers={"content-type": "text/csv"})
@@ -291,7 +291,7 @@ async def test_submit_source_copies_file_from_configured_folder(
     assert answer.status_code == 202, answer.text
     (inbox / "deep" / "a.csv").unlink()
     await drain(toy, db=api.db)
-    assert len(await inputs(api, answer)) == 3, "it was copied: the source may go"
+    assert len(await inputs(api, answer)) == 3, "the file was copied, so the source may be deleted"
 
 
 @pytest.mark.parametrize(
@@ -325,9 +325,9 @@ async def test_unreadable_or_endless_source_is_rejected_with_reason(
 
     unreadable = await post("mem")
     assert unreadable.status_code == 422, unreadable.text
-    assert "'mem' cannot be read: Input/output error" in unreadable.json()["detail"]
+    assert "'mem': Input/output error" in unreadable.json()["detail"]
     endless = await post("pagemap")
-    assert endless.status_code == 413, "it says of itself that it is empty"
+    assert endless.status_code == 413, "the archive declares that it is empty"
     assert files(api.settings) == []
 
 
@@ -394,11 +394,11 @@ async def test_idempotency_key_with_other_parameters_is_rejected_before_upload(
     ]
     reader, writer = await asyncio.open_connection(*api.address)
     writer.write("\r\n".join(head).encode())
-    assert (await asyncio.wait_for(reader.readline(), 10)).split()[1] == b"422", "not a byte of it was sent"
+    assert (await asyncio.wait_for(reader.readline(), 10)).split()[1] == b"422", "the file was not sent"
     writer.close()
     assert len(files(api.settings)) == 1
     other = await ada.post("/v1/jobs?kind=echo", content=CSV + b"4,four\n", headers=headers)
-    assert other.status_code == 422, "another file: known once it is read"
+    assert other.status_code == 422, "a different file is detected after it is read"
     assert len(files(api.settings)) == 1
 
 

@@ -1,4 +1,4 @@
-"""Sharing looks: nobody's answer is older than their question, and few looks serve many."""
+"""RequestCoalescer: no result is older than its request, and few queries serve many requests."""
 
 import asyncio
 from itertools import count
@@ -10,7 +10,7 @@ from tidemill.rest.runtime_dependencies import RequestCoalescer
 
 
 class Source:
-    """Answers with the number of the look, when it is let go."""
+    """A query that returns its number when it is released."""
 
     def __init__(self) -> None:
         self.begun = 0

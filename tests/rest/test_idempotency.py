@@ -1,4 +1,4 @@
-"""An Idempotency-Key that comes again stands for what was said, whatever has become of what it was about."""
+"""A repeated Idempotency-Key identifies the request, even if the referenced file has changed or is gone."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +50,7 @@ async def test_idempotency_key_returns_first_job_when_source_file_changes_or_is_
     assert (changed.status_code, gone.status_code) == (200, 200), gone.text
     assert gone.headers["location"] == changed.headers["location"] == first.headers["location"]
     other = await ada.post(url, json=words | of("b.csv"), headers=KEY)
-    assert other.status_code == 422, "what is in it is the same, but that is not what was said"
+    assert other.status_code == 422, "same content, but a different path"
     assert files(api.settings) == kept
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(1,)]
 

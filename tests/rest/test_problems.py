@@ -1,4 +1,4 @@
-"""What is said of a request that cannot be: enough to mend it, and nothing of our own insides."""
+"""Problem documents of invalid requests: enough to fix the request, and no internals."""
 
 from typing import Any
 
@@ -24,32 +24,35 @@ async def test_unsupported_content_type_error_names_accepted_and_received_type(
 
 async def test_missing_body_is_reported_as_missing(ada: httpx2.AsyncClient) -> None:
     answer = await ada.post("/v1/keys")
-    assert (answer.status_code, answer.json()["detail"]) == (422, "the body is missing")
+    assert (answer.status_code, answer.json()["detail"]) == (422, "The request body is required")
 
 
 MISTAKES: list[tuple[dict[str, Any], dict[str, str]]] = [
-    ({"json": {}}, {"pointer": "#/kind", "detail": "it is missing"}),
-    ({"json": {"kind": "echo", "prio": 1}}, {"pointer": "#/prio", "detail": "there is no such field"}),
+    ({"json": {}}, {"pointer": "#/kind", "detail": "is required"}),
+    ({"json": {"kind": "echo", "prio": 1}}, {"pointer": "#/prio", "detail": "unknown field"}),
     (
         {"content": CSV, "headers": {"content-type": "text/csv"}},
-        {"parameter": "kind", "detail": "kind: it is missing"},
+        {"parameter": "kind", "detail": "kind: is required"},
     ),
-    ({"files": {"file": ("a.csv", CSV)}}, {"pointer": "#/kind", "detail": "it is missing"}),
+    ({"files": {"file": ("a.csv", CSV)}}, {"pointer": "#/kind", "detail": "is required"}),
     (
         {"json": {"kind": "echo", "inputs": ["x" * 70_000], "prio": 1}},
-        {"pointer": "#/prio", "detail": "there is no such field"},
+        {"pointer": "#/prio", "detail": "unknown field"},
     ),
     (
         {"content": CSV, "headers": {"content-type": "text/csv"}, "params": {"kind": "echo", "prio": 1}},
-        {"parameter": "prio", "detail": "prio: there is no field 'prio' beside a file"},
+        {"parameter": "prio", "detail": "prio: unknown field"},
     ),
     (
         {"files": {"file": ("a.csv", CSV)}, "data": {"kind": "echo", "params": "[1]"}},
-        {"pointer": "#/params", "detail": "it is not a JSON object: Input should be an object"},
+        {"pointer": "#/params", "detail": "must be a JSON object: Input should be an object"},
     ),
     (
         {"content": CSV, "headers": {"content-type": "text/csv"}, "params": {"kind": "nobody"}},
-        {"parameter": "kind", "detail": "kind: no worker has ever had a handler for 'nobody' (known: echo)"},
+        {
+            "parameter": "kind",
+            "detail": 'kind: No worker has registered a handler for kind "nobody". Known kinds: echo.',
+        },
     ),
 ]
 
@@ -69,7 +72,7 @@ async def test_reused_idempotency_key_error_does_not_expose_internal_key(ada: ht
     await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1]}, headers=headers)
     for inputs in ([2], [1, 1]):
         answer = await ada.post("/v1/jobs", json={"kind": "echo", "inputs": inputs}, headers=headers)
-        assert answer.json()["detail"] == "this Idempotency-Key was used for another request"
+        assert answer.json()["detail"] == "The Idempotency-Key was already used for a different request"
 
 
 async def test_idempotency_key_with_other_format_is_rejected(ada: httpx2.AsyncClient) -> None:
@@ -91,7 +94,8 @@ async def test_job_list_ignores_empty_filters_and_accepts_status_aliases(ada: ht
 async def test_redrive_filter_without_time_zone_is_rejected(ada: httpx2.AsyncClient) -> None:
     asked = {"all_matching": True, "filter": {"from": "2026-01-01T00:00:00"}}
     answer = await ada.post("/v1/dead-letters/redrive", json=asked)
-    assert (answer.status_code, answer.json()["detail"]) == (422, "a date needs a time zone")
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "The timestamp has no time zone. Add one, as in 2026-01-31T12:00:00Z."
 
 
 async def test_invalid_submission_creates_no_job(api: Api, ada: httpx2.AsyncClient) -> None:

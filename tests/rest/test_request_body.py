@@ -1,4 +1,4 @@
-"""What it takes for a body to be read: who asks, how often, and how much of it there is."""
+"""Request bodies: authentication, rate limit and size are checked before a body is read."""
 
 import gzip
 import json
@@ -43,7 +43,7 @@ LONG = [{"n": n, "of": {"text": "},{" * (n % 7), "list": [[], {}, "]"]}} for n i
     [
         ("application/json", b"", BodyLimit.SMALL, 1 << 20),
         ("application/json; charset=utf-8", b"", BodyLimit.INLINE_INPUTS, 5 << 20),
-        ("application/json", b"resource=users", BodyLimit.SMALL, None),  # the JSON is the file
+        ("application/json", b"resource=users", BodyLimit.SMALL, None),  # the JSON body is the file
         ("application/json", b"", None, None),
         ("text/csv", b"", BodyLimit.SMALL, None),
     ],
@@ -81,7 +81,7 @@ async def test_unauthenticated_request_is_rejected_before_its_body_arrives(api: 
     answer = await exchanged(api, "POST /v1/distributions HTTP/1.1", *head, body=b"[")
     assert (answer.status_code, is_problem(answer)) == (401, True)
     answer = await exchanged(api, "POST /v1/session HTTP/1.1", *head, body=b"[")
-    assert answer.status_code == 413, "a key is short"
+    assert answer.status_code == 413, "the body limit of keys is small"
 
 
 async def test_rate_limit_counts_request_with_malformed_body(make_api: Callable[..., Any]) -> None:
@@ -101,7 +101,7 @@ async def test_request_body_with_content_encoding_is_rejected_with_415(api: Api,
         assert answer.headers["accept-encoding"] == "identity"
     plain = JSON | {"content-encoding": "identity"}
     assert (await ada.post("/v1/jobs", content=b'{"kind":"echo","inputs":[1]}', headers=plain)).status_code == 202
-    assert (await ada.get("/v1/me", headers={"content-encoding": "gzip"})).status_code == 200, "there is no body"
+    assert (await ada.get("/v1/me", headers={"content-encoding": "gzip"})).status_code == 200, "the request has no body"
     assert files(api.settings) == []
 
 
@@ -128,32 +128,36 @@ async def test_long_json_body_stores_same_inputs_and_fingerprint_as_direct_parse
     assert await inputs(api, answer) == LONG
     monkeypatch.setattr(json_body, "DIRECT_PARSE_MAX_BYTES", 1 << 30)
     again = await ada.post("/v1/jobs", content=body, headers=JSON | {"idempotency-key": "k"})
-    assert (again.status_code, again.json()["id"]) == (200, answer.json()["id"]), "they have the same fingerprint"
+    assert (again.status_code, again.json()["id"]) == (200, answer.json()["id"]), "both have the same fingerprint"
 
 
 async def test_submit_with_more_than_max_inline_inputs_is_rejected(make_api: Callable[..., Any]) -> None:
     api = await make_api(max_inline_inputs=1_000)
     ada = await api.user("ada")
     assert (await ada.get("/v1/limits")).json()["max_inline_inputs"] == 1_000
-    for n in (1_001, 50_000):  # a short body, and a long one
+    for n in (1_001, 50_000):  # a short and a long body
         answer = await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [{}] * n})
         assert answer.status_code == 422
-        assert "more than 1000" in answer.json()["detail"]
+        assert "at most 1000" in answer.json()["detail"]
     assert (await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [{}] * 1_000})).status_code == 202
     assert await rows(api.db, "SELECT count(*) FROM tidemill.job") == [(1,)]
 
 
 LONG_BODIES = [
-    (b'{"kind": "echo", "inputs": [%s, {"a": "\\ud800"}]}', 400, "not JSON"),
-    (b'{"kind": "echo", "inputs": [%s, 1e999]}', 422, "input 40001"),
-    (b'{"kind": "echo", "inputs": [%s, NaN]}', 400, "not JSON"),
-    (b'{"kind": "echo", "inputs": [%s,]}', 400, "not JSON"),
-    (b'{"kind": "echo", "inputs": [%s]', 400, "not JSON"),
+    (b'{"kind": "echo", "inputs": [%s, {"a": "\\ud800"}]}', 400, "not valid JSON"),
+    (b'{"kind": "echo", "inputs": [%s, 1e999]}', 422, "Input 40001"),
+    (b'{"kind": "echo", "inputs": [%s, NaN]}', 400, "not valid JSON"),
+    (b'{"kind": "echo", "inputs": [%s,]}', 400, "not valid JSON"),
+    (b'{"kind": "echo", "inputs": [%s]', 400, "not valid JSON"),
     (b"[%s]", 422, "object"),
     (b'{"kind": "echo", "inputs": [%s], "more": 1}', 422, "more"),
     (b'{"kind": "echo", "inputs": {"a": [%s]}}', 422, "inputs"),
     (b'{"inputs": [%s]}', 422, "kind"),
-    (b'{"kind": "echo", "inputs": [], "params": {"a": "' + b"a" * (1 << 20) + b'", "b": [%s]}}', 413, "beside"),
+    (
+        b'{"kind": "echo", "inputs": [], "params": {"a": "' + b"a" * (1 << 20) + b'", "b": [%s]}}',
+        413,
+        "other than inputs",
+    ),
 ]
 
 
@@ -172,7 +176,7 @@ async def test_distribution_with_long_json_body_enforces_limit_and_reports_point
     ada = await api.user("ada")
     given = [{"first_name": f"Ada {n} {'x' * 30}", "sent_on": 20240202} for n in range(2_001)]
     answer = await ada.post("/v1/distributions", json={"dataset": "letters", "inputs": given})
-    assert (answer.status_code, "more than 2000" in answer.text) == (422, True)
+    assert (answer.status_code, "at most 2000" in answer.text) == (422, True)
     wrong = await ada.post("/v1/distributions", json={"dataset": "letters", "inputs": [*given[:1_999], 7]})
     assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "#/inputs/1999")
     answer = await ada.post("/v1/distributions", json={"dataset": "letters", "inputs": given[:2_000]})
@@ -199,7 +203,7 @@ def test_lazy_json_array_yields_same_elements_as_json_parser(window: int, monkey
         for elements in ([], tricky[:1], tricky, tricky * 20):
             text = f"[ {separator.join(elements)} ]"
             assert list(LazyJsonArray(slice_json_array(text.encode(), 1_000))) == json.loads(text)
-    with pytest.raises(InvalidInput, match="more than 3"):
+    with pytest.raises(InvalidInput, match="at most 3"):
         slice_json_array(b"[1,2,3,4]", 3)
 
 

@@ -1,4 +1,4 @@
-"""Commands about users and their keys. They need the credentials of the database."""
+"""Commands for users and API keys. They connect directly to the database."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,14 +18,14 @@ from tidemill.terminal.console import console, error_console, parse_age_seconds
 commands = typer.Typer()
 users_commands = typer.Typer(no_args_is_help=True)
 keys_commands = typer.Typer(no_args_is_help=True)
-commands.add_typer(users_commands, name="users", help="Who may use the service.")
-commands.add_typer(keys_commands, name="keys", help="The API keys they use it with.")
+commands.add_typer(users_commands, name="users", help="Manage users.")
+commands.add_typer(keys_commands, name="keys", help="Manage API keys.")
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user's name or id")]
 
 
 @users_commands.command("list")
 def list_users() -> None:
-    """List the users and how many good keys they have."""
+    """List users and their number of valid API keys."""
 
     async def action(runtime: Runtime) -> Sequence[object]:
         return await accounts.list_users(runtime.db)
@@ -35,10 +35,10 @@ def list_users() -> None:
 
 @users_commands.command("add")
 def add_user(
-    name: Annotated[str, typer.Argument(help="What the user is called")],
-    admin: Annotated[bool, typer.Option("--admin", help="May see and do everything")] = False,
+    name: Annotated[str, typer.Argument(help="The name of the user")],
+    admin: Annotated[bool, typer.Option("--admin", help="Give the user the admin role")] = False,
 ) -> None:
-    """Add a user, and make a first key, which is shown this once."""
+    """Add a user with an API key. The key is shown only once."""
 
     async def action(runtime: Runtime) -> str:
         user = await accounts.add_user(runtime.db, name, Role.ADMIN if admin else Role.USER)
@@ -48,35 +48,35 @@ def add_user(
 
 
 @users_commands.command("role")
-def change_role(user: UserArgument, role: Annotated[Role, typer.Argument(help="The new one")]) -> None:
-    """Make a user an admin, or a plain user again. Signed-in browsers have to sign in anew."""
+def change_role(user: UserArgument, role: Annotated[Role, typer.Argument(help="The new role")]) -> None:
+    """Change the role of a user. The user's browser sessions end."""
 
     async def action(runtime: Runtime) -> None:
         await accounts.change_role(runtime.db, user, role)
 
     run_with_runtime(action)
-    console.print(f"{escape(user)} is {role.value} now", highlight=False)
+    console.print(f"Changed the role of {escape(user)} to {role.value}", highlight=False)
 
 
 @users_commands.command("remove")
 def remove_user(user: UserArgument) -> None:
-    """Remove a user with keys and sessions; their jobs stay, for admins."""
+    """Remove a user with all API keys and sessions. The user's jobs remain visible to admins."""
 
     async def action(runtime: Runtime) -> None:
         await accounts.remove_user(runtime.db, user)
 
     run_with_runtime(action)
-    console.print(f"{escape(user)} removed", highlight=False)
+    console.print(f"Removed {escape(user)}", highlight=False)
 
 
 @users_commands.command("link")
 def create_link_command(
     user: Annotated[str, typer.Argument(metavar="USER", help="A user's name or id")] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Where browsers find the service, as in https://mill.example.org")
+        str | None, typer.Option(help="Base URL of the service, such as https://mill.example.org")
     ] = None,
 ) -> None:
-    """Make a link that signs a browser in once, within a quarter of an hour."""
+    """Create a sign-in link. It works once and expires after 15 minutes."""
     settings = load_settings()
     base = (address or f"http://{settings.http_host}:{settings.http_port}").rstrip("/")
 
@@ -89,10 +89,10 @@ def create_link_command(
 @keys_commands.command("list")
 def list_keys(
     user: Annotated[
-        str | None, typer.Argument(metavar="USER", help="A user's name or id; everybody, without it")
+        str | None, typer.Argument(metavar="USER", help="A user's name or id; all users if omitted")
     ] = None,
 ) -> None:
-    """List keys by their prefixes; the keys themselves are not kept."""
+    """List API keys by prefix. The keys themselves are not stored."""
 
     async def action(runtime: Runtime) -> Sequence[object]:
         return await accounts.list_keys(runtime.db, user)
@@ -104,10 +104,12 @@ def list_keys(
 @keys_commands.command("add")
 def add_key(
     user: UserArgument,
-    name: Annotated[str, typer.Option(help="What it is for")] = "",
-    expires: Annotated[str | None, typer.Option(metavar="AGE", help="As in 90d; never, without it")] = None,
+    name: Annotated[str, typer.Option(help="A name for the key")] = "",
+    expires: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Lifetime of the key, such as 90d; unlimited if omitted")
+    ] = None,
 ) -> None:
-    """Make a key; it is shown this once."""
+    """Create an API key. It is shown only once."""
     seconds = None if expires is None else parse_age_seconds(expires)
 
     async def action(runtime: Runtime) -> str:
@@ -117,19 +119,19 @@ def add_key(
 
 
 @keys_commands.command("revoke")
-def revoke_key(prefix: Annotated[str, typer.Argument(help="As in tm_1a2b3c4d")]) -> None:
-    """Make a key useless, at once and for ever."""
+def revoke_key(prefix: Annotated[str, typer.Argument(help="Prefix of the key, such as tm_1a2b3c4d")]) -> None:
+    """Revoke an API key immediately and permanently."""
 
     async def action(runtime: Runtime) -> None:
         await accounts.revoke_key(runtime.db, prefix)
 
     run_with_runtime(action)
-    console.print(f"{escape(prefix)} revoked", highlight=False)
+    console.print(f"Revoked {escape(prefix)}", highlight=False)
 
 
 def _print_new_key(key: str) -> None:
     console.print(key, highlight=False, soft_wrap=True)
-    error_console.print("Keep it: it is not shown again.")
+    error_console.print("Store this key now. It is not shown again.")
 
 
 def _print_table(columns: tuple[str, ...], rows: Sequence[object]) -> None:

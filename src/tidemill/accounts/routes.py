@@ -20,46 +20,46 @@ from tidemill.rest.schema_types import RequestModel
 
 
 class MeOut(BaseModel):
-    """Who asks."""
+    """The authenticated user."""
 
     user_id: int
     name: str
     role: Role
-    by: str = Field(description="Which key, or `session`")
-    csrf_token: str | None = Field(None, description="What a browser's writes carry in X-CSRF-Token")
+    by: str = Field(description="The API key, or `session`")
+    csrf_token: str | None = Field(None, description="Send it in X-CSRF-Token with every write from a browser")
 
 
 class SignIn(RequestModel):
-    """An API key, or the token of a one-time link."""
+    """An API key, or the token of a sign-in link."""
 
     key: str | None = Field(None, max_length=200)
-    link: str | None = Field(None, max_length=200, description="What follows /sign-in/ in a one-time link")
+    link: str | None = Field(None, max_length=200, description="The part after /sign-in/ of a sign-in link")
 
 
 class SessionOut(BaseModel):
-    """A browser that is signed in."""
+    """A browser session."""
 
     created_at: datetime
-    seen_at: datetime = Field(description="To the minute")
-    is_this: bool = Field(description="Whether it is the one that asks")
+    seen_at: datetime = Field(description="Last use, accurate to the minute")
+    is_this: bool = Field(description="Whether it is the session of this request")
 
 
 class LinkOut(BaseModel):
-    """A link that signs somebody in, once."""
+    """A sign-in link, valid once."""
 
-    path: str = Field(description="Of the link; good once")
+    path: str = Field(description="Path of the link")
     expires_in_s: int
 
 
 class UserIn(RequestModel):
-    """Somebody new."""
+    """A new user."""
 
     name: str = Field(min_length=1, max_length=100)
     role: Role = Role.USER
 
 
 class RoleIn(RequestModel):
-    """Another role."""
+    """A new role for a user."""
 
     role: Role
 
@@ -71,19 +71,21 @@ class UserOut(BaseModel):
     name: str
     role: Role
     created_at: datetime
-    keys: int = Field(0, description="Keys that are good now")
+    keys: int = Field(0, description="Number of valid API keys")
 
 
 class KeyIn(RequestModel):
-    """A key to be made."""
+    """A new API key."""
 
-    name: str = Field("", max_length=100, description="What it is for")
-    expires_in_s: int | None = Field(None, gt=0, le=10 * 366 * 86_400, description="Never, without it")
-    user: str | None = Field(None, max_length=100, description="For whom; admins only")
+    name: str = Field("", max_length=100, description="A name for the key")
+    expires_in_s: int | None = Field(
+        None, gt=0, le=10 * 366 * 86_400, description="Lifetime in seconds; unlimited if omitted"
+    )
+    user: str | None = Field(None, max_length=100, description="Name or id of the user, if not yourself; admins only")
 
 
 class KeyOut(BaseModel):
-    """What is known of a key; the key itself is not kept."""
+    """Metadata of an API key. The key itself is not stored."""
 
     prefix: str
     name: str
@@ -91,44 +93,44 @@ class KeyOut(BaseModel):
     user_name: str | None = None
     created_at: datetime
     expires_at: datetime | None = None
-    last_used_at: datetime | None = Field(None, description="To the minute")
+    last_used_at: datetime | None = Field(None, description="Accurate to the minute")
     revoked_at: datetime | None = None
 
 
 class NewKeyOut(KeyOut):
-    """A key, this once."""
+    """A new API key with its secret."""
 
-    key: str = Field(description="Shown this once")
+    key: str = Field(description="The secret; returned only once")
 
 
 root = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
 router = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
-INVALID_LINK = "this link was used, or is too old: ask for another"
+INVALID_LINK = "The sign-in link was already used or has expired. Request a new one."
 
 
 @router.post("/session", status_code=201, **build_route_options(Permission.PUBLIC, 401, body=BodyLimit.SIGN_IN))
 async def sign_in(body: SignIn, request: Request, runtime: RuntimeDep) -> MeOut:
-    """Sign a browser in, with an API key or a one-time link: it gets a cookie, and a token for its writes."""
+    """Sign in with an API key or a sign-in link. Sets a session cookie and returns a CSRF token."""
     if (body.key is None) == (body.link is None):
-        raise InvalidInput("say either a key or a link")
+        raise InvalidInput('Send either "key" or "link"')
     replaced_token = _get_session_token(request)
     if body.link is not None:
         return _complete_sign_in(
             request, await accounts.sign_in_with_link(runtime, body.link, replaced_token), INVALID_LINK
         )
     started = await accounts.sign_in_with_key(runtime, body.key or "", replaced_token)
-    return _complete_sign_in(request, started, "this key is not good")
+    return _complete_sign_in(request, started, "Invalid API key")
 
 
 @root.get(
     "/sign-in/{link}", status_code=303, response_class=RedirectResponse, **build_route_options(Permission.PUBLIC, 401)
 )
 async def follow_link(link: str, request: Request, runtime: RuntimeDep) -> RedirectResponse:
-    """Where a one-time link leads: signed in, and on to the first page."""
+    """Sign in with a sign-in link and redirect to the start page."""
     auth.enforce_rate_limit(request, auth.build_anonymous_rate_key(request))
     started = await accounts.sign_in_with_link(runtime, link[:200], _get_session_token(request))
     if started is None and "text/html" in request.headers.get("accept", ""):
-        return RedirectResponse("../sign-in?problem=link", 303)  # a browser: the page explains what to do
+        return RedirectResponse("../sign-in?problem=link", 303)  # the page explains the problem
     _complete_sign_in(request, started, INVALID_LINK)
     return RedirectResponse("../", 303)  # relative, because a proxy may serve the API under a prefix
 
@@ -144,62 +146,65 @@ async def sign_out(request: Request, db: DatabaseDep) -> None:
 
 @router.get("/sessions", **build_route_options(Permission.USER))
 async def list_sessions(me: CurrentUser, request: Request, runtime: RuntimeDep) -> list[SessionOut]:
-    """Browsers that you are signed in with, the newest first."""
-    found = await accounts.list_sessions(runtime, me.user_id, _get_session_token(request))
-    return [SessionOut.model_validate(session, from_attributes=True) for session in found]
+    """List your browser sessions, newest first."""
+    sessions = await accounts.list_sessions(runtime, me.user_id, _get_session_token(request))
+    return [SessionOut.model_validate(session, from_attributes=True) for session in sessions]
 
 
 @router.delete("/sessions", status_code=204, **build_route_options(Permission.USER))
 async def end_other_sessions(me: CurrentUser, request: Request, db: DatabaseDep) -> None:
-    """Sign out everywhere else: in every browser but the one that asks."""
+    """End all your browser sessions except the current one."""
     await accounts.end_other_sessions(db, me.user_id, _get_session_token(request))
 
 
 @router.get("/users", **build_route_options(Permission.ADMIN))
 async def list_users(db: DatabaseDep) -> list[UserOut]:
-    """Everybody who may use the service."""
+    """List all users."""
     return [UserOut.model_validate(user, from_attributes=True) for user in await accounts.list_users(db)]
 
 
 @router.post("/users", status_code=201, **build_route_options(Permission.ADMIN, 409))
 async def add_user(body: UserIn, db: DatabaseDep) -> UserOut:
-    """Somebody new, still without a key."""
+    """Add a user without an API key."""
     return UserOut.model_validate(await accounts.add_user(db, body.name, body.role), from_attributes=True)
 
 
 @router.get("/users/{name}", **build_route_options(Permission.ADMIN, 404))
 async def get_user(name: str, db: DatabaseDep) -> UserOut:
-    """A user, by name or id."""
+    """Get a user by name or id."""
     return UserOut.model_validate(await accounts.get_user(db, name), from_attributes=True)
 
 
 @router.patch("/users/{name}", **build_route_options(Permission.ADMIN, 404, 409))
 async def change_role(name: str, body: RoleIn, db: DatabaseDep) -> UserOut:
-    """Another role. Whoever is signed in as this user signs in again."""
+    """Change the role of a user. The user's browser sessions end."""
     return UserOut.model_validate(await accounts.change_role(db, name, body.role), from_attributes=True)
 
 
 @router.delete("/users/{name}", status_code=204, **build_route_options(Permission.ADMIN, 404, 409))
 async def remove_user(name: str, db: DatabaseDep) -> None:
-    """Remove a user with keys and sessions; their jobs stay, for admins."""
+    """Remove a user with all API keys and sessions. The user's jobs remain visible to admins."""
     await accounts.remove_user(db, name)
 
 
 @router.post("/users/{name}/link", status_code=201, **build_route_options(Permission.ADMIN, 404))
 async def make_link(name: str, db: DatabaseDep) -> LinkOut:
-    """A link that signs this user in, once, within a quarter of an hour."""
+    """Create a sign-in link for a user. It works once and expires after 15 minutes."""
     return LinkOut(path=await accounts.create_sign_in_link(db, name), expires_in_s=SIGN_IN_LINK_TTL_S)
 
 
 @router.get("/keys", **build_route_options(Permission.USER))
 async def list_keys(me: CurrentUser, db: DatabaseDep) -> list[KeyOut]:
-    """Your keys; an admin sees everybody's. Secrets are never shown again."""
+    """List your API keys, or all keys for admins. Secrets are not included."""
     return [KeyOut.model_validate(key, from_attributes=True) for key in await accounts.list_visible_keys(db, me)]
 
 
 @router.post("/keys", status_code=201, **build_route_options(Permission.USER, 404, 409))
 async def add_key(body: KeyIn, me: CurrentUser, db: DatabaseDep) -> NewKeyOut:
-    """A new key, shown this once. Only admins make keys for others. A user has a hundred at most."""
+    """Create an API key. Its secret is returned only once.
+
+    Only admins can create keys for other users. A user can have at most 100 keys.
+    """
     text, key, user_id = await accounts.authorize_and_add_key(
         db, me, body.user, name=body.name, expires_in_s=body.expires_in_s
     )
@@ -208,7 +213,7 @@ async def add_key(body: KeyIn, me: CurrentUser, db: DatabaseDep) -> NewKeyOut:
 
 @router.delete("/keys/{prefix}", status_code=204, **build_route_options(Permission.USER, 404))
 async def revoke_key(prefix: str, me: CurrentUser, db: DatabaseDep) -> None:
-    """Make a key useless, at once and for ever."""
+    """Revoke an API key immediately and permanently."""
     await accounts.revoke_key(db, prefix, me)
 
 
@@ -217,7 +222,7 @@ def _get_session_token(request: Request) -> str | None:
 
 
 def _complete_sign_in(request: Request, started: StartedSession | None, message: str) -> MeOut:
-    """Set the cookie of a new session; 401 with ``message`` if there is none."""
+    """Set the cookie of a new session; respond 401 with ``message`` if ``started`` is None."""
     if started is None:
         raise HttpError(401, message, {"WWW-Authenticate": "Bearer"})
     auth.set_session_cookie(request, started.token)

@@ -24,9 +24,9 @@ class StartedSession:
 
 
 async def sign_in_with_key(runtime: Runtime, key: str, replaced_token: str | None) -> StartedSession | None:
-    """A session for the user of an API key, which ends when the key does; None if the key is not valid.
+    """Start a session for the user of an API key; None if the key is invalid. The session ends with the key.
 
-    The session of ``replaced_token`` ends, so that no one can prepare a session for another user's browser.
+    The session of ``replaced_token`` ends, which prevents session fixation.
     """
     principal = await users.authenticate_key(runtime.db, key)
     if principal is None:
@@ -35,7 +35,7 @@ async def sign_in_with_key(runtime: Runtime, key: str, replaced_token: str | Non
 
 
 async def sign_in_with_link(runtime: Runtime, link: str, replaced_token: str | None) -> StartedSession | None:
-    """A session for the user of a sign-in link, which is used up; None if it is used or expired."""
+    """Start a session for the user of a sign-in link and redeem the link; None if it was used or has expired."""
     user_id = await runtime.db.run(browser_sessions.redeem_sign_in_token, link)
     return None if user_id is None else await _start_session(runtime, user_id, None, replaced_token)
 
@@ -55,12 +55,12 @@ async def sign_out(db: Database, token: str) -> None:
 
 
 async def list_sessions(runtime: Runtime, user_id: int, token: str | None) -> list[ListedSession]:
-    """The browsers that a user is signed in with; ``token`` is the secret of the current one."""
+    """Return the browser sessions of a user; ``token`` is the secret of the current session."""
     return await runtime.db.run(browser_sessions.list_sessions, user_id, token, runtime.get(make_session_limits))
 
 
 async def end_other_sessions(db: Database, user_id: int, token: str | None) -> None:
-    """Sign a user out in every browser except the one with this secret."""
+    """End all browser sessions of a user except the one with this secret."""
     await db.run(browser_sessions.end_other_sessions, user_id, token)
 
 
@@ -69,46 +69,46 @@ async def list_users(db: Database) -> list[ListedUser]:
 
 
 async def get_user(db: Database, name_or_id: str) -> User:
-    """A user; UnknownUser if there is none."""
+    """Return a user; raise UnknownUser if it does not exist."""
     return await db.run(users.get_user, name_or_id)
 
 
 async def add_user(db: Database, name: str, role: Role) -> User:
-    """A new user without a key; Conflict if the name is taken."""
+    """Add a user without an API key; raise Conflict if the name is taken."""
     return await db.run(users.add_user, name, role)
 
 
 async def change_role(db: Database, name_or_id: str, role: Role) -> User:
-    """The user with the new role. Their browsers are signed out."""
+    """Change the role of a user, end the user's browser sessions, and return the user."""
     await db.run(users.set_user_role, await get_user(db, name_or_id), role)
     return await get_user(db, name_or_id)
 
 
 async def remove_user(db: Database, name_or_id: str) -> None:
-    """Remove a user with keys and sessions. Their jobs stay, and only administrators see them."""
+    """Remove a user with all API keys and sessions. The user's jobs remain visible to admins."""
     await db.run(users.remove_user, await get_user(db, name_or_id))
 
 
 async def create_sign_in_link(db: Database, name_or_id: str) -> str:
-    """The path of a link that signs a user in once, within ``SIGN_IN_LINK_TTL_S`` seconds."""
+    """Return the path of a new sign-in link. It works once and expires after ``SIGN_IN_LINK_TTL_S`` seconds."""
     user = await get_user(db, name_or_id)
     return f"/sign-in/{await db.run(browser_sessions.create_sign_in_token, user.id, SIGN_IN_LINK_TTL_S)}"
 
 
 async def list_keys(db: Database, user: str | None) -> list[ListedKey]:
-    """The keys of a user, by name or id, or of all users."""
+    """Return the API keys of a user, by name or id, or of all users."""
     return await db.run(users.list_keys, None if user is None else (await get_user(db, user)).id)
 
 
 async def list_visible_keys(db: Database, me: Principal) -> list[ListedKey]:
-    """The caller's own keys; an administrator sees all keys."""
+    """Return the caller's API keys, or all keys for an admin."""
     return await db.run(users.list_keys, None if me.is_admin else me.user_id)
 
 
 async def add_key(
     db: Database, user: str, *, name: str = "", expires_in_s: float | None = None
 ) -> tuple[str, NewKey, int]:
-    """The text of a new key, what is stored of it, and its user's id. The text is not stored."""
+    """Create an API key and return its secret, its metadata and the user's id. The secret is not stored."""
     user_id = (await get_user(db, user)).id
     return *await db.run(users.add_key, user_id, name=name, seconds=expires_in_s), user_id
 
@@ -116,13 +116,13 @@ async def add_key(
 async def authorize_and_add_key(
     db: Database, me: Principal, user: str | None, *, name: str, expires_in_s: float | None
 ) -> tuple[str, NewKey, int]:
-    """A new key, of the caller or, for administrators, of another user; see ``add_key``."""
+    """Create an API key for the caller or, if the caller is an admin, for another user; see ``add_key``."""
     is_own = user is None or user == me.name
     if not is_own and not me.is_admin:
-        raise Forbidden("only an admin makes keys for others")
+        raise Forbidden("Only an admin can create API keys for other users")
     return await add_key(db, str(me.user_id) if user is None or is_own else user, name=name, expires_in_s=expires_in_s)
 
 
 async def revoke_key(db: Database, prefix: str, me: Principal | None = None) -> None:
-    """Revoke a key; UnknownUser if it does not exist, or is another user's and ``me`` is no administrator."""
+    """Revoke an API key; raise UnknownUser if it does not exist or ``me`` may not see it."""
     await db.run(users.revoke_key, prefix, None if me is None or me.is_admin else me.user_id)

@@ -1,4 +1,4 @@
-"""Starts a process: loads the mill that a command names, and offers commands a runtime and a worker."""
+"""Process startup: loads the mill of a command, and provides commands with a runtime and a worker."""
 
 import gc
 import importlib
@@ -21,13 +21,17 @@ from tidemill.store.open_database import open_database
 
 
 async def create_demo_tables(db: Database) -> None:
-    """Those of demo/schema.sql, unless they are there."""
+    """Create the tables of ``demo/schema.sql`` if they do not exist."""
     async with db.transaction() as conn:
         await conn.execute((resources.files("tidemill.demo") / "schema.sql").read_bytes(), prepare=False)
 
 
 def load_mill(reference: str) -> Mill:
-    """The mill at ``module:name``, looked for in the working directory first."""
+    """Import the mill ``module:name``; the working directory is searched first.
+
+    Raises:
+        InvalidInput: The module cannot be imported, or the object is not a Mill.
+    """
     module_name, _, name = reference.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -36,37 +40,37 @@ def load_mill(reference: str) -> Mill:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
-            raise InvalidInput(f"there is no module {module_name!r} here; say MODULE:NAME, as in app:mill") from error
+            raise InvalidInput(f'Module "{module_name}" not found. Use MODULE:NAME, such as app:mill.') from error
         raise InvalidInput(_format_import_error(module_name, error)) from error
     except Exception as error:
         raise InvalidInput(_format_import_error(module_name, error)) from error
     mill = getattr(module, name or "mill", None)
     if not isinstance(mill, Mill):
-        raise InvalidInput(f"{reference!r} is not a Mill; say MODULE:NAME, as in app:mill")
+        raise InvalidInput(f'"{reference}" is not a Mill. Use MODULE:NAME, such as app:mill.')
     return mill
 
 
 def _format_import_error(module_name: str, error: Exception) -> str:
-    """Why a module cannot be imported: its own lines of the traceback, none of ours."""
+    """Describe an import error with the part of the traceback that belongs to the module."""
     trace = error.__traceback__
     while trace is not None and ("importlib" in (file := trace.tb_frame.f_code.co_filename) or file == __file__):
         trace = trace.tb_next
     lines = traceback.format_exception(type(error), error, trace, chain=False)
-    return f"cannot import {module_name!r}:\n{''.join(lines).rstrip()}"
+    return f'Cannot import "{module_name}":\n{"".join(lines).rstrip()}'
 
 
 def relax_garbage_collector() -> None:
-    """What is there now stays, and need not be looked at again; what comes is looked at by the ten thousands.
+    """Exclude all current objects from garbage collection, and collect new ones less often.
 
-    A worker that looks at every 700 items loses a fifth of its throughput; a service stands still for as long as it
-    takes to look at everything it has imported.
+    With the default threshold of 700 objects a worker loses a fifth of its throughput, and an API process pauses while
+    the collector scans every imported module.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
 class LocalCommandHost:
-    """Runs commands in this process, with the settings of the environment."""
+    """Runs commands in this process, with settings from the environment."""
 
     @asynccontextmanager
     async def open_runtime(self, app: str, *, migrate: bool, check: bool) -> AsyncIterator[Runtime]:

@@ -19,7 +19,7 @@ from tidemill.telemetry.child_events import relay_events_to_parent
 from tidemill.telemetry.events import emit
 from tidemill.telemetry.logs import configure_event_logging
 
-CHILD_EXIT_FAILED = 70  # EX_SOFTWARE: a new child may do better
+CHILD_EXIT_FAILED = 70  # EX_SOFTWARE: the parent starts a new child
 
 
 async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number: int, control: int, book: int) -> None:
@@ -45,14 +45,14 @@ def main() -> None:
         code = CHILD_EXIT_FAILED
         uvloop.new_event_loop().run_until_complete(run_child(mill, worker, *map(int, numbers)))
         code = 0
-    except Unavailable as error:  # nothing is wrong here: the next child tries again
+    except Unavailable as error:  # not an error of this child: the next one connects again
         emit("database.retry", verb="open", attempt=1, error=str(error))
     except StartHookFailed:
         traceback.print_exc()
         code = EXIT_CANNOT_START
-    except Exception:  # noqa: BLE001  its parent reads the exit code, people read the traceback
+    except Exception:  # noqa: BLE001  the parent uses the exit code, operators read the traceback
         traceback.print_exc()
-    # Not sys.exit: a handler stuck in a thread would keep the process for ever.
+    # Not sys.exit: a handler that hangs in a thread would keep the process alive.
     sys.stderr.flush()
     os._exit(code)
 

@@ -1,4 +1,4 @@
-"""The features of this process: those of this distribution, and those that other distributions add."""
+"""The features of this process: built-in features and those of other installed distributions."""
 
 import os
 import re
@@ -21,29 +21,29 @@ BUILTIN_FEATURES = (
 
 
 def load_features(disabled: Collection[str] = ()) -> tuple[Feature, ...]:
-    """All features except the disabled ones; InvalidSettings if a disabled feature does not exist."""
+    """Return all features that are not disabled; raise InvalidSettings if a disabled feature does not exist."""
     names = [*BUILTIN_FEATURES, *(point.value for point in entry_points(group=FEATURE_ENTRY_POINT_GROUP))]
     features: dict[str, Feature] = {}
     for name in names:
         feature = import_object(name)
         if not isinstance(feature, Feature):
-            raise InvalidSettings(f"Entry point {name!r} in the group {FEATURE_ENTRY_POINT_GROUP!r} is not a Feature.")
+            raise InvalidSettings(f'Entry point "{name}" in the group "{FEATURE_ENTRY_POINT_GROUP}" is not a Feature')
         if feature.name in features:
-            raise InvalidSettings(f"Two installed features are named {feature.name!r}. Uninstall or disable one.")
+            raise InvalidSettings(f'Two installed features are named "{feature.name}". Uninstall one of them.')
         features[feature.name] = feature
     for name in disabled:
         if name not in features:
             raise InvalidSettings(
-                f"{DISABLED_FEATURES_VARIABLE}: unknown feature {name!r}{format_suggestion(name, features)}"
+                f'{DISABLED_FEATURES_VARIABLE}: unknown feature "{name}"{format_suggestion(name, features)}'
             )
     return tuple(feature for feature in features.values() if feature.name not in disabled)
 
 
 def list_disabled_features(names: Collection[str]) -> list[Feature]:
-    """The installed features with these names."""
+    """Return the installed features with these names."""
     return [feature for feature in load_features() if feature.name in names] if names else []
 
 
 def load_enabled_features() -> tuple[Feature, ...]:
-    """The features that the environment does not disable, without loading the other settings: that costs 0.2 s."""
+    """Return the features that the environment does not disable, without loading all settings, which takes 0.2 s."""
     return load_features(re.findall(r"[\w-]+", os.environ.get(DISABLED_FEATURES_VARIABLE, "")))

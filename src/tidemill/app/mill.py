@@ -1,4 +1,4 @@
-"""A mill: handlers by kind, and the methods that submit, follow and control jobs."""
+"""The ``Mill``: declares handlers, and submits, follows and controls jobs."""
 
 import asyncio
 import time
@@ -27,45 +27,46 @@ ITERATED_ITEMS_AT_ONCE = 500
 
 
 class Mill(MillSubmission):
-    """Declares handlers, and submits, follows and controls jobs. Every method has an async twin, ``…_async``.
+    """Declares handlers, and submits, follows and controls jobs. Methods that use the database have async variants.
 
-    A mill opens its database at the first use and keeps it open: one connection pool per event loop, and one for all
-    blocking calls of a process. ``close`` and ``with mill:`` release the latter, ``close_async`` and ``async with
-    mill:`` that of the running event loop. What is left open is released when the event loop or the process ends.
+    A mill opens its database on first use and keeps it open: one connection pool per event loop, and one for all
+    blocking calls of a process. ``close`` and ``with mill:`` close the pool of blocking calls; ``close_async`` and
+    ``async with mill:`` close the pool of the running event loop. Open pools are closed when the event loop or the
+    process ends.
     """
 
     def job(self, job_id: UUID) -> Job:
-        """A job and its progress; UnknownJob if there is none."""
+        """Return a job with its progress; raise UnknownJob if it does not exist."""
         return self._run_blocking(self.job_async(job_id))
 
     async def job_async(self, job_id: UUID) -> Job:
-        """The async twin of ``job``."""
+        """Async variant of ``job``."""
         return await (await self.shared_database.get()).read(job_records.get_job, job_id)
 
     def wait(self, job_id: UUID, timeout: float = WAIT_TIMEOUT_S) -> Job:
-        """The job, once it is closed: completed, failed or cancelled. A paused job is not closed.
+        """Wait until a job is completed, failed or cancelled, and return it. A paused job is not closed.
 
         Raises:
-            TimeoutError: It is still open after ``timeout`` seconds.
+            TimeoutError: The job is still open after ``timeout`` seconds.
         """
         return self._run_blocking(self.wait_async(job_id, timeout))
 
-    async def wait_async(self, job_id: UUID, timeout: float = WAIT_TIMEOUT_S) -> Job:  # noqa: ASYNC109  as of wait
-        """The async twin of ``wait``."""
+    async def wait_async(self, job_id: UUID, timeout: float = WAIT_TIMEOUT_S) -> Job:  # noqa: ASYNC109  the same parameters as wait
+        """Async variant of ``wait``."""
         deadline, pause = time.monotonic() + timeout, WAIT_POLL_MIN_S
         while not (job := await self.job_async(job_id)).is_closed:
             left = deadline - time.monotonic()
             if left <= 0:
                 progress = f"{job.counts.settled} of {job.counts.total} items are settled"
-                raise TimeoutError(f"job {job.key} is {job.status} after {timeout:g} s: {progress}")
+                raise TimeoutError(f"Job {job.key} is {job.status} after {timeout:g} s: {progress}")
             await asyncio.sleep(min(pause, left))
             pause = min(pause * 1.5, WAIT_POLL_MAX_S)
         return job
 
     def iter_items(self, job_id: UUID, status: ItemStatusName | None = None) -> Iterator[ItemRecord]:
-        """The items of a job, each with its input, its status and its result or error; of one status if it is given.
+        """Iterate over the items of a job, optionally of one status, with input, status and result or error.
 
-        They are read page by page. Items that change meanwhile may appear with either state.
+        Items are read page by page. An item that changes in the meantime appears with its old or its new state.
         """
         items = self.iter_items_async(job_id, status)
         try:
@@ -75,10 +76,10 @@ class Mill(MillSubmission):
             self._run_blocking(items.aclose())
 
     async def iter_items_async(self, job_id: UUID, status: ItemStatusName | None = None) -> AsyncGenerator[ItemRecord]:
-        """The async twin of ``iter_items``."""
+        """Async variant of ``iter_items``."""
         db = await self.shared_database.get()
-        wanted = None if status is None else ItemStatus(status)
-        async with aclosing(queries.iterate_items(db, job_id, wanted, limit=ITERATED_ITEMS_MAX)) as rows:
+        selected = None if status is None else ItemStatus(status)
+        async with aclosing(queries.iterate_items(db, job_id, selected, limit=ITERATED_ITEMS_MAX)) as rows:
             async for row in rows:
                 yield ItemRecord(
                     job_id=job_id,
@@ -92,37 +93,37 @@ class Mill(MillSubmission):
                 )
 
     def iter_results(self, job_id: UUID) -> Iterator[Any]:
-        """The results of the items that are done, in the order of the inputs."""
+        """Iterate over the results of done items, in the order of the inputs."""
         return (item.result for item in self.iter_items(job_id, "done"))
 
     async def iter_results_async(self, job_id: UUID) -> AsyncGenerator[Any]:
-        """The async twin of ``iter_results``."""
+        """Async variant of ``iter_results``."""
         async with aclosing(self.iter_items_async(job_id, "done")) as items:
             async for item in items:
                 yield item.result
 
     def pause(self, job_id: UUID) -> None:
-        """Start no further item of a job. Items that are being processed finish."""
+        """Pause a job. Workers start no further items; running items finish."""
         self._run_blocking(self.pause_async(job_id))
 
     async def pause_async(self, job_id: UUID) -> None:
-        """The async twin of ``pause``."""
+        """Async variant of ``pause``."""
         await job_control.pause_job(await self.shared_database.get(), job_id)
 
     def resume(self, job_id: UUID) -> None:
-        """Continue a paused job."""
+        """Resume a paused job."""
         self._run_blocking(self.resume_async(job_id))
 
     async def resume_async(self, job_id: UUID) -> None:
-        """The async twin of ``resume``."""
+        """Async variant of ``resume``."""
         await job_control.resume_job(await self.shared_database.get(), job_id)
 
     def cancel(self, job_id: UUID) -> None:
-        """Cancel what waits. Items that are being processed finish and keep their results."""
+        """Cancel the waiting items of a job. Running items finish and keep their results."""
         self._run_blocking(self.cancel_async(job_id))
 
     async def cancel_async(self, job_id: UUID) -> None:
-        """The async twin of ``cancel``."""
+        """Async variant of ``cancel``."""
         runtime = await self._make_loop_runtime()
         await job_control.cancel_job(runtime.db, job_id, find_kind_hooks=runtime.find_kind_hooks)
 
@@ -138,11 +139,11 @@ class Mill(MillSubmission):
         """Requeue settled items of a job and return their number.
 
         Args:
-            job_id: The job; a closed one opens again.
+            job_id: The job. A closed job is reopened.
             statuses: Requeue items with these statuses.
-            codes: Of them, those with these error codes.
-            rows: Of them, those with these numbers, from 1.
-            reset_attempts: Whether they get all their attempts again.
+            codes: Requeue only items with these error codes.
+            rows: Requeue only these rows, counted from 1.
+            reset_attempts: Whether to reset the attempt count of each item.
         """
         return self._run_blocking(
             self.reprocess_async(job_id, statuses=statuses, codes=codes, rows=rows, reset_attempts=reset_attempts)
@@ -157,7 +158,7 @@ class Mill(MillSubmission):
         rows: Sequence[int] | None = None,
         reset_attempts: bool = True,
     ) -> int:
-        """The async twin of ``reprocess``."""
+        """Async variant of ``reprocess``."""
         selection = ReprocessSelection(
             statuses=[ItemStatus(status) for status in statuses],
             seqs=None if rows is None else [row - 1 for row in rows],
@@ -169,24 +170,24 @@ class Mill(MillSubmission):
         return operation.items
 
     def open_export(self, job_id: UUID) -> BinaryIO:
-        """The file of an export that is completed; the caller closes it. Conflict says why there is none."""
+        """Open the file of a completed export; the caller closes it. Raise Conflict if there is no file."""
         return self._run_blocking(self.open_export_async(job_id))
 
     async def open_export_async(self, job_id: UUID) -> BinaryIO:
-        """The async twin of ``open_export``."""
+        """Async variant of ``open_export``."""
         runtime = await self._make_loop_runtime()
         return (await open_export_file(runtime.db, runtime.blobs, await self.job_async(job_id))).file
 
     def open_image(self, input_: dict[str, Any]) -> IO[bytes]:
-        """The image that an item of an image job refers to."""
+        """Open the image that an item of an image job refers to."""
         return open_image(open_blob_store(self.settings.blobs), input_)
 
     def close(self) -> None:
-        """Release the connections of blocking calls. The next call opens them again."""
+        """Close the connections of blocking calls. The next call reopens them."""
         self.shared_database.close()
 
     async def close_async(self) -> None:
-        """Release the connections of the running event loop. The next call opens them again."""
+        """Close the connections of the running event loop. The next call reopens them."""
         await self.shared_database.close_async()
 
     def __enter__(self) -> Self:
@@ -203,7 +204,7 @@ class Mill(MillSubmission):
 
 
 async def _read_next_items(items: AsyncIterator[ItemRecord], count: int) -> list[ItemRecord]:
-    """The next items, at most so many."""
+    """Read up to ``count`` items."""
     taken: list[ItemRecord] = []
     async for item in items:
         taken.append(item)
@@ -212,4 +213,4 @@ async def _read_next_items(items: AsyncIterator[ItemRecord], count: int) -> list
     return taken
 
 
-builtin_mill = Mill()  # for workers that run nothing but the kinds of features
+builtin_mill = Mill()  # for workers that run only built-in kinds

@@ -1,4 +1,4 @@
-"""What a mill declares: handlers, limiters, resources, datasets, normalizers, and hooks."""
+"""Declarations of a mill: handlers, limiters, resources, datasets, normalizers and hooks."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
@@ -30,7 +30,7 @@ class MillDeclarations:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of the constructor, or those of the environment, loaded at their first use."""
+        """The settings that the constructor got, or those of the environment, loaded on first use."""
         return load_settings()
 
     def handler(
@@ -54,18 +54,18 @@ class MillDeclarations:
 
         Args:
             kind: The name that jobs are submitted with.
-            concurrency: Items at a time in one process.
-            timeout: Seconds one item may take; None for no limit.
-            max_attempts: Attempts at an item that fails; TIDEMILL_MAX_ATTEMPTS_ERROR by default.
-            max_attempts_not_found: Attempts at an item that is not found; TIDEMILL_MAX_ATTEMPTS_NOT_FOUND by default.
-            backoff: Seconds before the second attempt; doubled for each further one.
-            backoff_cap: The longest delay between attempts, in seconds.
+            concurrency: Items that one process runs concurrently.
+            timeout: Timeout of one item in seconds; None for no limit.
+            max_attempts: Attempts for an item that fails; TIDEMILL_MAX_ATTEMPTS_ERROR by default.
+            max_attempts_not_found: Attempts for an item that is not found; TIDEMILL_MAX_ATTEMPTS_NOT_FOUND by default.
+            backoff: Seconds before the second attempt; doubles with each further attempt.
+            backoff_cap: Maximum delay between attempts, in seconds.
             not_found_delay: Seconds before a NotFound is retried.
-            flush_size: Outcomes per flush; 1 for work that must not be repeated after a crash. Adaptive by default.
+            flush_size: Outcomes per flush; use 1 if work must not be repeated after a crash. Adaptive by default.
             permanent: Exceptions that are not retried.
-            limit: The limiter whose permit an item needs to start.
-            limit_by: The member of that limiter, from the item, such as a domain. Each member has its own limit.
-            columns: The first columns of the results, in order; others are added as they occur.
+            limit: The limiter that grants a permit before an item starts.
+            limit_by: Returns the limiter member of an item, such as a domain. Each member has its own limit.
+            columns: The first columns of the results, in order; further columns are added as they occur.
         """
         retry = self._make_retry_policy(max_attempts, max_attempts_not_found, backoff, backoff_cap, not_found_delay)
 
@@ -103,11 +103,11 @@ class MillDeclarations:
         limit: str | None = None,
         columns: Sequence[str] | None = None,
     ) -> Callable[[BatchFunction], BatchFunction]:
-        """Declare a handler of batches: a function of a list of items, whose outcomes are written in one transaction.
+        """Declare a batch handler: a function of a list of items, whose outcomes are written in one transaction.
 
-        An async function may take a second parameter, the connection of that transaction: what it writes there
-        happens exactly once. It returns None (all done) or one outcome per item. With ``sparse``, items that
-        are done leave no outcome row. A batch needs one permit of its ``limit``. Other options are as for ``handler``.
+        An async function may take a second parameter, the connection of that transaction; its writes happen exactly
+        once. The function returns None (all done) or one outcome per item. With ``sparse``, done items have no outcome
+        row. A batch needs one permit of its ``limit``. Other options are as for ``handler``.
         """
         retry = self._make_retry_policy(max_attempts, max_attempts_not_found, backoff, backoff_cap, not_found_delay)
 
@@ -131,7 +131,7 @@ class MillDeclarations:
     def on_start(self, function: HookFunction) -> HookFunction:
         """Declare a function, async or not, that runs once in each worker process before its first item.
 
-        If it raises, the worker stops with its traceback, as when the module of the mill cannot be imported.
+        If it raises, the worker prints the traceback and stops.
         """
         self.registry.start_hooks.append(function)
         return function
@@ -145,14 +145,14 @@ class MillDeclarations:
         return function
 
     def limiter(self, name: str, rate: str | float | None = None, **declaration: Any) -> None:
-        """Declare a limit on calls, with the keys of ``tidemill.toml``: ``burst``, ``concurrency``, ….
+        """Declare a limiter, with the keys of ``tidemill.toml``: ``burst``, ``concurrency``, ….
 
-        All workers of the installation share it. A worker that starts reports all mistakes at once.
+        All workers share it. It is validated when a worker starts.
         """
         self.registry.add_limiter(name, declaration if rate is None else {"rate": rate} | declaration)
 
     def limit(self, name: str, key: str = "") -> DeferredPermit:
-        """A permit around one call in a handler: ``async with mill.limit("shop"):``, or ``with`` in a sync handler.
+        """Return a permit for one call in a handler: ``async with mill.limit("shop"):``, or ``with`` in a sync handler.
 
         ``key`` is the member of a limiter that has one limit per member, such as a domain.
         """
@@ -161,7 +161,7 @@ class MillDeclarations:
     def resource(self, name: str, **declaration: Any) -> None:
         """Declare a table to import into and export from, with the keys of ``tidemill.toml``: ``table``, ``key``, ….
 
-        The service, or an import that starts, reports all mistakes at once.
+        It is validated when the API or an import starts.
         """
         self.registry.declarations.resources[name] = declaration
 
@@ -169,8 +169,8 @@ class MillDeclarations:
         """Declare a dataset of distributions, with the keys of ``tidemill.toml``: ``fields``, ``date_field``, ….
 
         The function produces the rows of one input's file. It gets the input as a dict and returns or yields dicts, or
-        tuples if ``columns`` are declared; it may be async. With a ``query``, no function is needed. The service, or a
-        worker that starts, reports all mistakes at once.
+        tuples if ``columns`` are declared; it may be async. With a ``query``, no function is needed. The
+        declaration is validated when the API or a worker starts.
         """
         self.registry.declarations.datasets[name] = declaration
 
@@ -181,9 +181,9 @@ class MillDeclarations:
         return register_producer
 
     def normalizer(self, name: str) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
-        """Declare a normalizer that fields of resources may name, beside ``trim``, ``collapse``, ``lower``, ``upper``.
+        """Declare a normalizer for fields of resources, in addition to ``trim``, ``collapse``, ``lower`` and ``upper``.
 
-        The function gets a text and returns the normalized text. A ValueError is the row's error.
+        The function gets a text and returns the normalized text. If it raises ValueError, the row fails with that text.
         """
 
         def register_normalizer(function: Callable[[str], str]) -> Callable[[str], str]:

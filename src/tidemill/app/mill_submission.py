@@ -1,4 +1,4 @@
-"""What a mill submits: jobs of inputs, imports, exports and distributions."""
+"""Submissions of a mill: jobs with inputs, imports, exports and distributions."""
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -41,7 +41,7 @@ OutputCompression = Literal["none", "gzip", "zstd"]
 
 
 class FailurePolicyOptions(TypedDict, total=False):
-    """When failed items fail the job: never, at the first, or beyond a count or a percentage."""
+    """When failed items fail the job: never, at the first failure, or above a count or a percentage."""
 
     mode: Literal["continue", "fail_fast", "tolerate"]
     max_failed: int
@@ -68,22 +68,21 @@ class MillSubmission(MillDeclarations):
         idempotency_key: str | None = None,
         connection: SyncConnection | None = None,
     ) -> UUID:
-        """Create a job of these inputs and return its id.
+        """Create a job with these inputs and return its id.
 
         Args:
-            kind: The kind whose handler runs them. A kind that this mill does not declare must be one that a worker
-                has registered.
-            inputs: Values that JSON can hold. An iterator is not loaded into memory.
-            priority: From -100 to 100; each step doubles the job's share among those of its owner.
+            kind: The kind of the job. If this mill does not declare it, a worker must have registered it.
+            inputs: JSON values. An iterator is not loaded into memory.
+            priority: From -100 to 100. Each step doubles the job's share of its owner's capacity.
             params: A JSON object that is stored with the job.
             policy: When failed items fail the job.
-            owner_id: The user who owns the job. Workers are fair between owners.
-            idempotency_key: A second submission with the same key returns the job of the first.
+            owner_id: The user who owns the job. Workers divide their time fairly between owners.
+            idempotency_key: A repeated submission with the same key returns the first job.
             connection: A psycopg connection. The job exists if and only if its transaction commits.
 
         Raises:
             UnknownKind: Neither this mill nor a worker has a handler for the kind.
-            InvalidInput: An input or an option cannot be stored; nothing is.
+            InvalidInput: An input or an option is invalid. Nothing is stored.
         """
         spec, is_declared = self._make_submission(kind, priority, params, policy, owner_id, idempotency_key)
         rows = encode_inputs(inputs, self.settings.max_row_bytes)
@@ -107,7 +106,7 @@ class MillSubmission(MillDeclarations):
         idempotency_key: str | None = None,
         connection: Connection | None = None,
     ) -> UUID:
-        """The async twin of ``submit``; ``connection`` is an async one."""
+        """Async variant of ``submit``. ``connection`` is an async connection."""
         spec, is_declared = self._make_submission(kind, priority, params, policy, owner_id, idempotency_key)
         rows = encode_inputs(inputs, self.settings.max_row_bytes)
         if connection is not None:
@@ -138,16 +137,16 @@ class MillSubmission(MillDeclarations):
         """Create a job that imports a file into a table and return its id.
 
         Args:
-            file: A path, a binary file object, or the URL of a file that a worker downloads. It is copied first.
+            file: A path, a binary file object, or a URL that a worker downloads. Local files are copied first.
             resource: A declared resource, or a table such as ``public.users``.
             mode: ``insert``, or ``upsert`` to update rows whose key exists.
             key: Fields that identify a row; the key of the resource by default.
-            validate_only: Check every row and write none.
-            duplicates: Which of several rows with one key is imported; ``error`` fails all but the first.
-            mapping: Column of the file -> field, or an empty text to leave the column out.
-            spreadsheet_safe: The file was exported so: remove the apostrophes.
-            keep_empty: Empty text is a value and not NULL.
-            layout: ``format``, ``encoding``, ``delimiter`` and so on, where detection should not decide.
+            validate_only: Dry run: validate all rows and write none.
+            duplicates: Which of several rows with the same key to import; ``error`` fails all but the first.
+            mapping: Column of the file -> field, or an empty string to ignore the column.
+            spreadsheet_safe: The file was exported with ``spreadsheet_safe``: remove the apostrophes.
+            keep_empty: Import empty text as empty text and not as NULL.
+            layout: ``format``, ``encoding``, ``delimiter`` and other options that override detection.
             priority: As for ``submit``.
             policy: As for ``submit``.
             owner_id: As for ``submit``.
@@ -190,7 +189,7 @@ class MillSubmission(MillDeclarations):
         owner_id: int = LOCAL_USER_ID,
         idempotency_key: str | None = None,
     ) -> UUID:
-        """The async twin of ``submit_import``."""
+        """Async variant of ``submit_import``."""
         request = ImportRequest(
             mode=mode,
             validate_only=validate_only,
@@ -216,7 +215,7 @@ class MillSubmission(MillDeclarations):
         fields: Sequence[str] = (),
         where: Sequence[str] = (),
         order: Sequence[str] = (),
-        format: OutputFormat = "csv",  # noqa: A002  the name of the option everywhere
+        format: OutputFormat = "csv",  # noqa: A002  the name of this option in all interfaces
         compression: OutputCompression = "none",
         spreadsheet_safe: bool = False,
         priority: int = EXPORT_JOB_PRIORITY,
@@ -227,9 +226,9 @@ class MillSubmission(MillDeclarations):
 
         Args:
             resource: A declared resource, or a table such as ``public.users``.
-            fields: In the order of the file; all by default.
-            where: Conditions such as ``role=admin`` or ``age[gte]=18``; all must hold.
-            order: Fields to sort by; ``-name`` is descending. The key of the resource by default.
+            fields: Fields to export, in order; all by default.
+            where: Conditions such as ``role=admin`` or ``age[gte]=18``. Rows must match all of them.
+            order: Fields to sort by; ``-name`` sorts in descending order. The key of the resource by default.
             format: The format of the file.
             compression: The compression of the file.
             spreadsheet_safe: Put an apostrophe before text that a spreadsheet could execute.
@@ -259,14 +258,14 @@ class MillSubmission(MillDeclarations):
         fields: Sequence[str] = (),
         where: Sequence[str] = (),
         order: Sequence[str] = (),
-        format: OutputFormat = "csv",  # noqa: A002  the name of the option everywhere
+        format: OutputFormat = "csv",  # noqa: A002  the name of this option in all interfaces
         compression: OutputCompression = "none",
         spreadsheet_safe: bool = False,
         priority: int = EXPORT_JOB_PRIORITY,
         owner_id: int = LOCAL_USER_ID,
         idempotency_key: str | None = None,
     ) -> UUID:
-        """The async twin of ``submit_export``."""
+        """Async variant of ``submit_export``."""
         request = TableExportRequest(
             resource=resource,
             fields=tuple(fields),
@@ -286,7 +285,7 @@ class MillSubmission(MillDeclarations):
         *,
         reuse: bool | None = None,
         reuse_days: int | None = None,
-        format: OutputFormat | None = None,  # noqa: A002  the name of the option everywhere
+        format: OutputFormat | None = None,  # noqa: A002  the name of this option in all interfaces
         compression: OutputCompression | None = None,
         priority: int = 0,
         policy: FailurePolicyOptions | None = None,
@@ -297,11 +296,11 @@ class MillSubmission(MillDeclarations):
 
         Args:
             dataset: A dataset of this mill or of ``tidemill.toml``.
-            inputs: The fields of each file. All are checked before anything is stored.
+            inputs: The field values of each file. All inputs are validated before the job is stored.
             reuse: Whether unchanged files are reused; TIDEMILL_REUSE_ENABLED by default.
-            reuse_days: Inputs younger than that are produced anew; TIDEMILL_REUSE_DAYS by default.
-            format: Instead of the dataset's.
-            compression: Instead of the dataset's.
+            reuse_days: Regenerate files of inputs with a date within this many days; TIDEMILL_REUSE_DAYS by default.
+            format: Overrides the format of the dataset.
+            compression: Overrides the compression of the dataset.
             priority: As for ``submit``.
             policy: As for ``submit``; ``fail_fast`` by default.
             owner_id: As for ``submit``.
@@ -329,15 +328,15 @@ class MillSubmission(MillDeclarations):
         *,
         reuse: bool | None = None,
         reuse_days: int | None = None,
-        format: OutputFormat | None = None,  # noqa: A002  the name of the option everywhere
+        format: OutputFormat | None = None,  # noqa: A002  the name of this option in all interfaces
         compression: OutputCompression | None = None,
         priority: int = 0,
         policy: FailurePolicyOptions | None = None,
         owner_id: int = LOCAL_USER_ID,
         idempotency_key: str | None = None,
     ) -> UUID:
-        """The async twin of ``submit_distribution``."""
-        wanted = DistributionSpec(
+        """Async variant of ``submit_distribution``."""
+        distribution = DistributionSpec(
             dataset,
             [dict(fields) for fields in inputs],
             reuse_enabled=reuse,
@@ -349,10 +348,10 @@ class MillSubmission(MillDeclarations):
         )
         spec = Submission(DISTRIBUTION_KIND, owner_id=owner_id, idem_key=idempotency_key)
         runtime = await self._make_loop_runtime()
-        return (await runtime.get(make_distribution_use_cases).submit(runtime.db, wanted, Role.ADMIN, spec))[0]
+        return (await runtime.get(make_distribution_use_cases).submit(runtime.db, distribution, Role.ADMIN, spec))[0]
 
     async def _make_loop_runtime(self) -> Runtime:
-        """The runtime of the running event loop."""
+        """Return a runtime for the running event loop."""
         return make_runtime(await self.shared_database.get(), self.settings, self.registry)
 
     def _run_blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -367,7 +366,7 @@ class MillSubmission(MillDeclarations):
         owner_id: int,
         idempotency_key: str | None,
     ) -> tuple[Submission, bool]:
-        """What is submitted, and whether this process knows the options of its kind."""
+        """Return the submission, and whether this process knows the options of its kind."""
         handler = self.registry.find(kind)
         spec = Submission(
             kind,
@@ -390,7 +389,7 @@ class MillSubmission(MillDeclarations):
 
 
 async def _stage_import_source(runtime: Runtime, file: str | PathLike[str] | BinaryIO) -> ImportSource:
-    """The URL, or a staged copy of the file."""
+    """Return a reference to the URL, or a staged copy of the file."""
     if isinstance(file, str) and is_remote_url(file):
         return FileReference(url=file)
     staged = runtime.get(make_staged_files)

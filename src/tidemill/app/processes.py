@@ -1,4 +1,4 @@
-"""What the long-running commands start: databases, workers, and what an API process runs beside its HTTP server."""
+"""The parts of long-running commands: databases, workers, and the background loops of an API process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from tidemill.tables.resource_registry import make_resource_registry
 
 HTTP_DB_RETRY_BUDGET_S = 5.0
 WORKER_DB_CONNECTIONS = 4
-LOCAL_DB_CONNECTIONS = 8  # of a process with an API and two workers
+LOCAL_DB_CONNECTIONS = 8  # for a process with an API and two workers
 
 
 async def run_worker(mill: Mill, reference: str, processes: int | None, stop: asyncio.Event) -> None:
@@ -29,7 +29,7 @@ async def run_worker(mill: Mill, reference: str, processes: int | None, stop: as
 
 @asynccontextmanager
 async def run_on_demand_worker(settings: Settings, mill: Mill, reference: str) -> AsyncIterator[Worker]:
-    """A worker, with a database of its own, whose children run only the time slices of requests."""
+    """Run a worker with its own database whose children run only the time slices of kickoff requests."""
     async with (
         open_database(settings, size=WORKER_DB_CONNECTIONS) as db,
         run_kickoff_worker(db, mill, reference, settings.worker_pool_size) as worker,
@@ -49,7 +49,7 @@ async def run_kickoff_worker(db: Database, mill: Mill, reference: str, processes
 
 @asynccontextmanager
 async def open_migrated_database(settings: Settings) -> AsyncIterator[Database]:
-    """The database of `tidemill up`, with a current schema."""
+    """Open the database for `tidemill up` and migrate its schema."""
     async with open_database(settings, size=LOCAL_DB_CONNECTIONS, check=False) as db:
         await migrate_schema(db)
         yield db
@@ -57,9 +57,9 @@ async def open_migrated_database(settings: Settings) -> AsyncIterator[Database]:
 
 @asynccontextmanager
 async def open_http_runtime(settings: Settings, pool: Worker | None, mill: Mill | None) -> AsyncIterator[Runtime]:
-    """The runtime of an API process; ``pool`` runs kickoffs, ``mill`` may declare resources.
+    """Open the runtime of an API process; ``pool`` runs kickoffs, ``mill`` may declare resources.
 
-    While the block runs, the process also finishes bulk operations and measures the queue.
+    While the block runs, the process also continues bulk operations and measures the queue.
     """
     async with open_database(settings, patience=HTTP_DB_RETRY_BUDGET_S) as db:
         loops = [BulkOperationLoop(db), QueueDepthLoop(db)]
@@ -75,7 +75,7 @@ async def open_http_runtime(settings: Settings, pool: Worker | None, mill: Mill 
 
 
 async def check_declared_resources(runtime: Runtime) -> None:
-    """InvalidSettings with every declared resource that does not match its table."""
+    """Raise InvalidSettings with all declared resources that do not match their tables."""
     problems = await runtime.get(make_resource_registry).list_problems(runtime.db)
     if problems:
         raise InvalidSettings("\n".join(problems))

@@ -21,7 +21,7 @@ def make_runtime(
     registry: HandlerRegistry | None = None,
     on_demand_pool: OnDemandPool | None = None,
 ) -> Runtime:
-    """The runtime of one process, for the features that the settings do not disable."""
+    """Return the runtime of a process with all features that are not disabled."""
     registry = registry or HandlerRegistry()
     return Runtime(
         db,
@@ -35,7 +35,7 @@ def make_runtime(
 
 
 def map_builtin_handler_factories(runtime: Runtime) -> dict[str, HandlerFactory]:
-    """Kind -> what makes its handler, for the kinds of all features."""
+    """Return kind -> factory of its handler, for the kinds of all features."""
 
     def make_handler(name: ObjectName) -> Handler:
         handler: Handler = import_object(name)(runtime)
@@ -47,10 +47,10 @@ def map_builtin_handler_factories(runtime: Runtime) -> dict[str, HandlerFactory]
 
 
 def load_limiters(runtime: Runtime, registry: HandlerRegistry) -> Mapping[str, Limiter]:
-    """The limiters of ``tidemill.toml`` and of the mill.
+    """Return the limiters of ``tidemill.toml`` and of the mill.
 
     Raises:
-        InvalidSettings: With every mistake, also limiters that a kind or a feature refers to and that do not exist.
+        InvalidSettings: A limiter is invalid, or a kind or a feature refers to an unknown limiter.
     """
     from tidemill.limits.config import parse_limiters  # noqa: PLC0415  most processes declare none
 

@@ -1,4 +1,4 @@
-"""The databases that a mill keeps open: one per event loop, and a background event loop for blocking callers."""
+"""The open databases of a mill, one per event loop, and a background event loop for blocking callers."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ BACKGROUND_LOOP_STOP_TIMEOUT_S = 5.0
 
 
 class BackgroundLoop:
-    """An event loop in a daemon thread, for callers that block until a coroutine is done."""
+    """An event loop in a daemon thread that runs coroutines for blocking callers."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -30,7 +30,7 @@ class BackgroundLoop:
         started.wait()
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result. An interrupt in the waiting thread cancels the coroutine."""
+        """Run a coroutine and return its result. An interrupt in the waiting thread cancels the coroutine."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -40,7 +40,7 @@ class BackgroundLoop:
 
     @contextmanager
     def enter(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        """An async context manager, entered and left on the loop; the body runs in the caller's thread."""
+        """Enter and exit an async context manager on the loop; the body runs in the caller's thread."""
         value = self.run_coroutine(manager.__aenter__())
         try:
             yield value
@@ -51,7 +51,7 @@ class BackgroundLoop:
             self.run_coroutine(manager.__aexit__(None, None, None))
 
     def stop(self) -> None:
-        """End the thread. A forked process has only a copy of this object, without the thread."""
+        """Stop the thread. In a forked process, which has no such thread, do nothing."""
         if os.getpid() != self._pid or not self._thread.is_alive():
             return
         self._loop.call_soon_threadsafe(self._stop_requested.set)
@@ -81,13 +81,14 @@ class _LoopDatabase:
             await self.holder.aclose()
 
 
-# Here and not in their owner: closing them when the owner is collected would race with the end of the event loop.
+# A global, and not a field of the owner: closing databases when the owner is garbage-collected would race with the
+# end of the event loop.
 _open_by_loop: dict[asyncio.AbstractEventLoop, list[_LoopDatabase]] = {}
 
 
 @dataclass(slots=True)
 class _ProcessState:
-    """What one process has open. A forked process starts without any and leaves its parent's connections alone."""
+    """The open databases of one process. A forked process starts empty and does not use its parent's connections."""
 
     by_loop: weakref.WeakValueDictionary[asyncio.AbstractEventLoop, _LoopDatabase] = field(
         default_factory=weakref.WeakValueDictionary
@@ -97,9 +98,9 @@ class _ProcessState:
 
 
 class SharedDatabase:
-    """Opens a database at its first use and keeps it open, once per event loop.
+    """Opens one database per event loop on first use and keeps it open.
 
-    It is closed by ``close`` or ``close_async``, with its event loop, or when the process ends.
+    A database closes with ``close`` or ``close_async``, with its event loop, or when the process ends.
     """
 
     def __init__(self, make_database: DatabaseFactory) -> None:
@@ -107,7 +108,7 @@ class SharedDatabase:
         self._by_process: dict[int, _ProcessState] = {}
 
     async def get(self) -> Database:
-        """The database of the running event loop."""
+        """Return the database of the running event loop."""
         loop = asyncio.get_running_loop()
         shared = self._process_state.by_loop.get(loop)
         if shared is None:
@@ -123,7 +124,7 @@ class SharedDatabase:
 
     @property
     def background_loop(self) -> BackgroundLoop:
-        """The event loop of callers that are not async."""
+        """The event loop for blocking callers."""
         process = self._process_state
         with process.lock:
             if process.background is None:
@@ -132,7 +133,7 @@ class SharedDatabase:
             return process.background
 
     async def close_async(self) -> None:
-        """Close the database of the running event loop. The next use opens it again."""
+        """Close the database of the running event loop. The next use reopens it."""
         loop = asyncio.get_running_loop()
         shared = self._process_state.by_loop.pop(loop, None)
         if shared is not None:
@@ -140,7 +141,7 @@ class SharedDatabase:
             await shared.close()
 
     def close(self) -> None:
-        """Close the database of the background loop and end its thread. The next use starts both again."""
+        """Close the database of the background loop and stop its thread. The next use restarts both."""
         process = self._process_state
         with process.lock:
             background, process.background = process.background, None
@@ -154,9 +155,10 @@ class SharedDatabase:
 
 
 async def _keep_database_open(make_database: DatabaseFactory) -> AsyncGenerator[Database]:
-    """A generator, because an event loop finishes its async generators before it ends: the database ends with it.
+    """Yield an open database and close it with the generator.
 
-    No other async generator may be open inside: the event loop finishes all of them at the same time.
+    An event loop closes its async generators before it ends, so the database closes with the loop. No other async
+    generator may be open inside, because the event loop closes all of them concurrently.
     """
     async with await make_database() as db:
         await check_schema(db)
@@ -164,7 +166,7 @@ async def _keep_database_open(make_database: DatabaseFactory) -> AsyncGenerator[
 
 
 async def _close_abandoned_databases(loop: asyncio.AbstractEventLoop) -> None:
-    """Close what the owner left open when it was collected, and forget event loops that have ended."""
+    """Close databases whose owner was garbage-collected, and forget event loops that have ended."""
     for ended in [other for other in tuple(_open_by_loop) if other.is_closed()]:
         _open_by_loop.pop(ended, None)
     abandoned = [shared for shared in _open_by_loop[loop] if shared.owner() is None]

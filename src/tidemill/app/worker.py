@@ -1,4 +1,4 @@
-"""A worker: a parent process and its children."""
+"""The worker: a parent process and its child processes."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,10 @@ from tidemill.telemetry.metrics_server import serve_worker_metrics
 
 
 class WakeupLoops:
-    """The loops that wake children, and the relay that tells the broker. Children that work on demand need no hints."""
+    """The loops that wake children on hints, and the relay that sends hints to the broker.
+
+    Children that run on demand receive no hints.
+    """
 
     def __init__(self, db: Database, settings: Settings, supervisor: Supervisor, worker: str, kinds: list[str]) -> None:
         self._db = db
@@ -44,9 +47,13 @@ class WakeupLoops:
         self._relay: CallbackLoop | None = None
 
     async def build_loops(self, *, on_demand: bool) -> list[Coroutine[Any, Any, None]]:
-        """All of them may be cancelled at any time. InvalidSettings if the broker's library is not there."""
+        """Return the loops, which may be cancelled at any time.
+
+        Raises:
+            InvalidSettings: The client library of the broker is not installed.
+        """
         wake_all = self._supervisor.wake_children
-        found: list[Coroutine[Any, Any, None]] = []
+        loops: list[Coroutine[Any, Any, None]] = []
         if self._broker_url is not None:
             scheme = parse_broker_name(self._broker_url)
             namespace = await self._db.run(outbox.register_broker, scheme)
@@ -54,20 +61,20 @@ class WakeupLoops:
                 make_connection_factory(self._broker_url, namespace, self._kinds, self._worker), self._kinds
             )
             self._relay = CallbackLoop("relay", OutboxRelay(self._db, self._broker, self._worker, scheme).tick)
-            found.append(self._relay.run())
+            loops.append(self._relay.run())
             if not on_demand:
-                found.append(self._broker.receive_wakeups(self._make_hint_receiver()))
-        announced = NotificationReceiver(
+                loops.append(self._broker.receive_wakeups(self._make_hint_receiver()))
+        receiver = NotificationReceiver(
             wake_all, self._wake_relay_if_connected, is_only_source=lambda: on_demand or not self._is_broker_connected
         )
-        return [*found, PostgresDispatcher(self._db).receive_wakeups(announced)]
+        return [*loops, PostgresDispatcher(self._db).receive_wakeups(receiver)]
 
     def describe_broker(self) -> dict[str, Any]:
-        """For people: which broker, and what is wrong with it."""
+        """Return the broker's name and its current error, for the list of workers."""
         if self._broker_url is None:
             return {}
-        trouble = None if self._broker is None else self._broker.current_error
-        return {"broker": {"name": parse_broker_name(self._broker_url), "trouble": trouble}}
+        error = None if self._broker is None else self._broker.current_error
+        return {"broker": {"name": parse_broker_name(self._broker_url), "trouble": error}}
 
     async def close(self) -> None:
         if self._broker is not None:
@@ -78,31 +85,31 @@ class WakeupLoops:
         return self._broker is not None and self._broker.current_error is None
 
     def _wake_relay_if_connected(self) -> None:
-        """Not while there is nobody to send to: it tries again by itself, less and less often."""
+        """Wake the relay, unless the broker is not connected: then the relay retries with a backoff."""
         if self._relay is not None and self._is_broker_connected:
             self._relay.wake()
 
     def _make_hint_receiver(self) -> HintReceiver:
-        crew = self._supervisor
-        wake, wake_all = crew.wake_idlest_child, crew.wake_children
+        supervisor = self._supervisor
+        wake, wake_all = supervisor.wake_idlest_child, supervisor.wake_children
         return HintReceiver(
-            self._db, self._worker, wake=wake, wake_all=wake_all, has_idle_lane=lambda: crew.has_idle_lane
+            self._db, self._worker, wake=wake, wake_all=wake_all, has_idle_lane=lambda: supervisor.has_idle_lane
         )
 
 
 WORKER_SIGN_OFF_TIMEOUT_S = 3.0
-# Unless somebody has said otherwise. Threads that share the interpreter's lock need no memory each of their own: with
-# it, children that imported a million users had 207 and 211 MB, without it 198. And of the allocators that pyarrow has,
-# this one gives memory back: a child that wrote Parquet had 142 MB, with the usual one 156.
+# Defaults; the environment overrides them. Threads that share the interpreter lock do not need one malloc arena each:
+# children that imported a million users used 198 MB with one arena and 207 to 211 MB with several. Of pyarrow's
+# allocators, jemalloc returns memory to the system: a child that wrote Parquet used 142 MB instead of 156 MB.
 CHILD_MEMORY_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"} | (
     {"ARROW_DEFAULT_MEMORY_POOL": "jemalloc"} if sys.platform == "linux" else {}
 )
 
 
 class Worker:
-    """A parent process and its children: everything `tidemill worker` runs.
+    """Everything that `tidemill worker` runs: a parent process and its child processes.
 
-    With ``on_demand`` the children claim nothing by themselves: they work in the slices that ``kickoff`` asks for.
+    With ``on_demand``, children claim no batches on their own; they run only the time slices of ``kickoff``.
     """
 
     def __init__(
@@ -114,12 +121,12 @@ class Worker:
         self._settings = settings
         runtime = make_runtime(db, settings, mill.registry)
         self._registry = mill.registry.with_builtins(map_builtin_handler_factories(runtime))
-        self._handlers = self._registry.make_all()  # every mistake in what they declare stops the worker here
+        self._handlers = self._registry.make_all()  # an invalid declaration stops the worker here
         self._limiters = load_limiters(runtime, mill.registry)
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
-        ours = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
+        resolved = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
         self._environment = (
-            CHILD_MEMORY_ENVIRONMENT | os.environ | {ENV_PREFIX + name: value for name, value in ours.items()}
+            CHILD_MEMORY_ENVIRONMENT | os.environ | {ENV_PREFIX + name: value for name, value in resolved.items()}
         )
         self._telemetry_stack = contextlib.AsyncExitStack()
         seconds = settings.lock_floor_ms / 1000
@@ -134,20 +141,18 @@ class Worker:
             silence_s=seconds,
             on_demand=on_demand,
         )
-        in_hand, state = self._supervisor.list_lease_ids, self._supervisor.describe_children
-        self._wakeups = hearing = WakeupLoops(db, settings, self._supervisor, self.id, self._registry.kinds())
+        self._wakeups = wakeups = WakeupLoops(db, settings, self._supervisor, self.id, self._registry.kinds())
 
         def describe_worker() -> dict[str, Any]:
-            return self._info | state() | hearing.describe_broker()
+            return self._info | self._supervisor.describe_children() | wakeups.describe_broker()
 
-        children = self._supervisor.list_child_pids
         heartbeat = HeartbeatLoop(
             db,
             self.id,
             lease_seconds=seconds,
-            list_lease_ids=in_hand,
+            list_lease_ids=self._supervisor.list_lease_ids,
             describe_worker=describe_worker,
-            list_child_pids=children,
+            list_child_pids=self._supervisor.list_child_pids,
         )
         every_s, resend_s = settings.finalizer_interval_ms / 1000, settings.resend_after_s
         maintenance = MaintenanceLoop(
@@ -180,7 +185,7 @@ class Worker:
         self._wakeup_tasks: list[asyncio.Task[None]] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until ``stop`` is set, or the children cannot start."""
+        """Run until ``stop`` is set or the children cannot start."""
         await self.start()
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait([stopped, self._loop_tasks[0]], return_when=asyncio.FIRST_COMPLETED)
@@ -190,19 +195,19 @@ class Worker:
             raise self._supervisor.failure
 
     async def start(self) -> None:
-        """Start the children and what looks after them, in the event loop of the caller."""
+        """Start the children and all loops in the caller's event loop."""
         await self._db.run(workers.register_kinds, self._handlers)
         await self._db.run(limiter_records.declare_limiters, self._limiters.values())
         with bind_fields(worker=self.id):
-            measured = serve_worker_metrics(self._settings, self._registry.map_kinds_to_providers())
-            self._environment.update(await self._telemetry_stack.enter_async_context(measured))
-            heard = await self._wakeups.build_loops(on_demand=bool(self._info["on_demand"]))
+            metrics = serve_worker_metrics(self._settings, self._registry.map_kinds_to_providers())
+            self._environment.update(await self._telemetry_stack.enter_async_context(metrics))
+            wakeup_loops = await self._wakeups.build_loops(on_demand=bool(self._info["on_demand"]))
             self._loop_tasks = [asyncio.create_task(service.run()) for service in self._loops]
-            self._wakeup_tasks = [asyncio.create_task(loop) for loop in heard]
+            self._wakeup_tasks = [asyncio.create_task(loop) for loop in wakeup_loops]
             emit("worker.started", worker=self.id, processes=self._info["processes"], kinds=self._info["kinds"])
 
     async def stop(self) -> None:
-        """Stop the children: what they finish in the grace is kept, the rest goes back. Then sign off."""
+        """Stop the children and unregister the worker. Items that do not finish in the grace period are released."""
         tasks, self._loop_tasks = self._loop_tasks, []
         if not tasks:
             return  # not started, or stopped already
@@ -212,8 +217,8 @@ class Worker:
         for service in self._loops:
             service.stop()
         for task in self._wakeup_tasks:
-            task.cancel()  # these have no work to finish
-        with contextlib.suppress(TimeoutError):  # without a database, the worker's row and duty run out by themselves
+            task.cancel()  # they have no work to finish
+        with contextlib.suppress(TimeoutError):  # without a database, the worker's row and duties expire
             async with asyncio.timeout(WORKER_SIGN_OFF_TIMEOUT_S):
                 await asyncio.gather(*tasks, *self._wakeup_tasks, return_exceptions=True)
                 await self._wakeups.close()
@@ -224,19 +229,19 @@ class Worker:
         await self._telemetry_stack.aclose()
 
     async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult:
-        """Work on one job for so many seconds, in a child of an ``on_demand`` worker; less when nothing is due.
+        """Run a time slice on one job in a child of an ``on_demand`` worker. It ends early when no item is due.
 
-        If the caller is cancelled the slice ends: what is finished is kept, the rest goes back uncharged.
+        If the caller is cancelled, the slice ends: finished items are kept, others are released without an attempt.
 
         Raises:
-            UnknownKind: There is no handler for the kind.
-            Busy: No child was free within a moment.
+            UnknownKind: The kind has no handler.
+            Busy: No child became free in time.
         """
         return await self._slice_runner.run_slice(job_id, kind, seconds)
 
 
 def make_worker(db: Database, mill: Mill, reference: str, processes: int, *, on_demand: bool = False) -> Worker:
-    """A worker for ``mill``, whose children find it again by ``reference``."""
+    """Return a worker for ``mill``; its children import the mill by ``reference``."""
     pages = mill.settings.worker_lanes + 1
 
     def build_argv(worker_id: str, number: int, control: int, book: int) -> list[str]:
@@ -246,5 +251,5 @@ def make_worker(db: Database, mill: Mill, reference: str, processes: int, *, on_
 
 
 def build_child_argv(reference: str, worker_id: str, *numbers: int) -> list[str]:
-    """The command line of a child; the numbers are the other arguments of ``child_main.run_child``."""
+    """Return the command line of a child; the numbers are further arguments of ``child_main.run_child``."""
     return [sys.executable, "-m", "tidemill.app.child_main", reference, worker_id, *map(str, numbers)]

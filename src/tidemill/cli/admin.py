@@ -1,4 +1,4 @@
-"""Commands about the installation: its schema, old rows, invariants, and messages of the broker in quarantine."""
+"""Commands for the installation: schema, old rows, invariants, and quarantined broker messages."""
 
 import json
 from dataclasses import asdict
@@ -23,33 +23,35 @@ commands = typer.Typer()
 
 @commands.command()
 def migrate() -> None:
-    """Bring the database's schema up to date. Safe to run from many processes at once."""
+    """Migrate the database schema to the current version. Several processes may run this at once."""
 
     async def action(runtime: Runtime) -> list[str]:
         return await administration.migrate_schema(runtime.db)
 
     for name in run_with_runtime(action, check=False):
-        console.print(f"ran {name}")
-    console.print("the schema is up to date")
+        console.print(f"Applied {name}")
+    console.print("The schema is up to date")
 
 
 @commands.command()
 def purge(
-    older_than: Annotated[str, typer.Option(metavar="AGE", help="As in 90d, 12w, 36h")],
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="Minimum age, such as 90d, 12w or 36h")],
 ) -> None:
-    """Drop the rows of jobs that were closed longer ago than that, whole weeks at a time; their counts stay."""
+    """Drop the rows of jobs that closed longer ago than this, in complete weeks. Job counts are kept."""
     seconds = parse_age_seconds(older_than)
 
     async def action(runtime: Runtime) -> list[str]:
         return await administration.purge_jobs(runtime.db, seconds)
 
     weeks = run_with_runtime(action)
-    console.print(f"dropped {', '.join(weeks)}" if weeks else "nothing is that old: no whole week of closed jobs")
+    console.print(
+        f"Dropped {', '.join(weeks)}" if weeks else "Nothing to drop: no complete week of closed jobs is that old"
+    )
 
 
 @commands.command()
 def doctor() -> None:
-    """Check the settings, the server and every invariant of the engine; exit code 1 if something is wrong."""
+    """Check the settings, the server and all invariants of the engine. The exit code is 1 if a check fails."""
     findings = run_with_runtime(lambda runtime: administration.check_installation(runtime.db))
     for finding in findings:
         mark = "[green]ok[/]  " if finding.ok else ("[yellow]warn[/]" if finding.is_warning else "[red]BAD[/] ")
@@ -62,20 +64,22 @@ def doctor() -> None:
 
 @commands.command()
 def quarantine(
-    limit: Annotated[int, typer.Option(min=1, max=QUARANTINE_MAX_MESSAGES, help="The newest so many")] = 20,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget those that are shown, and all older ones")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, max=QUARANTINE_MAX_MESSAGES, help="Maximum number of messages, newest first")
+    ] = 20,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete the shown messages and all older ones")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
 ) -> None:
-    """Show messages of the broker that are no hints, and hints that it would not take."""
+    """Show broker messages that are not valid hints, and hints that the broker rejected."""
 
     async def action(runtime: Runtime) -> list[QuarantinedMessage]:
-        found = await runtime.db.read(list_quarantined_messages, limit)
-        if clear and found:
-            await runtime.db.run(delete_quarantined_messages, found[0].id)
-        return found
+        messages = await runtime.db.read(list_quarantined_messages, limit)
+        if clear and messages:
+            await runtime.db.run(delete_quarantined_messages, messages[0].id)
+        return messages
 
-    found = run_with_runtime(action)
-    for one in found:
+    messages = run_with_runtime(action)
+    for one in messages:
         if as_json:
             typer.echo(json.dumps(asdict(one), default=str))
         else:
@@ -83,10 +87,10 @@ def quarantine(
             console.print(f"{head}: {escape(one.reason)}", highlight=False, soft_wrap=True)
             console.print(f"    [dim]{escape(one.message)}[/]", highlight=False, soft_wrap=True)
     if not as_json:
-        console.print(_format_quarantine_footer(len(found), cleared=clear and bool(found)))
+        console.print(_format_quarantine_footer(len(messages), cleared=clear and bool(messages)))
 
 
 def _format_quarantine_footer(shown: int, *, cleared: bool) -> str:
     if cleared:
-        return "these and all older ones are forgotten"
-    return "that is all, or the newest of them" if shown else "the quarantine is empty"
+        return "Deleted these messages and all older ones"
+    return f"Newest {shown:,} messages" if shown else "The quarantine is empty"

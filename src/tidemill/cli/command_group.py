@@ -1,6 +1,6 @@
-"""The commands of `tidemill`: which module defines each, and its line in the help.
+"""The commands of `tidemill`: the module that defines each command, and its summary in the help.
 
-Listing the commands imports none of these modules; running a command imports its own only.
+Listing the commands imports none of these modules; running a command imports only its own module.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,50 +18,48 @@ from tidemill.app.feature_list import load_enabled_features
 PLUGIN_ENTRY_POINT_GROUP = "tidemill.commands"
 RUN_COMMANDS = {
     "tidemill.cli.run": {
-        "worker": "Run imports, exports and the handlers of a mill, if one is named, until stopped with Ctrl-C or "
-        "SIGTERM.",
-        "serve": "Run the HTTP API until stopped. With a mill, kickoff runs its handlers for the length of a request.",
-        "up": "Everything on this machine, until stopped: the database, brought up to date, the HTTP API and a worker.",
+        "worker": "Run a worker for built-in kinds and the handlers of a mill, until Ctrl-C or SIGTERM.",
+        "serve": "Run the HTTP API until stopped. With a mill, kickoff requests run its handlers.",
+        "up": "Run everything on this machine until stopped: the migrated database, the HTTP API and a worker.",
     },
 }
 CORE_COMMANDS = {
     "tidemill.jobs.cli": {
-        "submit": "Make a job of a file's rows. The file is stored first; workers then read it.",
+        "submit": "Create a job from the rows of a file. The file is stored first, then workers ingest it.",
         "jobs": "List the newest jobs.",
-        "watch": "Follow a job to its end; the exit code is 0 only if it completed.",
-        "pause": "Stop taking batches of a job; what is being worked on finishes.",
-        "resume": "Go on with a paused job.",
-        "cancel": "Cancel what waits; what is being worked on finishes and keeps its results.",
-        "delete": "Remove a job with all its rows and results.",
-        "reprocess": "Send settled items of a job round again, opening it if it is closed.",
-        "redrive": "Send failed items of jobs, and what a failed job had cancelled, round again.",
-        "items": "Print a job's items, one JSON object a line.",
+        "watch": "Follow a job until it closes. The exit code is 0 only if the job completed.",
+        "pause": "Pause a job. Running batches finish.",
+        "resume": "Resume a paused job.",
+        "cancel": "Cancel the waiting items of a job. Running items finish and keep their results.",
+        "delete": "Delete a job with all its rows and results.",
+        "reprocess": "Run settled items of a job again. A closed job is reopened.",
+        "redrive": "Retry the failed items of jobs, and items that were cancelled because their job failed.",
+        "items": "Print the items of a job, one JSON object per line.",
     },
     "tidemill.limits.cli": {
-        "limiters": "Show how often others may be called, and what that is at; change it, or lift a block.",
+        "limiters": "Show limiters and their usage; change or unblock one.",
     },
     "tidemill.cli.admin": {
-        "migrate": "Bring the database's schema up to date. Safe to run from many processes at once.",
-        "purge": "Drop the rows of jobs that were closed longer ago than that, whole weeks at a time; their counts "
-        "stay.",
-        "doctor": "Check the settings, the server and every invariant of the engine; exit code 1 if something is "
-        "wrong.",
-        "quarantine": "Show messages of the broker that are no hints, and hints that it would not take.",
+        "migrate": "Migrate the database schema to the current version. Several processes may run this at once.",
+        "purge": "Drop the rows of jobs that closed longer ago than this, in complete weeks. Job counts are kept.",
+        "doctor": "Check the settings, the server and all invariants of the engine. The exit code is 1 if a check "
+        "fails.",
+        "quarantine": "Show broker messages that are not valid hints, and hints that the broker rejected.",
     },
     "tidemill.cli.demo": {
-        "demo": "Import three files with some bad rows into tables of the embedded PostgreSQL; export rows, "
+        "demo": "Import three files with some invalid rows into the embedded PostgreSQL, then export rows and "
         "distribute files.",
     },
     "tidemill.accounts.cli": {
-        "users": "Who may use the service.",
-        "keys": "The API keys they use it with.",
+        "users": "Manage users.",
+        "keys": "Manage API keys.",
     },
 }
 
 
 @cache
 def load_command_summaries() -> dict[str, dict[str, str]]:
-    """Module -> command -> its line in the help, of the core and of all features."""
+    """Return module -> command -> summary in the help, for the core and all features."""
     features = [feature for feature in load_enabled_features() if feature.commands_module is not None]
     of_features = {str(feature.commands_module): dict(feature.commands) for feature in features}
     return RUN_COMMANDS | of_features | CORE_COMMANDS

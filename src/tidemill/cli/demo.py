@@ -1,4 +1,4 @@
-"""The command ``tidemill demo``: generates three files with some bad rows, imports, exports and distributes them."""
+"""The command ``tidemill demo``: imports three files with some invalid rows, exports rows and distributes files."""
 
 import csv
 import hashlib
@@ -42,22 +42,22 @@ NOT_FOUND_EVERY, FLAKY_EVERY, BROKEN_EVERY = 9_973, 5_003, 33_331
 
 @mill.handler("demo.price", max_attempts=3, backoff=0.5, max_attempts_not_found=1)
 async def compute_demo_price(item: Item) -> dict[str, object]:
-    """Look up a price; some things are not there, some work at the second attempt, some never."""
+    """Look up a price. Some products are not found, some fail on the first attempt, and some on every attempt."""
     number = int(item.input["sku"])
     if number % NOT_FOUND_EVERY == 1:
-        raise NotFound(f"no such product: {number}")
+        raise NotFound(f"Product {number} not found")
     if number % BROKEN_EVERY == 1 or (number % FLAKY_EVERY == 1 and item.attempt == 1):
-        raise Retry("the shop did not answer")
+        raise Retry("The shop did not respond")
     digest = hashlib.blake2b(str(number).encode(), digest_size=4).digest()
     return {"sku": number, "price": int.from_bytes(digest) % 10_000 / 100}
 
 
 @commands.command("demo")
 def demo_command(
-    rows: Annotated[int, typer.Option(min=100, help="Of each file")] = 100_000,
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64)] = 2,
+    rows: Annotated[int, typer.Option(min=100, help="Rows per file")] = 100_000,
+    processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="Worker processes")] = 2,
 ) -> None:
-    """Import three files with some bad rows into tables of the embedded PostgreSQL; export rows, distribute files."""
+    """Import three files with some invalid rows into the embedded PostgreSQL, then export rows and distribute files."""
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")
     with resources.as_file(resources.files("tidemill.demo") / "tidemill.toml") as config:
         os.environ["TIDEMILL_CONFIG"] = str(config)
@@ -65,21 +65,21 @@ def demo_command(
         folder = settings.home / "demo"
         folder.mkdir(parents=True, exist_ok=True)
         run_with_runtime(_create_tables, migrate=True)
-        console.print(f"PostgreSQL runs. Three files of {rows:,} rows each, one in a hundred bad, are in {folder}")
-        for made in write_demo_files(folder, rows):
-            command = f"tidemill import {made.name} --into {made.stem} --mode upsert"
+        console.print(f"PostgreSQL is running. Created three files with {rows:,} rows each, 1% invalid, in {folder}")
+        for file in write_demo_files(folder, rows):
+            command = f"tidemill import {file.name} --into {file.stem} --mode upsert"
             console.print(f"\n[bold]$ {command}[/]", highlight=False)
-            options = ImportOptions(resource=made.stem, request=ImportRequest(mode="upsert"))
+            options = ImportOptions(resource=file.stem, request=ImportRequest(mode="upsert"))
             run_import(
-                ImportArguments(str(made), options), errors_to=folder / f"{made.stem}-errors.csv", processes=processes
+                ImportArguments(str(file), options), errors_to=folder / f"{file.stem}-errors.csv", processes=processes
             )
         _export_editors(folder)
         _distribute_prices(folder, processes)
-    console.print("\nOnce more, nothing changes: run it again and see. `tidemill jobs` lists what was done.")
+    console.print("\nUpserts are idempotent: run the demo again and no row changes. `tidemill jobs` lists the jobs.")
 
 
 def _export_editors(folder: Path) -> None:
-    """Some of what has come in goes out again."""
+    """Export some of the imported users."""
     output = folder / "editors.csv"
     command = f"tidemill export users --where 'role[in]=admin,editor' --order email -o {output.name}"
     console.print(f"\n[bold]$ {escape(command)}[/]", highlight=False, soft_wrap=True)
@@ -89,12 +89,12 @@ def _export_editors(folder: Path) -> None:
 
 
 def _distribute_prices(folder: Path, processes: int) -> None:
-    """A file for each of some inputs."""
+    """Produce one file per input."""
     inputs = folder / "inputs.csv"
     inputs.write_text(DEMO_DISTRIBUTION_CSV)
     console.print(f"\n[bold]$ tidemill distribute prices {inputs.name}[/]", highlight=False)
-    wanted = DistributionSpec("prices", read_distribution_inputs(str(inputs)))
-    run_distribution(wanted, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
+    distribution = DistributionSpec("prices", read_distribution_inputs(str(inputs)))
+    run_distribution(distribution, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
 
 
 async def _create_tables(runtime: Runtime) -> None:
@@ -130,7 +130,7 @@ BAD_COMMENT_FIELDS = ({"body": "word " * 501}, {"article_id": "?"}, {"user_id": 
 
 
 def write_demo_files(folder: Path, row_count: int) -> list[Path]:
-    """The three of them, in the order in which they refer to each other; the same ones every time."""
+    """Write the three files and return them in import order. Their content is the same in every run."""
     users, articles, comments = folder / "users.csv", folder / "articles.ndjson", folder / "comments.ndjson"
     with users.open("w", newline="") as file:
         writer = csv.DictWriter(file, ["id", "email", "name", "role", "active", "created_at"])
@@ -194,7 +194,7 @@ def _pick_user_id(rng: random.Random, n: int) -> str:
 
 
 def _replace_bad_row(i: int) -> int:
-    """A row that is not bad, so that nobody refers to one that is not there."""
+    """Return a nearby valid row, because an invalid row is not imported and cannot be referenced."""
     return i - 1 if _is_bad_row(i) else i
 
 

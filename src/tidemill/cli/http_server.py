@@ -24,21 +24,21 @@ from tidemill.http.middleware import ProblemH11Protocol
 from tidemill.telemetry.metrics_server import collect_metrics
 from tidemill.web.pages import install_pages
 
-logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings repeat our own events
+logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings duplicate Tidemill's events
 
 HTTP_SHUTDOWN_TIMEOUT_S = 3
 LISTEN_BACKLOG = 512
-LOOPBACK_FOR_WILDCARD_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  known here, not listened on
+LOOPBACK_FOR_WILDCARD_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  a lookup, not a bind address
 
 
 def run_with_uvloop(main: Coroutine[Any, Any, None]) -> None:
-    """Run in an event loop that takes less processor time per request than that of asyncio."""
+    """Run a coroutine with uvloop, which uses less CPU time per request than the asyncio event loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
 
 
 class HttpServer(uvicorn.Server):
-    """Sets ``ready`` when it accepts connections. It leaves signals to the command, which stops the whole process."""
+    """Sets ``ready`` when it accepts connections. It does not handle signals: the command stops the whole process."""
 
     def __init__(self, app: FastAPI) -> None:
         config = uvicorn.Config(
@@ -63,7 +63,7 @@ class HttpServer(uvicorn.Server):
 
 
 def open_listen_socket(settings: Settings) -> socket.socket:
-    """Open the socket before anything starts; InvalidSettings in one line if the port is taken."""
+    """Open the listening socket; raise InvalidSettings if the address cannot be used."""
     family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
     try:
         listening = socket.create_server(
@@ -73,15 +73,15 @@ def open_listen_socket(settings: Settings) -> socket.socket:
         address = f"{settings.http_host}:{settings.http_port}"
         reason = str(error.strerror).partition(" (while ")[0]
         hint = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
-        raise InvalidSettings(f"cannot listen on {address}: {reason}; say another {hint}") from error
-    # Connections inherit it. asyncio sets it by itself, but not where a socket does not name its protocol, as here:
-    # then the body of an answer waits 40 ms for the client to acknowledge its head.
+        raise InvalidSettings(f"Cannot listen on {address}: {reason}. Set another {hint}.") from error
+    # Connections inherit it. asyncio sets it only if a socket names its protocol, and this one does not. Without it,
+    # the body of a response waits 40 ms for the client to acknowledge the headers.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
 def format_browser_url(listening: socket.socket) -> str:
-    """The address for a browser on this machine."""
+    """Return the URL for a browser on this machine."""
     host, port, *_ = listening.getsockname()
     host = LOOPBACK_FOR_WILDCARD_HOST.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

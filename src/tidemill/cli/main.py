@@ -1,4 +1,4 @@
-"""tidemill: the command."""
+"""The entry point of the ``tidemill`` command."""
 
 import sys
 
@@ -26,11 +26,11 @@ set_command_host_factory(_make_command_host)
 
 @app.callback()
 def tidemill() -> None:
-    """A persist-first bulk job engine on PostgreSQL: every row is stored first, then processed, and never lost."""
+    """A persist-first bulk job engine on PostgreSQL: every row is stored before it is processed, and none is lost."""
 
 
 def main() -> None:
-    """Run a command; what Tidemill raises on purpose is told to the user, and the exit code is 2."""
+    """Run a command; print a TidemillError as a message and exit with code 2."""
     try:
         app()
     except TidemillError as error:
@@ -42,8 +42,8 @@ def main() -> None:
 
 
 def _format_error_lines(error: TidemillError) -> list[str]:
-    """One, but for rows of a file: each is mended by itself."""
+    """Return the message of an error, with one line per invalid row of a file."""
     if not isinstance(error, InvalidRows) or error.count == 1:
         return [str(error)]
-    told, more = error.problems[:PROBLEMS_IN_MESSAGE_MAX], error.count - PROBLEMS_IN_MESSAGE_MAX
-    return ["nothing was changed", *told, *([f"and {more:,} more"] if more > 0 else [])]
+    shown, more = error.problems[:PROBLEMS_IN_MESSAGE_MAX], error.count - PROBLEMS_IN_MESSAGE_MAX
+    return ["No rows were changed", *shown, *([f"and {more:,} more"] if more > 0 else [])]

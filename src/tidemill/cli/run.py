@@ -1,4 +1,4 @@
-"""Commands that run until they are stopped: a worker, the HTTP API, or both."""
+"""Long-running commands: a worker, the HTTP API, or both."""
 
 import asyncio
 import signal
@@ -23,17 +23,20 @@ from tidemill.terminal.console import error_console
 
 commands = typer.Typer()
 DEMO_MILL_REFERENCE = "tidemill.cli.demo:mill"
-MillArgument = Annotated[str, typer.Argument(metavar="APP", help="MODULE:NAME of a mill, as in app:mill")]
-WorkerProcessesOption = Annotated[int | None, typer.Option("--processes", "-p", min=1, max=256, help="Child processes")]
-HttpHostOption = Annotated[str | None, typer.Option(help="The address to listen on, instead of TIDEMILL_HTTP_HOST")]
+MillArgument = Annotated[str, typer.Argument(metavar="APP", help="MODULE:NAME of a mill, such as app:mill")]
+WorkerProcessesOption = Annotated[
+    int | None, typer.Option("--processes", "-p", min=1, max=256, help="Number of child processes")
+]
+HttpHostOption = Annotated[str | None, typer.Option(help="Address to listen on; default: TIDEMILL_HTTP_HOST")]
 HttpPortOption = Annotated[
-    int | None, typer.Option(min=0, max=65535, help="Its port, instead of TIDEMILL_HTTP_PORT; 0 for any that is free")
+    int | None,
+    typer.Option(min=0, max=65535, help="Port to listen on; default: TIDEMILL_HTTP_PORT; 0 selects a free port"),
 ]
 
 
 @commands.command()
 def worker(app: MillArgument = BUILTIN_MILL_REFERENCE, processes: WorkerProcessesOption = None) -> None:
-    """Run imports, exports and the handlers of a mill, if one is named, until stopped with Ctrl-C or SIGTERM."""
+    """Run a worker for built-in kinds and the handlers of a mill, until Ctrl-C or SIGTERM."""
     mill = load_mill(app)
 
     async def run() -> None:
@@ -45,12 +48,12 @@ def worker(app: MillArgument = BUILTIN_MILL_REFERENCE, processes: WorkerProcesse
 
 @commands.command("serve")
 def serve_command(
-    app: Annotated[str | None, typer.Argument(metavar="APP", help="MODULE:NAME of a mill, for kickoff")] = None,
+    app: Annotated[str | None, typer.Argument(metavar="APP", help="MODULE:NAME of a mill for kickoff requests")] = None,
     host: HttpHostOption = None,
     port: HttpPortOption = None,
 ) -> None:
-    """Run the HTTP API until stopped. With a mill, kickoff runs its handlers for the length of a request."""
-    from tidemill.cli import http_server  # noqa: PLC0415  FastAPI is half of the start of a command: others are spared it
+    """Run the HTTP API until stopped. With a mill, kickoff requests run its handlers."""
+    from tidemill.cli import http_server  # noqa: PLC0415  importing FastAPI doubles the start time of a command
 
     mill = None if app is None else load_mill(app)
     settings = _override_listen_address(load_settings() if mill is None else mill.settings, host, port)
@@ -64,7 +67,7 @@ def serve_command(
             if mill is not None and app is not None:
                 pool = await stack.enter_async_context(run_on_demand_worker(settings, mill, app))
             await stack.enter_async_context(http_server.run_http_service(settings, listening, pool, mill))
-            error_console.print(f"listening at [bold]{http_server.format_browser_url(listening)}[/]", highlight=False)
+            error_console.print(f"Listening at [bold]{http_server.format_browser_url(listening)}[/]", highlight=False)
             await stop.wait()
 
     http_server.run_with_uvloop(run())
@@ -77,7 +80,7 @@ def up(
     host: HttpHostOption = None,
     port: HttpPortOption = None,
 ) -> None:
-    """Everything on this machine, until stopped: the database, brought up to date, the HTTP API and a worker."""
+    """Run everything on this machine until stopped: the migrated database, the HTTP API and a worker."""
     from tidemill.cli import http_server  # noqa: PLC0415  as above
 
     mill = load_mill(app)
@@ -104,11 +107,11 @@ def _print_sign_in_details(database: str, address: str, link: str) -> None:
     lines = {
         "database": database,
         "address": address,
-        "sign in": f"{link}  (good once, for a quarter of an hour)",
+        "sign in": f"{link}  (valid once, for 15 minutes)",
     }
     for name, value in lines.items():
         error_console.print(f"{name:>8}  [bold]{value}[/]", highlight=False, soft_wrap=True)
-    error_console.print("Ctrl-C stops everything", highlight=False)
+    error_console.print("Press Ctrl-C to stop", highlight=False)
 
 
 def _override_listen_address(settings: Settings, host: str | None, port: int | None) -> Settings:
@@ -117,7 +120,7 @@ def _override_listen_address(settings: Settings, host: str | None, port: int | N
 
 
 def _install_stop_signals() -> asyncio.Event:
-    """An event that SIGINT and SIGTERM set."""
+    """Return an event that SIGINT and SIGTERM set."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

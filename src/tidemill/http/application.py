@@ -24,14 +24,14 @@ CORE_ROUTERS = (
     *(cross_job_routes.router, bulk_operation_routes.router, job_event_routes.router),
     *(limiter_routes.router, dispatch_routes.router),
 )
-ROOT_ROUTERS = (system_routes.root, account_routes.root)  # outside of /v1
+ROOT_ROUTERS = (system_routes.root, account_routes.root)  # not under /v1
 
 
 def create_api(runtime: Runtime, *, meter: MetricsSubscriber | None = None) -> FastAPI:
-    """The HTTP API with the routes of every feature of the runtime; ``meter`` is what ``/metrics`` shows.
+    """Return the HTTP API with the routes of all enabled features; ``meter`` provides ``/metrics``.
 
     Raises:
-        InvalidSettings: Something in ``tidemill.toml`` or in the mill is not declared correctly.
+        InvalidSettings: A declaration in ``tidemill.toml`` or in the mill is invalid.
     """
     settings = runtime.settings
     runtime.get(make_resource_registry)

@@ -1,6 +1,6 @@
-"""The outermost layer of every request: its id, its trace, its body, and the headers of its response.
+"""The outermost middleware: request id, trace, body, and response headers.
 
-Requests that are not valid HTTP get their response here, too.
+It also responds to requests that are not valid HTTP.
 """
 
 import re
@@ -38,7 +38,7 @@ SECURITY_HEADERS = {
 
 
 class RequestMiddleware:
-    """Gives every response a request id and the common headers, and every error a problem document."""
+    """Adds a request id and the common headers to every response, and a problem document to every error."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -47,39 +47,40 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visit = _TrackedRequest(scope, RequestBody(scope, receive), send)
+        tracked = _TrackedRequest(scope, RequestBody(scope, receive), send)
         scope["query_string"] = convert_query_to_snake_case(scope["query_string"])
-        with bind_fields(request_id=visit.request_id, traceparent=visit.traceparent):
+        with bind_fields(request_id=tracked.request_id, traceparent=tracked.traceparent):
             try:
-                await self._handle_request(scope, visit)
+                await self._handle_request(scope, tracked)
             except ClientDisconnect:
-                pass  # the client has gone
+                pass  # there is no client to respond to
             finally:
-                visit.report_done()
+                tracked.report_done()
 
-    async def _handle_request(self, scope: Scope, visit: "_TrackedRequest") -> None:
-        if visit.body.is_ambiguous:
-            await visit.send_problem(
-                HTTPStatus.BAD_REQUEST, "a body has either a Content-Length or a Transfer-Encoding"
+    async def _handle_request(self, scope: Scope, tracked: "_TrackedRequest") -> None:
+        if tracked.body.is_ambiguous:
+            await tracked.send_problem(
+                HTTPStatus.BAD_REQUEST,
+                "The request has both Content-Length and Transfer-Encoding. Send only one of them.",
             )
             return
-        if visit.body.is_encoded:
-            await visit.send_problem(
+        if tracked.body.is_encoded:
+            await tracked.send_problem(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                "a body is taken as it is: send it without a Content-Encoding",
+                "Content-Encoding is not supported. Send the body without it.",
                 {"Accept-Encoding": "identity"},
             )
             return
         try:
-            await self._app(scope, visit.body.receive, visit.send)
+            await self._app(scope, tracked.body.receive, tracked.send)
         except ClientDisconnect:
             raise
         except Exception as error:  # logged in full; the client gets no details
-            emit("request.failed", request_id=visit.request_id, route=visit.route, error=repr(error))
-            if visit.status:
-                raise  # the response must not look complete: break the connection
-            detail = "something went wrong here; the log has more, under the id of this request"
-            await visit.send_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+            emit("request.failed", request_id=tracked.request_id, route=tracked.route, error=repr(error))
+            if tracked.status:
+                raise  # break the connection, so that the response does not look complete
+            detail = "Internal error. See the log entries with this request id."
+            await tracked.send_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
 
 class _TrackedRequest:
@@ -100,8 +101,8 @@ class _TrackedRequest:
         state["cookie"] = None
 
     async def send_problem(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-        answer = problems.build_problem_response(self.request_id, status, detail, headers)
-        await answer(self._scope, self.body.receive, self.send)
+        response = problems.build_problem_response(self.request_id, status, detail, headers)
+        await response(self._scope, self.body.receive, self.send)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -117,11 +118,11 @@ class _TrackedRequest:
         self._ended = time.monotonic()
 
     def _add_response_headers(self, headers: MutableHeaders) -> None:
-        if self.body.is_unread:  # a refused body: the rest of it is not read
+        if self.body.is_unread:  # the body was rejected: the rest of it is not read
             headers["connection"] = "close"
         for name, value in (SECURITY_HEADERS | self._scope["state"]["headers"]).items():
             headers.setdefault(name, value)
-        if self._scope["state"]["cookie"]:  # set here, so that errors and streams carry it as well
+        if self._scope["state"]["cookie"]:  # set here, so that errors and streams also have it
             headers.append("set-cookie", self._scope["state"]["cookie"])
         headers["x-request-id"] = self.request_id
         if self.traceparent:
@@ -129,7 +130,7 @@ class _TrackedRequest:
 
     @property
     def route(self) -> str:
-        """The declared path: a path itself may contain a secret."""
+        """The declared path, because the actual path may contain a secret."""
         route = getattr(self._scope.get("route"), "path_format", "unknown")
         if self._scope["path"].startswith("/v1/") and route.startswith("/"):
             route = "/v1" + route.removeprefix("/v1")
@@ -148,12 +149,12 @@ class _TrackedRequest:
 
 
 def keep_if_matching(value: str | None, pattern: re.Pattern[str]) -> str | None:
-    """The value of a client, if it is well formed: it is logged and stored."""
+    """Return a header value if it is well formed, because it is logged and stored; otherwise None."""
     return value if value is not None and pattern.fullmatch(value) else None
 
 
 def convert_query_to_snake_case(query: bytes) -> bytes:
-    """Accept camelCase parameters: pageSize becomes page_size. Names of filtered fields stay as they are."""
+    """Convert camelCase parameters: pageSize becomes page_size. Names of filtered fields do not change."""
     if not _CAMEL_CASE_BOUNDARY.search(query.decode("latin-1")):
         return query
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
@@ -165,10 +166,10 @@ def _convert_name_to_snake_case(name: str) -> str:
 
 
 class ProblemH11Protocol(H11Protocol):
-    """The protocol of uvicorn, with problem documents for invalid requests."""
+    """The HTTP protocol of uvicorn, with problem documents for invalid requests."""
 
     def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else a response has begun, and breaks off
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # otherwise a response has started
             for event in _report_bad_request(msg):
                 self.transport.write(self.conn.send(event))
         self.transport.close()

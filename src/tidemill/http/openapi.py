@@ -1,4 +1,4 @@
-"""The OpenAPI document: tags, examples, errors and headers, which the routes do not declare."""
+"""The OpenAPI document: adds tags, examples, errors and headers that the routes do not declare."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,28 +13,28 @@ from tidemill.rest import auth, problems
 
 OpenApiNode = dict[str, Any]
 API_DESCRIPTION = """
-Every row is stored first, then processed from the database by workers that may crash, pause and scale.
+Tidemill stores every row in PostgreSQL before workers process it.
 
-Sign requests with `Authorization: Bearer tm_…`. Lists come in pages: ask for the next with `after=next_page`.
-Names are snake_case; requests also accept camelCase. Errors are problem documents (RFC 9457) with the request's id.
+Authenticate with `Authorization: Bearer tm_…`. Lists are paginated: pass `next_page` as `after` to get the next page.
+Names are snake_case; requests also accept camelCase. Errors are problem documents (RFC 9457) with the request id.
 """
 CORE_TAGS = [
-    {"name": "jobs", "description": "Submitting work, watching it, steering it"},
-    {"name": "items", "description": "The rows of a job, one by one"},
-    {"name": "across jobs", "description": "What waits, and what failed, in all jobs"},
-    {"name": "operations", "description": "Sending many items round again"},
-    {"name": "resources", "description": "Tables that rows can be imported into and exported from"},
-    {"name": "limiters", "description": "How often, and how many at a time, others may be called"},
-    {"name": "events", "description": "What changes, as it changes"},
-    {"name": "identity", "description": "Users, keys and sessions"},
-    {"name": "service", "description": "The service itself"},
+    {"name": "jobs", "description": "Submit, follow and control jobs"},
+    {"name": "items", "description": "Items of a job"},
+    {"name": "across jobs", "description": "Pending items and dead letters of all jobs"},
+    {"name": "operations", "description": "Bulk operations on items"},
+    {"name": "resources", "description": "Tables for imports and exports"},
+    {"name": "limiters", "description": "Rate and concurrency limits for external services"},
+    {"name": "events", "description": "Streams of changes to jobs"},
+    {"name": "identity", "description": "Users, API keys and sessions"},
+    {"name": "service", "description": "Health, limits, workers and metrics of the service"},
 ]
 RESPONSE_HEADERS = {
-    "X-Request-ID": "The request's own id, or the one it came with; every error and log line has it",
-    "RateLimit": "What is left, and in how many seconds it is whole again",
-    "RateLimit-Policy": "How many requests are allowed in how many seconds",
-    "Retry-After": "In so many seconds, try again",
-    "Location": "Where the job, the export or the operation is",
+    "X-Request-ID": "The request id: the value of the request header, or a new one. It is in every error and log line.",
+    "RateLimit": "Remaining requests, and seconds until the limit resets",
+    "RateLimit-Policy": "Requests allowed per time window, in seconds",
+    "Retry-After": "Seconds to wait before the next request",
+    "Location": "Path of the job, export or operation",
 }
 PUBLIC_ROUTE_HEADERS = ("X-Request-ID",)
 AUTHENTICATED_ROUTE_HEADERS = ("X-Request-ID", "RateLimit", "RateLimit-Policy")
@@ -42,13 +42,13 @@ HEADERS_BY_STATUS = {"202": ("Location", "Retry-After"), "429": ("Retry-After",)
 
 
 def list_tags(features: Sequence[Feature]) -> list[dict[str, str]]:
-    """The tags of the document: those of the shared routes, and one for each feature with routes."""
+    """Return the tags of the shared routes and one tag for each feature with routes."""
     tags = [feature.openapi_tag for feature in features if feature.openapi_tag is not None]
     return CORE_TAGS + [{"name": name, "description": text} for name, text in tags]
 
 
 def load_examples(features: Sequence[Feature]) -> dict[type[BaseModel], dict[str, Any]]:
-    """Model -> example, of the shared routes and of all features."""
+    """Return model -> example, for the shared routes and all features."""
     examples = dict(OPENAPI_EXAMPLES)
     for feature in features:
         if feature.openapi_examples is not None:
@@ -57,7 +57,7 @@ def load_examples(features: Sequence[Feature]) -> dict[type[BaseModel], dict[str
 
 
 def install_openapi(app: FastAPI, features: Sequence[Feature]) -> None:
-    """Build and complete the document at the first request for it, because that takes half a second."""
+    """Build the document on the first request for it, because that takes half a second."""
     make = app.openapi
 
     def build_openapi() -> OpenApiNode:
@@ -69,7 +69,7 @@ def install_openapi(app: FastAPI, features: Sequence[Feature]) -> None:
 
 
 def _complete_document(document: OpenApiNode, examples: dict[type[BaseModel], dict[str, Any]]) -> None:
-    """Add the schema of errors, of bodies that are read as a stream, security schemes, and examples."""
+    """Add the schemas of errors and streamed bodies, security schemes, and examples."""
     parts = document["components"]
     added_models: list[type[BaseModel]] = [problems.ProblemDetails, JobIn]
     added_models += [model for model in examples if model.__name__ not in parts["schemas"]]
@@ -89,7 +89,7 @@ def _complete_document(document: OpenApiNode, examples: dict[type[BaseModel], di
             "type": "apiKey",
             "in": "cookie",
             "name": auth.SESSION_COOKIE,
-            "description": f"A browser that is signed in; its writes carry {auth.CSRF_HEADER}",
+            "description": f"A browser session; writes also need the {auth.CSRF_HEADER} header",
         },
     }
     document["security"] = [{"key": []}, {"session": []}]
@@ -117,12 +117,12 @@ def _complete_operation(operation: OpenApiNode) -> None:
     for status, answer in answers.items():
         names = (*usual, *HEADERS_BY_STATUS.get(status, ()))
         for body in answer.get("content", {}).values():
-            body.pop("itemSchema", None)  # of OpenAPI 3.2; the document says that it is 3.1
+            body.pop("itemSchema", None)  # a key of OpenAPI 3.2, but the document declares 3.1
         answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
 def _remove_null_option(schema: OpenApiNode) -> None:
-    """A parameter may be left out; there is no null in a query."""
+    """Remove null from a schema, because a query parameter is omitted and never null."""
     kept = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     if len(kept) == 1:
         del schema["anyOf"]

@@ -1,4 +1,4 @@
-"""Examples of requests and answers that belong to no feature, for the OpenAPI document."""
+"""Examples of the requests and responses of shared routes, for the OpenAPI document."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ _JOB_DETAIL: dict[str, Any] = {
     "request_id": "3f1c6a0e9b2d4c58",
     "ip_address": "192.0.2.7",
 }
-_ITEM_ERROR = {"row": 8, "code": "exhausted", "reason": "the shop did not answer", "attempt": 3, "retryable": True}
+_ITEM_ERROR = {"row": 8, "code": "exhausted", "reason": "The shop did not respond", "attempt": 3, "retryable": True}
 _DONE_ITEM = {
     "id": f"{EXAMPLE_JOB_ID}:6",
     "seq": 6,
@@ -71,7 +71,7 @@ _PENDING_ITEM = {
     "attempts": 0,
     "updated_at": EXAMPLE_CREATED_AT,
 }
-_PENDING_ITEM |= {"input_summary": {"sku": "A-9"}, "job_status": "running", "why": "waits for its turn"}
+_PENDING_ITEM |= {"input_summary": {"sku": "A-9"}, "job_status": "running", "why": "Queued"}
 _BATCH: dict[str, Any] = {"id": 31, "shape": "range", "state": "done", "lo": 0, "hi": 250, "size": 250, "open": 0}
 _BATCH |= {"tallies": {"done": 240, "not_found": 2, "skipped": 0, "failed": 1, "cancelled": 0, "retried": 7}}
 _BATCH |= {"codes": {"invalid": 1}, "since": EXAMPLE_CREATED_AT, "closed_at": EXAMPLE_UPDATED_AT, "duration_ms": 41250}
@@ -131,7 +131,7 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
                 "id": 7,
                 "at": EXAMPLE_UPDATED_AT,
                 "source": "received",
-                "reason": "header.version is 2.0, not 1.0",
+                "reason": "header.version: must be 1.0, not 2.0",
                 "message": '{"header": {"version": "2.0"}}',
                 "size": 412,
                 "job_id": None,

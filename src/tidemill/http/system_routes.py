@@ -1,4 +1,4 @@
-"""The service itself: its health, the current user, limits of requests, workers and metrics."""
+"""Routes of the service: health, current user, request limits, workers and metrics."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -19,7 +19,7 @@ HealthStatus = TypeAliasType("HealthStatus", Literal["ok", "degraded", "unfit"])
 
 
 class ApiIndexOut(BaseModel):
-    """What this is, and where to go on."""
+    """Name and version of the service, and links."""
 
     service: str
     version: str
@@ -28,42 +28,42 @@ class ApiIndexOut(BaseModel):
 
 
 class HealthOut(BaseModel):
-    """Degraded: it works, and somebody should look."""
+    """Health of the service. `degraded`: it works, but an operator should check the reasons."""
 
     status: HealthStatus
-    database: str = Field(description="`ok`, or what is wrong")
-    migrations: str = Field(description="`ok`, or what is wrong")
-    workers: int = Field(description="That were heard of in the last half minute")
+    database: str = Field(description="`ok`, or the problem")
+    migrations: str = Field(description="`ok`, or the problem")
+    workers: int = Field(description="Workers with a heartbeat in the last 30 s")
     open_jobs: int
     queue_age_s: float = Field(
-        description="How long the oldest batch that is due, or source that nobody reads, has waited"
+        description="Waiting time of the oldest due batch or of the oldest file without an ingest lease"
     )
-    reasons: list[str] = Field(description="Why it is degraded")
+    reasons: list[str] = Field(description="Why the status is degraded")
     broker: str | None = Field(
-        description="`ok` or `lost`, in which case work goes on by polling; null if there is none"
+        description="`ok`, or `lost` if workers fall back to polling; null if no broker is configured"
     )
-    outbox: int = Field(description="Hints that wait for the broker")
-    outbox_age_s: float = Field(description="How long the oldest of them has waited")
-    quarantined: int = Field(description="Messages that are no hints, for an admin to look at")
+    outbox: int = Field(description="Hints that wait to be sent to the broker")
+    outbox_age_s: float = Field(description="Age of the oldest waiting hint")
+    quarantined: int = Field(description="Quarantined broker messages for an admin to check")
 
 
 class RequestLimitsOut(BaseModel):
-    """What a request may be. Beyond the size of a body it is refused as 413, of a row as 422."""
+    """Limits of requests. A larger body is rejected with 413, a larger row with 422."""
 
     max_file_size_mb: int
     max_json_bytes: int
     max_row_bytes: int
-    max_inline_inputs: int = Field(description="Of a submission as JSON; more come as a file")
+    max_inline_inputs: int = Field(description="Maximum inputs in a JSON body; send more as a file")
     rate_limit_per_s: int
     rate_limit_burst: int
-    max_concurrent_jobs: int = Field(description="Jobs of one user that turn at the same time; others wait")
+    max_concurrent_jobs: int = Field(description="Jobs of one user that run concurrently; others wait")
     max_distribution_inputs: int
-    sources: list[str] = Field(description="Names that a submission's source may have")
+    sources: list[str] = Field(description="Folder names for the `source` of a submission")
     pending_dashboard: bool
 
 
 class WorkerOut(BaseModel):
-    """A parent process and its children."""
+    """A worker: a parent process and its child processes."""
 
     id: str
     host: str
@@ -71,38 +71,40 @@ class WorkerOut(BaseModel):
     started_at: datetime
     seen_at: datetime
     silent_s: float
-    in_hand: int = Field(description="Items that it has leased")
-    info: dict[str, Any] = Field(description="Its kinds and processes, and what they have settled on")
+    in_hand: int = Field(description="Leased items")
+    info: dict[str, Any] = Field(description="Its kinds, processes and adaptive state")
 
 
 root = APIRouter(tags=["service"], route_class=AuthenticatedRoute)
 router = APIRouter(tags=["service"], route_class=AuthenticatedRoute)
-_UNFIT_RESPONSE: dict[int | str, dict[str, Any]] = {503: {"description": "Not fit to work", "model": HealthOut}}
+_UNFIT_RESPONSE: dict[int | str, dict[str, Any]] = {
+    503: {"description": "The database is unreachable or its schema is not current", "model": HealthOut}
+}
 
 
 @router.get("", **build_route_options(Permission.PUBLIC))
 async def get_front() -> ApiIndexOut:
-    """What this is, and where to go on."""
+    """Get the name and version of the service, and links."""
     return ApiIndexOut(service="tidemill", version=version("tidemill"), openapi="/v1/openapi.json", health="/health")
 
 
 @root.get("/health", **build_route_options(Permission.PUBLIC, extra_responses=_UNFIT_RESPONSE))
 async def get_health(response: Response, runtime: RuntimeDep) -> HealthOut:
-    """Whether the database answers, its schema is ours, somebody works, and how long work waits. 503 if unfit."""
-    found = await administration.check_health(runtime.db)
-    response.status_code = 200 if found.is_operational else 503
-    return HealthOut.model_validate(asdict(found) | {"status": found.status, "reasons": found.degraded_reasons})
+    """Check the database, its schema, the workers and the queue. The status is 503 if the service is unfit."""
+    health = await administration.check_health(runtime.db)
+    response.status_code = 200 if health.is_operational else 503
+    return HealthOut.model_validate(asdict(health) | {"status": health.status, "reasons": health.degraded_reasons})
 
 
 @router.get("/me", **build_route_options(Permission.USER))
 async def get_me(me: CurrentUser) -> MeOut:
-    """Who this key or session is."""
+    """Get the user of this API key or session."""
     return MeOut(user_id=me.user_id, name=me.name, role=me.role, by=me.by, csrf_token=me.csrf)
 
 
 @router.get("/limits", **build_route_options(Permission.USER))
 async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
-    """What a request may be."""
+    """Get the limits of requests."""
     settings = runtime.settings
     return RequestLimitsOut(
         max_file_size_mb=settings.max_file_size_mb,
@@ -120,7 +122,7 @@ async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
 
 @router.get("/workers", **build_route_options(Permission.ADMIN))
 async def list_workers(db: DatabaseDep) -> list[WorkerOut]:
-    """Who is at work, and what they have settled on."""
+    """List workers and their adaptive state."""
     return [WorkerOut.model_validate(worker, from_attributes=True) for worker in await administration.list_workers(db)]
 
 
@@ -140,7 +142,7 @@ def make_metrics_router(meter: MetricsSubscriber, path: str) -> APIRouter:
         path, response_class=Response, **build_route_options(Permission.PUBLIC, extra_responses=_METRICS_RESPONSE)
     )
     async def get_metrics(request: Request) -> Response:
-        """Metrics of this process and its children; no names of users or jobs are in them."""
+        """Get Prometheus metrics of this process and its children. They contain no names of users or jobs."""
         body, content_type = meter.render(request.headers.get("accept", ""))
         return Response(body, media_type=content_type)
 

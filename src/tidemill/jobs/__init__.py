@@ -1,1 +1,1 @@
-"""Use cases, routes and commands that every kind of job shares."""
+"""Use cases, routes and commands shared by all kinds of jobs."""

@@ -1,4 +1,4 @@
-"""Maintenance of an installation: its schema, its old rows, its invariants and its workers."""
+"""Administration of an installation: schema, old rows, invariants, health and workers."""
 
 from dataclasses import asdict, dataclass
 
@@ -13,7 +13,7 @@ OUTBOX_AGE_DEGRADED_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SystemHealth:
-    """``status`` is ok, degraded (it works, somebody should look), or unfit."""
+    """Health of the system; ``status`` is ok, degraded (it works, but an operator should check it) or unfit."""
 
     database: str
     migrations: str
@@ -37,17 +37,16 @@ class SystemHealth:
 
     @property
     def degraded_reasons(self) -> list[str]:
-        """Why somebody should look, although it works."""
-        is_late = (
-            self.broker is not None and self.outbox_age_s > OUTBOX_AGE_DEGRADED_S
-        )  # without one, nobody waits for it
-        found = {
-            f"work that is due has waited for {self.queue_age_s:.0f} s": self.queue_age_s > QUEUE_AGE_DEGRADED_S,
-            "there are open jobs and no worker": self.open_jobs and not self.workers,
-            "the broker is lost; work goes on by polling": self.broker == "lost",
-            f"hints have waited for the broker for {self.outbox_age_s:.0f} s": is_late,
+        """Why the status is degraded."""
+        # Without a broker, no one sends the hints in the outbox.
+        is_late = self.broker is not None and self.outbox_age_s > OUTBOX_AGE_DEGRADED_S
+        checks = {
+            f"The oldest due work has waited for {self.queue_age_s:.0f} s": self.queue_age_s > QUEUE_AGE_DEGRADED_S,
+            "Jobs are open, but no worker is running": self.open_jobs and not self.workers,
+            "The broker is not reachable; workers fall back to polling": self.broker == "lost",
+            f"The oldest hint for the broker has waited for {self.outbox_age_s:.0f} s": is_late,
         }
-        return [reason for reason, holds in found.items() if holds]
+        return [reason for reason, holds in checks.items() if holds]
 
 
 async def check_health(db: Database) -> SystemHealth:
@@ -56,25 +55,25 @@ async def check_health(db: Database) -> SystemHealth:
         return SystemHealth("ok", "ok", **asdict(await db.read(workers.read_work_summary, WORKER_SILENT_S)))
     except Unavailable as error:
         return SystemHealth("ok", str(error))
-    except Exception:  # noqa: BLE001  whatever it is, it is not well; strangers need not know more
+    except Exception:  # noqa: BLE001  details are not for unauthenticated callers
         return SystemHealth("not reachable", "unknown")
 
 
 async def migrate_schema(db: Database) -> list[str]:
-    """Bring the schema up to date; the names of the migrations that ran."""
+    """Migrate the schema to the current version and return the names of the applied migrations."""
     return await migrate.migrate_schema(db)
 
 
 async def purge_jobs(db: Database, min_age_s: float) -> list[str]:
-    """Drop the rows of jobs that were closed longer ago, in whole weeks; the names of the weeks."""
+    """Drop the rows of jobs that closed longer ago, in complete weeks, and return the names of the weeks."""
     return await retention.purge_old_weeks(db, min_age_s)
 
 
 async def check_installation(db: Database) -> list[doctor.Finding]:
-    """Check the server's settings and every invariant of the engine."""
+    """Check the settings of the database server and all invariants of the engine."""
     return await doctor.check_database(db)
 
 
 async def list_workers(db: Database) -> list[workers.WorkerRecord]:
-    """The workers that are registered, with what they reported last."""
+    """Return the registered workers with their last reports."""
     return await db.read(workers.list_workers)

@@ -1,4 +1,4 @@
-"""Bulk operations on items, and their progress."""
+"""Routes for bulk operations on items."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.list_pages import check_time_zones, parse_uuid
+from tidemill.core.list_pages import FOREIGN_CURSOR_MESSAGE, check_time_zones, parse_uuid
 from tidemill.jobs import job_control, queries, reprocessing
 from tidemill.jobs.bulk_operation_schemas import (
     CancelItemsIn,
@@ -39,7 +39,7 @@ from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 router = APIRouter(tags=["operations"], route_class=AuthenticatedRoute)
 OPERATION_WAIT_S = 2.0
 RUNNING_OPERATION_RESPONSE: dict[int | str, dict[str, Any]] = {
-    202: {"description": "It goes on without you", "model": OperationOut}
+    202: {"description": "The operation continues in the background", "model": OperationOut}
 }
 
 
@@ -50,10 +50,13 @@ RUNNING_OPERATION_RESPONSE: dict[int | str, dict[str, Any]] = {
 async def reprocess_job(
     job: RunnableJob, body: ReprocessIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> OperationOut:
-    """Send settled items round again, opening the job if it is closed. 202 when they are so many that it goes on."""
+    """Run settled items of a job again. A closed job is reopened.
+
+    The status is 202 if the operation continues in the background.
+    """
     seqs, ranges = parse_item_selection(body, job.id)
     if (body.scope == "items") != (seqs is not None):
-        raise InvalidInput("scope `items` comes with item_ids or ranges, scope `job` without")
+        raise InvalidInput('Scope "items" requires item_ids or ranges; scope "job" allows neither')
     selection = ReprocessSelection(
         body.statuses,
         seqs,
@@ -82,7 +85,7 @@ async def reprocess_job(
 async def cancel_items(
     job: VisibleJob, body: CancelItemsIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> OperationOut:
-    """Cancel items that wait, and leave the others. What a worker has in hand is left to it."""
+    """Cancel waiting items of a job. Items that a worker has leased are not cancelled."""
     seqs, ranges = parse_item_selection(body, job.id)
     selection = CancelSelection(
         body.statuses, seqs, excluded_seqs=_parse_excluded_seqs(body, job.id), key=body.key, ranges=ranges
@@ -101,7 +104,7 @@ async def cancel_items(
 
 @router.post("/jobs/{job}/selection/count", **build_route_options(Permission.USER, 404))
 async def count_items(job: VisibleJob, body: CountIn, db: DatabaseDep) -> CountOut:
-    """How many items a reprocess, a cancel or an export of these would take. Nothing is changed."""
+    """Count the items that a reprocess, cancel or export of this selection would include. Nothing is changed."""
     seqs, ranges = parse_item_selection(body, job.id)
     items, is_complete = await queries.count_eligible_items(
         db,
@@ -128,9 +131,9 @@ def _parse_excluded_seqs(body: ItemChoiceIn, job_id: UUID) -> list[int]:
 async def redrive_dead_letters(
     body: RedriveIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> OperationOut:
-    """Send failed items of any jobs round again: all that match but some, or those that are named."""
+    """Retry dead letters of several jobs: all that match a filter, or the given items."""
     if body.all_matching == (body.item_ids is not None):
-        raise InvalidInput("say either all_matching or item_ids")
+        raise InvalidInput('Send either "all_matching" or "item_ids"')
     db = runtime.db
     owner_id = await resolve_owner_filter(db, me, body.user_id)
     items = None if body.item_ids is None else parse_item_ids(body.item_ids, "item_ids")
@@ -150,12 +153,12 @@ async def redrive_dead_letters(
 
 @router.get("/operations", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_operations(query: Annotated[OperationQuery, Query()], me: CurrentUser, db: DatabaseDep) -> OperationPage:
-    """Every bulk action with its actor, predicate and progress; the newest first."""
+    """List bulk operations with user, predicate and progress, newest first."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     before = _parse_operation_cursor(schema_types.decode_cursor(query.after))
-    found = await reprocessing.list_operations(db, owner_id, before=before, limit=query.page_size + 1)
-    shown = found[: query.page_size]
-    more = (str(shown[-1].id),) if len(found) > len(shown) else None
+    operations = await reprocessing.list_operations(db, owner_id, before=before, limit=query.page_size + 1)
+    shown = operations[: query.page_size]
+    more = (str(shown[-1].id),) if len(operations) > len(shown) else None
     return OperationPage(
         operations=[build_operation_out(one) for one in shown], **schema_types.build_next_page_field(more)
     )
@@ -163,7 +166,7 @@ async def list_operations(query: Annotated[OperationQuery, Query()], me: Current
 
 @router.get("/operations/{operation_id}", **build_route_options(Permission.USER, 404))
 async def get_operation(operation_id: UUID, me: CurrentUser, db: DatabaseDep) -> OperationOut:
-    """How far a bulk action is."""
+    """Get a bulk operation and its progress."""
     return build_operation_out(await reprocessing.get_operation(db, me, operation_id))
 
 
@@ -195,7 +198,7 @@ def _parse_operation_cursor(cursor: tuple[Any, ...] | None) -> UUID | None:
     try:
         return None if cursor is None else _parse_single_id(cursor)
     except (TypeError, ValueError):
-        raise InvalidInput("`after` is not a token of this list") from None
+        raise InvalidInput(FOREIGN_CURSOR_MESSAGE) from None
 
 
 def _parse_single_id(cursor: tuple[Any, ...]) -> UUID:

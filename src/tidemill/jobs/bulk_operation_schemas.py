@@ -1,4 +1,4 @@
-"""Bulk actions on items."""
+"""Request and response models of bulk operations on items."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -33,7 +33,7 @@ CountFor = TypeAliasType("CountFor", Literal["reprocess", "cancel", "export"])
 OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed"])
 
 RESET_ATTEMPTS_DESCRIPTION = (
-    "Without it, only items that have attempts left: of failures and of what was not found, as the handler has it"
+    "Reset the attempt count. If false, only items with attempts left, by the limits of their handler, run again"
 )
 
 ROW_RANGES_MAX = 100
@@ -41,24 +41,24 @@ ROW_RANGES_MAX = 100
 
 def _check_range_order(ends: list[int]) -> list[int]:
     if ends[0] > ends[1]:
-        raise ValueError("the first row of a range comes after its last")
+        raise ValueError("the first item of a range must not be after its last")
     return ends
 
 
 RowNumber = Annotated[StrictInt, Field(ge=0, le=BIGINT_SAFE_MAX)]
 RowRange = Annotated[list[RowNumber], Field(min_length=2, max_length=2), AfterValidator(_check_range_order)]
 ROW_RANGES_DESCRIPTION = (
-    "Items by their `seq`: first and last of each range, both included; beside `item_ids`, or instead"
+    "Ranges of `seq`, each with its first and last item, both included; in addition to `item_ids`, or instead"
 )
 RowRanges = Annotated[list[RowRange] | None, Field(max_length=ROW_RANGES_MAX, description=ROW_RANGES_DESCRIPTION)]
 ExcludedItemIds = Annotated[
     list[ItemIdText],
-    Field(max_length=ITEM_IDS_MAX, validation_alias=AliasChoices("except", "except_"), description="But these"),
+    Field(max_length=ITEM_IDS_MAX, validation_alias=AliasChoices("except", "except_"), description="Items to exclude"),
 ]
 
 
 class ItemChoiceIn(RequestModel):
-    """Items of a job: all that match, or those of `item_ids` and `ranges` that do; but some."""
+    """A selection of items: all that match, or the matching ones of `item_ids` and `ranges`, without `except`."""
 
     key: KeyFilter = None
     item_ids: list[ItemIdText] | None = Field(None, max_length=ITEM_IDS_MAX)
@@ -67,52 +67,52 @@ class ItemChoiceIn(RequestModel):
 
 
 class ReprocessIn(ItemChoiceIn):
-    """Which items go round again."""
+    """Items to run again."""
 
-    scope: ReprocessScope = Field("job", description="`items` comes with `item_ids`, with `ranges` or with both")
+    scope: ReprocessScope = Field("job", description="`items` requires `item_ids`, `ranges` or both")
     statuses: ItemStatusList = Field([ItemStatus.FAILED, ItemStatus.NOT_FOUND])
     error_codes: ErrorCodeList | None = None
     reset_attempts: StrictBool = Field(True, description=RESET_ATTEMPTS_DESCRIPTION)
 
 
 class SelectionIn(ItemChoiceIn):
-    """Which items of a job, whatever became of them."""
+    """A selection of items of a job with any status."""
 
     statuses: ItemStatusList = Field([])
-    error_codes: ErrorCodeList | None = Field(None, description="Failures with these codes, and nothing else")
+    error_codes: ErrorCodeList | None = Field(None, description="Only failures with these error codes")
 
 
 class CancelItemsIn(ItemChoiceIn):
-    """Which of the items that wait are cancelled."""
+    """Waiting items to cancel."""
 
     statuses: ItemStatusList = Field([ItemStatus.PENDING, ItemStatus.RETRY_WAIT])
 
 
 class CountIn(SelectionIn):
-    """What is to be done with how many."""
+    """A selection of items to count, and the operation to count them for."""
 
     to: CountFor = "export"
 
 
 class CountOut(BaseModel):
-    """How many items are meant, as the service counts them now."""
+    """The number of selected items."""
 
     items: int
-    is_complete: bool = Field(description="False: these and perhaps more, it was not counted to the end")
+    is_complete: bool = Field(description="False if counting stopped early: there may be more items")
 
 
 class DeadLetterFilter(RequestModel):
-    """Dead letters that have all of these."""
+    """A filter for dead letters that match all conditions."""
 
     job_id: JobFilter = None
     kind: KindFilter = None
     error_codes: ErrorCodeList | None = None
-    from_: Timestamp | None = Field(None, validation_alias=FROM_ALIASES, description="Failed then or later")
-    to: Timestamp | None = Field(None, description="Failed before then")
+    from_: Timestamp | None = Field(None, validation_alias=FROM_ALIASES, description="Failed at or after this time")
+    to: Timestamp | None = Field(None, description="Failed before this time")
 
 
 class RedriveIn(RequestModel):
-    """Dead letters by predicate: all that match a filter, but some; or these."""
+    """Dead letters to retry: all that match `filter`, without `except`; or those in `item_ids`."""
 
     all_matching: StrictBool = False
     filter: DeadLetterFilter = DeadLetterFilter()
@@ -123,12 +123,12 @@ class RedriveIn(RequestModel):
 
 
 class OperationOut(BaseModel):
-    """A bulk action: who wanted what, and how far it is."""
+    """A bulk operation and its progress."""
 
     id: UUID
     verb: OperationVerb
     state: OperationState
-    items: int = Field(description="Sent round, or cancelled, so far")
+    items: int = Field(description="Items requeued or cancelled so far")
     user_id: int
     job_id: UUID | None = None
     predicate: dict[str, Any]
@@ -139,7 +139,7 @@ class OperationOut(BaseModel):
 
 
 class OperationPage(BaseModel):
-    """The newest first."""
+    """A page of operations, newest first."""
 
     operations: list[OperationOut]
     next_page: NextPageToken = None

@@ -1,4 +1,4 @@
-"""Commands about jobs."""
+"""Commands for jobs."""
 
 import asyncio
 import json
@@ -28,28 +28,32 @@ from tidemill.terminal.console import (
 
 commands = typer.Typer()
 PROGRESS_REFRESH_S = 0.2
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's key, its id, or the beginning of its id")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Key, id or id prefix of a job")]
 
 
 @commands.command("submit")
 def submit_command(
-    kind: Annotated[str, typer.Argument(help="Whose handler runs the rows")],
+    kind: Annotated[str, typer.Argument(help="Kind of the job")],
     file: Annotated[
         Path,
         typer.Argument(
-            exists=True, dir_okay=False, help="A .csv, .tsv, .ndjson, .json, .xlsx or .parquet file, a row an item"
+            exists=True,
+            dir_okay=False,
+            help="A .csv, .tsv, .ndjson, .json, .xlsx or .parquet file; each row becomes an item",
         ),
     ],
     app: Annotated[str | None, typer.Option(help="MODULE:NAME of the mill that declares the kind")] = None,
-    format_: Annotated[str | None, typer.Option("--format", help="If the name does not say")] = None,
-    priority: Annotated[int, typer.Option(help="-100 to 100; each step doubles the share of turns")] = 0,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Format of the file, if its name does not show it")
+    ] = None,
+    priority: Annotated[int, typer.Option(help="From -100 to 100; each step doubles the job's share")] = 0,
     policy: Annotated[
-        str, typer.Option(help="continue, fail_fast, or tolerate:10 (failures) or tolerate:5% ")
+        str, typer.Option(help="continue, fail_fast, tolerate:10 (failures) or tolerate:5%")
     ] = "continue",
-    params: Annotated[str, typer.Option(help="JSON, kept with the job")] = "{}",
-    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end")] = False,
+    params: Annotated[str, typer.Option(help="JSON object that is stored with the job")] = "{}",
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it closes")] = False,
 ) -> None:
-    """Make a job of a file's rows. The file is stored first; workers then read it."""
+    """Create a job from the rows of a file. The file is stored first, then workers ingest it."""
     request = Submission(
         kind, params=_parse_params_option(params), policy=parse_policy_option(policy), priority=priority
     )
@@ -68,7 +72,7 @@ def submit_command(
 
 @commands.command("jobs")
 def jobs_command(
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of jobs")] = 20,
     open_only: Annotated[bool, typer.Option("--open", help="Only jobs that are not closed")] = False,
 ) -> None:
     """List the newest jobs."""
@@ -77,18 +81,18 @@ def jobs_command(
     async def action(runtime: Runtime) -> list[Job]:
         return await queries.list_newest_jobs(runtime.db, limit, statuses=statuses)
 
-    found = run_with_runtime(action)
-    console.print(build_jobs_table(found) if found else "No jobs yet. Make one with `tidemill submit KIND FILE`.")
+    jobs = run_with_runtime(action)
+    console.print(build_jobs_table(jobs) if jobs else "No jobs yet. Create one with `tidemill submit KIND FILE`.")
 
 
 @commands.command("watch")
 def watch_command(job: JobArgument) -> None:
-    """Follow a job to its end; the exit code is 0 only if it completed."""
+    """Follow a job until it closes. The exit code is 0 only if the job completed."""
     follow_job(job)
 
 
 def follow_job(job_reference: str) -> None:
-    """Show a progress bar until the job is closed, then what became of it."""
+    """Show a progress bar until the job closes, then print a summary. Exit with code 1 unless it completed."""
 
     async def action(runtime: Runtime) -> Job:
         return await show_progress_until_closed(runtime, await queries.get_job_by_reference(runtime.db, job_reference))
@@ -100,7 +104,7 @@ def follow_job(job_reference: str) -> None:
 
 
 async def show_progress_until_closed(runtime: Runtime, job: Job) -> Job:
-    """The closed job. Until then a progress bar follows it."""
+    """Show a progress bar until the job closes, and return the closed job."""
     with create_job_progress_bar() as progress:
         task = progress.add_task("", key=job.key, detail="", total=None)
         while not job.is_closed:
@@ -118,19 +122,19 @@ async def show_progress_until_closed(runtime: Runtime, job: Job) -> Job:
 
 @commands.command()
 def pause(job: JobArgument) -> None:
-    """Stop taking batches of a job; what is being worked on finishes."""
+    """Pause a job. Running batches finish."""
     _control_job(job, job_control.pause_job, "paused")
 
 
 @commands.command()
 def resume(job: JobArgument) -> None:
-    """Go on with a paused job."""
+    """Resume a paused job."""
     _control_job(job, job_control.resume_job, "resumed")
 
 
 @commands.command()
 def cancel(job: JobArgument) -> None:
-    """Cancel what waits; what is being worked on finishes and keeps its results."""
+    """Cancel the waiting items of a job. Running items finish and keep their results."""
 
     async def action(runtime: Runtime) -> str:
         found = await queries.get_job_by_reference(runtime.db, job)
@@ -141,10 +145,10 @@ def cancel(job: JobArgument) -> None:
 
 
 @commands.command()
-def delete(job: JobArgument, yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False) -> None:
-    """Remove a job with all its rows and results."""
+def delete(job: JobArgument, yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation")] = False) -> None:
+    """Delete a job with all its rows and results."""
     if not yes:
-        typer.confirm(f"Remove {job} with all its rows and results?", abort=True)
+        typer.confirm(f"Delete {job} with all its rows and results?", abort=True)
     _control_job(job, job_control.delete_job, "deleted")
 
 
@@ -154,9 +158,9 @@ def reprocess_command(
     status: Annotated[list[str], typer.Option(help="Items of this status; may be repeated")] = ["failed", "not_found"],  # noqa: B006
     code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; may be repeated")] = None,
     seq: Annotated[list[int] | None, typer.Option(help="Only this item; may be repeated")] = None,
-    keep_attempts: Annotated[bool, typer.Option("--keep-attempts", help="Count on from the attempts they had")] = False,
+    keep_attempts: Annotated[bool, typer.Option("--keep-attempts", help="Keep the existing attempt counts")] = False,
 ) -> None:
-    """Send settled items of a job round again, opening it if it is closed."""
+    """Run settled items of a job again. A closed job is reopened."""
     statuses = [_parse_status_option(word) for word in status]
     choice = ReprocessSelection(
         statuses=statuses, codes=code or None, seqs=seq or None, reset_attempts=not keep_attempts
@@ -171,10 +175,10 @@ def reprocess_command(
 
 @commands.command()
 def redrive(
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs whose dead letters go round again")],
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs whose dead letters are retried")],
     code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; may be repeated")] = None,
 ) -> None:
-    """Send failed items of jobs, and what a failed job had cancelled, round again."""
+    """Retry the failed items of jobs, and items that were cancelled because their job failed."""
 
     async def action(runtime: Runtime) -> BulkOperation:
         ids = [str((await queries.get_job_by_reference(runtime.db, text)).id) for text in jobs]
@@ -188,21 +192,21 @@ def redrive(
 def _print_requeued_count(operation: BulkOperation) -> None:
     if operation.state == "failed":
         raise Conflict(str(operation.error))
-    console.print(f"{operation.items:,} items go round again")
+    console.print(f"Requeued {operation.items:,} items")
 
 
 @commands.command()
 def items(
     job: JobArgument,
-    status: Annotated[str | None, typer.Option(help="Only items of this status")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many")] = 50,
+    status: Annotated[str | None, typer.Option(help="Only items with this status")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of items")] = 50,
 ) -> None:
-    """Print a job's items, one JSON object a line."""
-    wanted = None if status is None else _parse_status_option(status)
+    """Print the items of a job, one JSON object per line."""
+    selected = None if status is None else _parse_status_option(status)
 
     async def action(runtime: Runtime) -> None:
         found = await queries.get_job_by_reference(runtime.db, job)
-        async for item in queries.iterate_items(runtime.db, found.id, wanted, limit=limit):
+        async for item in queries.iterate_items(runtime.db, found.id, selected, limit=limit):
             typer.echo(format_item_json(item))
 
     run_with_runtime(action)
@@ -221,21 +225,21 @@ def _parse_params_option(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text, parse_constant=_reject_json_constant)
     except ValueError as error:
-        raise InvalidInput(f"--params is not JSON: {error}") from error
+        raise InvalidInput(f"--params is not valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise InvalidInput("--params is a JSON object")
+        raise InvalidInput("--params must be a JSON object")
     return value
 
 
 def _reject_json_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _parse_status_option(word: str) -> Any:
     try:
         return parse_item_status(word)
     except ValueError as error:
-        raise InvalidInput(str(error)) from None
+        raise InvalidInput(f"--status: {error}") from None
 
 
 def build_jobs_table(jobs: list[Job]) -> Table:

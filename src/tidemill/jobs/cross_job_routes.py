@@ -1,4 +1,4 @@
-"""Pending items, dead letters and throughput, across all jobs."""
+"""Pending items, dead letters and throughput of all jobs."""
 
 from datetime import datetime
 from typing import Annotated
@@ -39,23 +39,23 @@ USER_ID_ALIASES = AliasChoices("owner_id", "user_id")
 
 
 class PendingOut(ItemOut):
-    """An item that waits or is in hand."""
+    """An item that is waiting or being processed."""
 
     job_id: UUID
     job_key: str
     job_status: JobStatus
     kind: str
     user_id: int = Field(validation_alias=USER_ID_ALIASES)
-    why: str = Field(description="Why it waits")
+    why: str = Field(description="Why the item is waiting")
 
 
 class PendingPage(BaseModel):
-    """Those that have been as they are for longest first."""
+    """A page of open items, longest unchanged first."""
 
     items: list[PendingOut]
     pending_count: int | None = Field(
         None,
-        description="How many there are of these statuses and kind, half a minute ago at most; not with other filters",
+        description="Number of items with these statuses and this kind, at most 30 s old; absent with other filters",
     )
     next_page: NextPageToken = None
 
@@ -65,14 +65,16 @@ class PendingQuery(QueryModel):
     user_id: UserFilter = "me"
     job_type: KindFilter = None
     job_id: JobFilter = None
-    from_: Timestamp | None = Field(None, validation_alias=FROM_ALIASES, description="Unchanged since then or later")
-    to: Timestamp | None = Field(None, description="Unchanged since before then")
+    from_: Timestamp | None = Field(
+        None, validation_alias=FROM_ALIASES, description="Last changed at or after this time"
+    )
+    to: Timestamp | None = Field(None, description="Last changed before this time")
     page_size: PageSize = 100
     after: AfterCursor = None
 
 
 class DeadLetterOut(BaseModel):
-    """An item that failed for good."""
+    """A dead letter: a failed item."""
 
     id: str
     job_id: UUID
@@ -85,12 +87,12 @@ class DeadLetterOut(BaseModel):
     updated_at: datetime
     error: ItemError | None
     duration_ms: int | None
-    rev: int | None = Field(description="Its newest correction, if somebody corrected it")
+    rev: int | None = Field(description="Number of its newest fix, if it was fixed")
     input_summary: object = None
 
 
 class DeadLetterPage(BaseModel):
-    """The newest first."""
+    """A page of dead letters, newest first."""
 
     items: list[DeadLetterOut]
     next_page: NextPageToken = None
@@ -101,8 +103,8 @@ class DeadLetterQuery(QueryModel):
     kind: KindFilter = None
     error_codes: ErrorCodeFilter | None = None
     job_id: JobFilter = None
-    from_: Timestamp | None = Field(None, validation_alias=FROM_ALIASES, description="Failed then or later")
-    to: Timestamp | None = Field(None, description="Failed before then")
+    from_: Timestamp | None = Field(None, validation_alias=FROM_ALIASES, description="Failed at or after this time")
+    to: Timestamp | None = Field(None, description="Failed before this time")
     page_size: PageSize = 100
     after: AfterCursor = None
 
@@ -118,26 +120,26 @@ class DeadLetterCauseOut(BaseModel):
 
     code: str
     count: int
-    jobs: int = Field(description="In how many jobs")
-    newest: datetime | None = Field(description="When such a job last changed")
+    jobs: int = Field(description="Number of jobs with such dead letters")
+    newest: datetime | None = Field(description="When one of these jobs last changed")
 
 
 class RunNowIn(RequestModel):
-    """Items that need wait no longer for their retry."""
+    """Items to retry now instead of after their delay."""
 
     item_ids: list[ItemIdText] = Field(max_length=ITEM_IDS_MAX)
 
 
 class RunNowOut(BaseModel):
-    """What became of them. All of them together are those that were named."""
+    """The requested items by result. The numbers add up to the number of requested items."""
 
-    due: int = Field(description="Waited for a retry, and are due now")
-    in_hand: int = Field(description="A worker has them already")
-    others: int = Field(description="Wait for their turn as it is, or are settled")
+    due: int = Field(description="Items that waited for a retry and are now due")
+    in_hand: int = Field(description="Items that a worker has already leased")
+    others: int = Field(description="Items that were already due or are settled")
 
 
 class OpenItemCountsOut(BaseModel):
-    """Items that are not settled."""
+    """The number of open items by status."""
 
     pending: int
     processing: int
@@ -145,19 +147,19 @@ class OpenItemCountsOut(BaseModel):
 
 
 class FlowPointOut(BaseModel):
-    """So many were settled in the stretch that ends then."""
+    """Items settled in one interval; `at` is its end."""
 
     at: datetime
     settled: int
-    failed: int = Field(description="Of the settled")
+    failed: int = Field(description="Failed items, included in `settled`")
 
 
 class FlowOut(BaseModel):
-    """What is open, and how it has flowed lately, over all jobs. Of more than a thousand, the newest."""
+    """Open items and recent throughput of all jobs, or of the newest 1,000 jobs."""
 
     open: OpenItemCountsOut
-    step_s: int = Field(description="Seconds of a stretch")
-    points: list[FlowPointOut] = Field(description="Of the last quarter of an hour")
+    step_s: int = Field(description="Length of an interval in seconds")
+    points: list[FlowPointOut] = Field(description="Intervals of the last 15 minutes")
 
 
 class FlowQuery(QueryModel):
@@ -169,9 +171,11 @@ router = APIRouter(tags=["across jobs"], route_class=AuthenticatedRoute)
 
 @router.get("/pending", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser, runtime: RuntimeDep) -> PendingPage:
-    """Items that wait or are in hand, in any job, those that have done so for longest first; and why."""
-    if not runtime.settings.pending_dashboard and query.job_id is None:  # the items of one job are always listed
-        raise HttpError(404, "the pending dashboard is switched off here")
+    """List waiting and running items of all jobs, longest unchanged first, with the reason why each waits."""
+    if (
+        not runtime.settings.pending_dashboard and query.job_id is None
+    ):  # listing the items of one job is always allowed
+        raise HttpError(404, "The pending dashboard is disabled (TIDEMILL_PENDING_DASHBOARD)")
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
     page = await queries.list_pending(
         runtime.db,
@@ -190,7 +194,7 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
 
 
 async def _load_pending_count_field(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
-    """The number of listed items, if the filters allow to know it without counting items."""
+    """Return the number of listed items; empty if the filters would require counting items."""
     if query.job_id is not None or query.from_ is not None or query.to is not None:
         return {}
     counted = await runtime.get(make_pending_count_cache).get(owner_id, statuses=query.statuses, kind=query.job_type)
@@ -201,7 +205,7 @@ async def _load_pending_count_field(runtime: Runtime, query: PendingQuery, owner
 async def list_dead_letters(
     query: Annotated[DeadLetterQuery, Query()], me: CurrentUser, db: DatabaseDep
 ) -> DeadLetterPage:
-    """Items that failed for good, in any job, the newest first."""
+    """List dead letters of all jobs, newest first."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     page = await queries.list_dead_letters(
         db,
@@ -214,24 +218,24 @@ async def list_dead_letters(
         limit=query.page_size,
         after=schema_types.decode_cursor(query.after),
     )
-    found = [DeadLetterOut.model_validate(row) for row in page.items]
-    return DeadLetterPage(items=found, **schema_types.build_next_page_field(page.after))
+    items = [DeadLetterOut.model_validate(row) for row in page.items]
+    return DeadLetterPage(items=items, **schema_types.build_next_page_field(page.after))
 
 
 @router.get("/dead-letters/causes", **build_route_options(Permission.USER, 404))
 async def list_dead_letter_causes(
     query: Annotated[CauseQuery, Query()], me: CurrentUser, db: DatabaseDep
 ) -> list[DeadLetterCauseOut]:
-    """Dead letters by error code."""
+    """List the error codes of dead letters with their counts."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     job_id = await resolve_job_filter(db, query.job_id, owner_id)
-    found = await queries.list_dead_letter_causes(db, owner_id, kind=query.kind, job_id=job_id)
-    return [DeadLetterCauseOut.model_validate(row) for row in found]
+    causes = await queries.list_dead_letter_causes(db, owner_id, kind=query.kind, job_id=job_id)
+    return [DeadLetterCauseOut.model_validate(row) for row in causes]
 
 
 @router.post("/pending/run-now", **build_route_options(Permission.USER, 404))
 async def run_items_now(body: RunNowIn, me: CurrentUser, db: DatabaseDep) -> RunNowOut:
-    """Items of any jobs that wait for a retry are due at once; whatever else they wait for, they still do."""
+    """Make items that wait for a retry due now. Other reasons to wait still apply."""
     items = parse_item_ids(body.item_ids, "item_ids")
     return RunNowOut.model_validate(
         await job_control.make_items_due_now(db, items, get_owner_scope(me), by=me.user_id), from_attributes=True
@@ -240,6 +244,6 @@ async def run_items_now(body: RunNowIn, me: CurrentUser, db: DatabaseDep) -> Run
 
 @router.get("/flow", **build_route_options(Permission.USER, 404))
 async def get_flow(query: Annotated[FlowQuery, Query()], me: CurrentUser, db: DatabaseDep) -> FlowOut:
-    """How many items are open, and how many were settled and failed lately, over all your jobs."""
+    """Get the number of open items, and of recently settled and failed items, of all your jobs."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     return FlowOut.model_validate(await queries.get_throughput(db, owner_id))

@@ -1,4 +1,4 @@
-"""FastAPI dependencies of job routes: the jobs, items and users that a request names, if the caller may see them."""
+"""FastAPI dependencies of job routes: the jobs, items and users of a request, if the caller may see them."""
 
 import re
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
 
 _JOB_NAME_REGEX = re.compile(JOB_NAME_PATTERN)
-JobName = Annotated[str, Path(max_length=64, description="A job's id or key", examples=["J20261115_000777"])]
+JobName = Annotated[str, Path(max_length=64, description="Id or key of the job", examples=["J20261115_000777"])]
 
 
 async def load_visible_job_id(job: JobName, me: CurrentUser, db: DatabaseDep) -> UUID:
-    """The id of a job, without reading its counts."""
+    """Return the id of a job without reading its counts."""
     return await db.read(job_records.find_job_id, validate_job_name(job), get_owner_scope(me))
 
 
@@ -39,21 +39,21 @@ async def load_visible_job(job: JobName, me: CurrentUser, db: DatabaseDep) -> Jo
 
 
 async def resolve_job_filter(db: Database, name: str | None, owner_id: int | None) -> UUID | None:
-    """The id of a job that a filter names, by its id or its key; an id is taken as it is."""
+    """Return the job id of a filter by key or id. An id is not looked up."""
     if name is None:
         return None
     return await db.read(job_records.find_job_id, name, owner_id) if "_" in name else UUID(name)
 
 
 def validate_job_name(name: str) -> str:
-    """A whole id or key."""
+    """Return the name if it is a complete id or key; otherwise raise UnknownJob."""
     if not _JOB_NAME_REGEX.fullmatch(name):
-        raise UnknownJob(f"there is no job {name!r}")
+        raise UnknownJob(f'Unknown job "{name}"')
     return name
 
 
 def get_owner_scope(me: Principal) -> int | None:
-    """The owner whose jobs the caller may see; None for all owners."""
+    """Return the owner whose jobs the caller may see; None for all owners."""
     return None if me.is_admin else me.user_id
 
 
@@ -63,7 +63,7 @@ VisibleJob = Annotated[Job, Depends(load_visible_job)]
 
 def check_job_kind(job: Job, kind: str, label: str, name: str) -> Job:
     if job.kind != kind:
-        raise UnknownJob(f"there is no {label} {name!r}")
+        raise UnknownJob(f'Unknown {label} "{name}"')
     return job
 
 
@@ -76,7 +76,7 @@ RunnableJob = Annotated[Job, Depends(load_job_if_rerun_allowed)]
 
 
 async def list_jobs_by_query(db: Database, owner_id: int | None, query: JobFilterQuery, kind: str | None) -> Page[Job]:
-    """A page of the jobs that a query asks for, of one kind or of all."""
+    """Return a page of jobs that match a query, of one kind or of all kinds."""
     return await queries.list_jobs(
         db,
         owner_id=owner_id,
@@ -91,17 +91,17 @@ async def list_jobs_by_query(db: Database, owner_id: int | None, query: JobFilte
 
 
 def parse_item_ids(ids: Sequence[str], field: str) -> list[tuple[UUID, int]]:
-    """Items by their ids, of a field of the body: their jobs and their places in them."""
-    found = [_parse_item_id(text) for text in ids]
-    _check_item_ids(ids, field, [place is not None for place in found], "{!r} is not the id of an item")
-    return [place for place in found if place is not None]
+    """Parse item ids from a field of the body to job ids and seqs."""
+    parsed = [_parse_item_id(text) for text in ids]
+    _check_item_ids(ids, field, [item is not None for item in parsed], '"{}" is not an item id')
+    return [item for item in parsed if item is not None]
 
 
 def parse_item_seqs(ids: Sequence[str], field: str, job_id: UUID) -> list[int]:
-    """The places of items in this job; those of another one are pointed at."""
-    found = parse_item_ids(ids, field)
-    _check_item_ids(ids, field, [job == job_id for job, _ in found], "{!r} is an item of another job")
-    return [seq for _, seq in found]
+    """Return the seqs of items of this job; items of another job are a validation error."""
+    items = parse_item_ids(ids, field)
+    _check_item_ids(ids, field, [job == job_id for job, _ in items], '"{}" is an item of another job')
+    return [seq for _, seq in items]
 
 
 def _parse_item_id(text: str) -> tuple[UUID, int] | None:
@@ -113,13 +113,13 @@ def _parse_item_id(text: str) -> tuple[UUID, int] | None:
 
 
 def _check_item_ids(ids: Sequence[str], field: str, are_valid: Sequence[bool], message: str) -> None:
-    wrong = [(at, text) for at, (text, is_good) in enumerate(zip(ids, are_valid, strict=True)) if not is_good]
-    if wrong:
-        raise make_validation_error([(("body", field, at), message.format(text)) for at, text in wrong])
+    invalid = [(at, text) for at, (text, is_valid) in enumerate(zip(ids, are_valid, strict=True)) if not is_valid]
+    if invalid:
+        raise make_validation_error([(("body", field, at), message.format(text)) for at, text in invalid])
 
 
 def parse_item_selection(body: ItemChoiceIn, job_id: UUID) -> tuple[list[int] | None, tuple[SeqRange, ...]]:
-    """Items that are chosen by their numbers: single ones, None if all are meant, and ranges of them beside these."""
+    """Return the selected seqs, None for all items, and the selected ranges of seqs."""
     seqs = None if body.item_ids is None else parse_item_seqs(body.item_ids, "item_ids", job_id)
     if body.ranges is None:
         return seqs, ()
@@ -127,11 +127,15 @@ def parse_item_selection(body: ItemChoiceIn, job_id: UUID) -> tuple[list[int] | 
 
 
 async def resolve_owner_filter(db: Database, me: Principal, user_id: str) -> int | None:
-    """Whose work a list is about: ``me``; for admins also ``all`` (None), or somebody by name or id."""
+    """Return the owner id for ``me``; for admins also for ``all`` (None) or a user's name or id.
+
+    Raises:
+        Forbidden: The caller is not an admin and requests another user.
+    """
     if user_id in ("me", me.name, str(me.user_id)):
         return me.user_id
     if not me.is_admin:
-        raise Forbidden("only an admin sees the work of others")
+        raise Forbidden("Only an admin can see the jobs of other users")
     return None if user_id == "all" else (await db.run(users.get_user, user_id)).id
 
 
@@ -146,4 +150,4 @@ def make_submission(request: Request, me: Principal, **fields: Any) -> Submissio
     )
 
 
-ItemSeq = Annotated[int, Path(ge=0, le=2**62, description="An item's place in its job, from 0")]
+ItemSeq = Annotated[int, Path(ge=0, le=2**62, description="Number of the item in its job, from 0")]

@@ -1,4 +1,4 @@
-"""Inspects a stored file before a job is made of it: its layout, its columns and its first records."""
+"""Inspects a stored file before it becomes a job: its layout, columns and first records."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from tidemill.runtime import Runtime
 from tidemill.store.jsonb import decode_input_or_text
 
 SAMPLE_ROWS, SAMPLE_MAX_BYTES = 100, 1 << 20
-IMAGES_REFUSED_MESSAGE = "images cannot be imported into a table"
+IMAGES_REFUSED_MESSAGE = "Images cannot be imported into a table"
 
 
 @dataclass(frozen=True, slots=True)
 class FileInspection:
-    """What a file contains, as far as its first records show it."""
+    """The layout, columns and first records of a file."""
 
     layout: FileLayout
     columns: tuple[str, ...]
@@ -32,7 +32,7 @@ class FileInspection:
 
     @property
     def known_columns(self) -> tuple[str, ...]:
-        """The columns that every row has; none where each row names its own, because later rows may name others."""
+        """The columns of all rows; empty if each row names its own fields, because later rows may have others."""
         return () if self.is_named_by_rows else self.columns
 
 
@@ -45,7 +45,7 @@ async def inspect_file(
     layout_options: Mapping[str, object],
     rows: int = SAMPLE_ROWS,
 ) -> FileInspection:
-    """Detect the layout that ``layout_options`` leave open, and read the first records.
+    """Detect the layout, except for options in ``layout_options``, and read the first records.
 
     Raises:
         InvalidInput: The file cannot be read as rows.
@@ -71,16 +71,16 @@ def _inspect_file(
 
 
 def check_record_format(layout_options: Mapping[str, object]) -> None:
-    """InvalidInput if the options name a format whose files do not consist of rows."""
+    """Raise InvalidInput if the options set a format whose files have no rows."""
     format_ = layout_options.get("format")
     if format_ == "images":
         raise InvalidInput(IMAGES_REFUSED_MESSAGE)
     if format_ is not None and format_ not in RECORD_FORMATS:
-        raise InvalidInput(f"unknown format {format_!r}; known are {', '.join(RECORD_FORMATS)}")
+        raise InvalidInput(f'Unknown format "{format_}". Known formats: {", ".join(RECORD_FORMATS)}.')
 
 
 def _list_field_names(records: list[Any]) -> tuple[str, ...]:
-    """The fields that records name, in the order of their first occurrence."""
+    """Return the field names of records, in order of first occurrence."""
     names: dict[str, None] = {}
     for record in records:
         if isinstance(record, dict):

@@ -19,7 +19,7 @@ from tidemill.store.operation_records import BulkOperation
 from tidemill.store.waiting_items import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
 from tidemill.telemetry.events import emit
 
-__all__ = ["CANCELLABLE_STATUSES", "CancelSelection"]  # of this module's functions
+__all__ = ["CANCELLABLE_STATUSES", "CancelSelection"]  # used in signatures of this module
 CANCEL_TIMEOUT_S = 2.0
 
 
@@ -75,11 +75,11 @@ async def cancel_waiting_items(
     timeout_s: float | None = None,
     find_kind_hooks: FindKindHooks = return_no_kind_hooks,
 ) -> BulkOperation:
-    """Cancel waiting items, not those that a worker has leased, and close the job if no item is open."""
-    wrong = [status.value for status in waiting.statuses if status not in CANCELLABLE_STATUSES]
-    if wrong:
-        raise InvalidInput(f"items that are {', '.join(wrong)} do not wait: they cannot be cancelled")
-    check_storable_text("a key", waiting.key)
+    """Cancel waiting items, but not leased ones, and close the job if no item is open."""
+    invalid = [status.value for status in waiting.statuses if status not in CANCELLABLE_STATUSES]
+    if invalid:
+        raise InvalidInput(f"Items with status {', '.join(invalid)} are not waiting and cannot be cancelled")
+    check_storable_text("The key", waiting.key)
     await db.run(lock_job_for_cancel, job_id)
     predicate: dict[str, object] = {"statuses": sorted(set(waiting.statuses))}
     predicate |= {"seqs": None if waiting.seqs is None else sorted(set(waiting.seqs))}
@@ -97,7 +97,11 @@ async def cancel_waiting_items(
 async def make_items_due_now(
     db: Database, items: Sequence[tuple[UUID, int]], owner_id: int | None, *, by: int
 ) -> RunNowCounts:
-    """Make items due now, in one transaction per job; UnknownJob, and no change, if the owner lacks one of the jobs."""
+    """Make items due now, in one transaction per job.
+
+    Raises:
+        UnknownJob: The owner has no such job. No item is changed.
+    """
     grouped: dict[UUID, list[int]] = defaultdict(list)
     for job_id, seq in items:
         grouped[job_id].append(seq)

@@ -1,4 +1,4 @@
-"""Streams: what changes, as it changes."""
+"""Routes that stream changes of jobs as server-sent events."""
 
 import time
 from collections.abc import AsyncIterator
@@ -23,20 +23,20 @@ from tidemill.runtime import Runtime
 
 router = APIRouter(tags=["events"], route_class=AuthenticatedRoute)
 SSE_RETRY_MS = 2_000
-EARLIEST_EVENT_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # there is room before it, to look back
+EARLIEST_EVENT_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # leaves room to subtract the overlap
 STREAM_REAUTHORIZE_INTERVAL_S = 10.0
-STREAM_OPENED_EVENT = ServerSentEvent(
-    comment="open"
-)  # at once: the head of the answer leaves with the first line of its body
+# Sent immediately, because the response headers are sent with the first line of the body.
+STREAM_OPENED_EVENT = ServerSentEvent(comment="open")
 JOB_EVENT_EXAMPLE = (
     'event: job\nid: 891f3c69e890d0e2\nretry: 2000\ndata: {"key": "J20261115_000777", "status": "running"}\n\n'
 )
 LastEventId = Annotated[
-    str | None, Header(alias="Last-Event-ID", max_length=100, description="Where a broken stream goes on")
+    str | None,
+    Header(alias="Last-Event-ID", max_length=100, description="Id of the last received event, to resume a stream"),
 ]
 _EVENT_STREAM_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events; the data of one is a JobOut",
+        "description": "Server-sent events; the data of each is a JobOut",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": JOB_EVENT_EXAMPLE}},
     }
 }
@@ -46,7 +46,7 @@ class JobEventsQuery(Parameters):
     user_id: UserFilter = "me"
     job: Annotated[
         str | None,
-        Field(max_length=64, description="The id or key of a job that is told of in any case", examples=[None]),
+        Field(max_length=64, description="Id or key of a job to always include", examples=[None]),
     ] = None
 
 
@@ -82,9 +82,9 @@ async def watch_job(
     request: Request,
     runtime: RuntimeDep,
 ) -> AsyncIterator[ServerSentEvent]:
-    """A job's counts and status whenever they change, at most twice a second, until it is deleted.
+    """Stream the counts and status of a job when they change, at most twice a second, until it is deleted.
 
-    The id of an event stands for what it shows: with it as `Last-Event-ID` only news are sent.
+    The event id identifies the state of the job. Send it as `Last-Event-ID` to receive only later changes.
     """
     yield STREAM_OPENED_EVENT
     async for one in _iter_authorized_changes(runtime.get(make_job_feed).stream_changes(watcher), request, me):
@@ -104,10 +104,10 @@ async def watch_jobs(
     request: Request,
     runtime: RuntimeDep,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Every job of yours that changes, for a whole tab: first those that are open, then news.
+    """Stream changes of all your jobs: first the open jobs, then changes.
 
-    Of the open ones the newest hundred are followed; a `job` that is named is followed in any case.
-    An event's id is a moment: with it as `Last-Event-ID`, jobs that were closed since are told of too.
+    The stream follows the newest 100 open jobs, and always the job in `job`. The event id is a timestamp. Send it as
+    `Last-Event-ID` to also receive jobs that closed since then.
     """
     yield STREAM_OPENED_EVENT
     async for one in _iter_authorized_changes(runtime.get(make_job_feed).stream_changes(watcher), request, me):
@@ -115,11 +115,11 @@ async def watch_jobs(
 
 
 async def _iter_authorized_changes(
-    looks: AsyncIterator[list[Job]], request: Request, me: Principal
+    changes: AsyncIterator[list[Job]], request: Request, me: Principal
 ) -> AsyncIterator[Job]:
-    """As long as whoever opened the stream would still be let in."""
+    """Yield changed jobs until the user is no longer authorized."""
     checked = time.monotonic()
-    async for jobs in looks:
+    async for jobs in changes:
         for job in jobs:
             yield job
         if time.monotonic() - checked > STREAM_REAUTHORIZE_INTERVAL_S:
@@ -136,9 +136,9 @@ def _build_job_event(runtime: Runtime, job: Job, id_: str) -> ServerSentEvent:
 
 def _parse_last_event_time(text: str | None) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text) if text else None
+        at = datetime.fromisoformat(text) if text else None
     except ValueError:
-        raise InvalidInput("Last-Event-ID is not an id of this stream") from None
-    if found is None:
+        raise InvalidInput("Invalid Last-Event-ID. Send the id of an event of this stream.") from None
+    if at is None:
         return None
-    return max(EARLIEST_EVENT_TIME, found.replace(tzinfo=UTC) if found.tzinfo is None else found)
+    return max(EARLIEST_EVENT_TIME, at.replace(tzinfo=UTC) if at.tzinfo is None else at)

@@ -1,4 +1,4 @@
-"""What the house knows, in the shapes of answers."""
+"""Converts jobs and operations to response models."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def build_job_out(runtime: Runtime, job: Job) -> JobOut:
 
 
 def build_job_view(runtime: Runtime, job: Job) -> dict[str, Any]:
-    """The same as plain values, which responses with many jobs encode faster."""
+    """Return the fields of ``JobOut`` as a dict, which is faster to encode in responses with many jobs."""
     hooks = runtime.kind_hooks.get(job.kind)
     more = hooks.get_links(job) if hooks is not None and hooks.get_links is not None else {}
     here = f"/v1/jobs/{job.id}"

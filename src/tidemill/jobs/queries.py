@@ -1,6 +1,6 @@
 """Reads jobs, items and batches, pending items and dead letters.
 
-``owner_id`` None selects the jobs of all users: the caller checks that it may.
+``owner_id`` None selects the jobs of all users. The caller must check permissions.
 """
 
 import asyncio
@@ -43,17 +43,17 @@ ViewRow = dict[str, Any]
 
 
 async def get_job_by_reference(db: Database, text: str, owner_id: int | None = None) -> Job:
-    """A job by id, key, or the beginning of its id; UnknownJob if the owner has none of that name."""
+    """Return a job by id, key or id prefix; raise UnknownJob if the owner has no such job."""
     return await db.read(jobs.get_job, await db.read(jobs.find_job_id, text, owner_id))
 
 
 async def get_job(db: Database, job_id: UUID) -> Job:
-    """A job as it is now; UnknownJob if it was deleted."""
+    """Return the current state of a job; raise UnknownJob if it does not exist."""
     return await db.read(jobs.get_job, job_id)
 
 
 async def get_job_by_name(db: Database, name: str, owner_id: int | None) -> Job:
-    """A job by its whole id or key."""
+    """Return a job by its complete id or key."""
     return await db.read(jobs.get_job_by_id_or_key, name, owner_id)
 
 
@@ -69,34 +69,34 @@ async def list_jobs(
     limit: int = 50,
     after: object = None,
 ) -> Page[Job]:
-    """The newest first; ``q`` is the beginning of a key or of an id."""
+    """Return a page of jobs, newest first; ``q`` is the prefix of a key or id."""
     check_page_limit(limit)
     check_time_zones(created_from, created_to)
-    check_storable_text("a filter", kind, q)
+    check_storable_text("The filter", kind, q)
     request = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q)
     return await _run_timed_listing("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
 
 
 async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobStatus] = ()) -> list[Job]:
-    """The newest jobs, at most ``limit``."""
-    found: list[Job] = []
+    """Return the newest jobs, at most ``limit``."""
+    newest: list[Job] = []
     after: object = None
-    while len(found) < limit:
-        page = await list_jobs(db, statuses=statuses, limit=min(limit - len(found), PAGE_MAX_ROWS), after=after)
-        found += page.items
+    while len(newest) < limit:
+        page = await list_jobs(db, statuses=statuses, limit=min(limit - len(newest), PAGE_MAX_ROWS), after=after)
+        newest += page.items
         after = page.after
         if after is None:
             break
-    return found
+    return newest
 
 
 async def count_jobs(db: Database, owner_id: int | None = None) -> JobStatusCounts:
-    """The number of jobs by status."""
+    """Return the number of jobs by status."""
     return await db.read(job_counts.count_jobs_by_status, owner_id)
 
 
 async def get_item_list_scope(db: Database, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
-    """What item lists need of a job, by id or key."""
+    """Return the data of a job, by id or key, that item lists need."""
     return await db.read(find_item_list_scope, job, owner_id)
 
 
@@ -111,17 +111,17 @@ async def list_items(
     codes: Sequence[str] | None = None,
     key: str | None = None,
 ) -> Page[ViewRow]:
-    """A page of items; its ``after`` is the cursor of the next page. ``seq`` starts at an item."""
+    """Return a page of items; its ``after`` is the cursor of the next page. ``seq`` sets the first item."""
     check_page_limit(limit)
-    check_storable_text("an error code", *(codes or ()))
-    check_storable_text("a key", key)
+    check_storable_text("The error code", *(codes or ()))
+    check_storable_text("The key", key)
     request = item_lists.ItemListRequest(statuses, after, seq, codes, key or None)
     grid = job if isinstance(job, ItemListScope) else await get_item_list_scope(db, job)
     return await _run_timed_listing("items", item_lists.list_items(db, grid, request, limit=limit))
 
 
 async def load_shown_inputs(db: Database, grid: ItemListScope, items: Sequence[ViewRow]) -> dict[int, Any]:
-    """The inputs of a page's items by seq, if the grid shows inputs."""
+    """Return the inputs of a page by seq; empty if the grid does not show inputs."""
     if grid.columns.value_key != "input" or not items:
         return {}
     return await db.run(item_records.read_small_inputs, grid.id, [item["seq"] for item in items])
@@ -130,7 +130,7 @@ async def load_shown_inputs(db: Database, grid: ItemListScope, items: Sequence[V
 async def iterate_items(
     db: Database, job_id: UUID, status: ItemStatus | None, *, limit: int
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Every item with its complete input and result, read page by page."""
+    """Iterate over items with complete inputs and results, read page by page."""
     after, left = None, limit
     statuses = [] if status is None else [status]
     while left > 0:
@@ -138,8 +138,8 @@ async def iterate_items(
         inputs = await db.run(item_records.read_small_inputs, job_id, [item["seq"] for item in page.items])
         for item in page.items:
             if item["result_cut"] or item["seq"] not in inputs:  # too long for a page
-                whole = await get_item(db, job_id, item["seq"])
-                yield item | {"input": whole["input"], "result": whole["result"]}
+                complete = await get_item(db, job_id, item["seq"])
+                yield item | {"input": complete["input"], "result": complete["result"]}
             else:
                 yield item | {"input": inputs[item["seq"]]}
         left -= len(page.items)
@@ -149,7 +149,7 @@ async def iterate_items(
 
 
 async def get_item(db: Database, job_id: UUID, seq: int) -> ViewRow:
-    """One item, whole; UnknownItem if there is none."""
+    """Return one item with all details; raise UnknownItem if it does not exist."""
     return await db.read_snapshot(store.get_item_details, job_id, seq)
 
 
@@ -165,8 +165,8 @@ async def count_eligible_items(
     key: str | None = None,
     ranges: Sequence[SeqRange] = (),
 ) -> tuple[int, bool]:
-    """The number of selected items that an operation would take, and whether all of them were counted."""
-    check_storable_text("a filter", key, *(codes or ()))
+    """Return the number of selected items that an operation would include, and whether all were counted."""
+    check_storable_text("The filter", key, *(codes or ()))
     eligible = {"reprocess": TERMINAL_ITEM_STATUSES, "cancel": CANCELLABLE_STATUSES, "export": ()}[purpose]
     counted = [status for status in statuses if not eligible or status in eligible]
     if statuses and not counted:
@@ -184,23 +184,23 @@ async def count_eligible_items(
 
 
 async def get_progress_chart(db: Database, job_id: UUID) -> list[progress_samples.ProgressPoint]:
-    """The number of settled items over time, in about a hundred points."""
+    """Return the number of settled items over time, in about 100 points."""
     return await db.read(progress_samples.read_progress_chart, job_id)
 
 
 async def get_throughput(db: Database, owner_id: int | None) -> ViewRow:
-    """Open items by status, and the items settled in each half minute of the last quarter of an hour."""
+    """Return open items by status, and items settled per 30 s in the last 15 minutes."""
     return await db.read_snapshot(progress_samples.read_throughput, owner_id)
 
 
 async def list_batches(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
-    """The newest first."""
+    """Return a page of batches, newest first."""
     check_page_limit(limit)
     return await _run_timed_listing("batches", db.run(batches.list_batches, job_id, limit=limit, after=after))
 
 
 async def list_activity(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
-    """The actions of users on a job, the newest first."""
+    """Return a page of user actions on a job, newest first."""
     check_page_limit(limit)
     return await _run_timed_listing("activity", db.run(job_records.list_activity, job_id, limit=limit, after=after))
 
@@ -217,13 +217,15 @@ async def list_pending(
     limit: int,
     after: object = None,
 ) -> Page[ViewRow]:
-    """Open items across jobs, the longest unchanged first, each with the reason why it waits."""
+    """Return a page of open items across jobs, longest unchanged first, each with the reason why it waits."""
     check_page_limit(limit)
     check_time_zones(from_, to)
-    check_storable_text("a filter", kind)
-    wrong = [status.value for status in statuses if status not in pending_items.OPEN_STATUSES]
-    if wrong:
-        raise InvalidInput(f"items that are {', '.join(wrong)} do not wait: ask for pending, processing or retry_wait")
+    check_storable_text("The filter", kind)
+    invalid = [status.value for status in statuses if status not in pending_items.OPEN_STATUSES]
+    if invalid:
+        raise InvalidInput(
+            f"Items with status {', '.join(invalid)} are not waiting. Filter by pending, processing or retry_wait."
+        )
     request = pending_items.OpenItemListRequest(
         statuses or pending_items.OPEN_STATUSES, job_id, owner_id, kind, from_, to
     )
@@ -233,7 +235,7 @@ async def list_pending(
 
 
 async def get_open_item_sums(db: Database, owner_id: int | None = None) -> OpenItemSums:
-    """The number of open items by kind and status, from the batches, without counting items."""
+    """Return the number of open items by kind and status, from the counters of batches."""
     return await db.run(batches.sum_open_items, owner_id)
 
 
@@ -249,10 +251,10 @@ async def list_dead_letters(
     limit: int,
     after: object = None,
 ) -> Page[ViewRow]:
-    """Failed items across jobs, the newest first."""
+    """Return a page of failed items across jobs, newest first."""
     check_page_limit(limit)
     check_time_zones(from_, to)
-    check_storable_text("a filter", kind, *(codes or ()))
+    check_storable_text("The filter", kind, *(codes or ()))
     request = dead_letter_lists.DeadLetterListRequest(owner_id, kind, codes, job_id, from_, to)
     return await _run_timed_listing(
         "dead_letters", db.read_snapshot(dead_letter_lists.list_dead_letters, request, limit=limit, after=after)
@@ -262,8 +264,8 @@ async def list_dead_letters(
 async def list_dead_letter_causes(
     db: Database, owner_id: int | None = None, *, kind: str | None = None, job_id: UUID | None = None
 ) -> list[ViewRow]:
-    """Dead letters by error code: their number, the number of jobs, and when such a job last changed."""
-    check_storable_text("a filter", kind)
+    """Return dead letters by error code: their number, the number of jobs, and when one of these jobs last changed."""
+    check_storable_text("The filter", kind)
     return await db.run(dead_letter_lists.list_dead_letter_causes, owner_id, kind=kind, job_id=job_id)
 
 
@@ -279,23 +281,23 @@ async def _run_timed_listing(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
 
 
 def _format_page_bound(row: Any) -> str:
-    """The row that a page begins or ends with, for the log."""
+    """Return the first or last row of a page in short form, for the log."""
     if isinstance(row, Job):
         return str(row.id)
     return f"{row['updated_at'].isoformat()}|{row['id']}" if "updated_at" in row else str(row["id"])
 
 
 async def get_grid_columns(db: Database, job_id: UUID) -> GridColumns:
-    """The columns of a job's grid and of its exports, in order."""
+    """Return the columns of a job's grid and exports, in order."""
     return (await db.read(find_item_list_scope, job_id)).columns
 
 
 async def load_grid_page(
     db: Database, job_id: UUID, items: Sequence[GridRow]
 ) -> tuple[GridColumns, list[list[GridCell]]]:
-    """The cells of a page of items, as an export has them.
+    """Return the cells of a page of items, in the same form as an export.
 
-    Lists leave out results and inputs above 16 kB: ``get_item`` returns them.
+    Lists omit results and inputs above 16 kB; ``get_item`` returns them.
     """
     columns = await get_grid_columns(db, job_id)
     if columns.value_key == "input":
@@ -310,14 +312,14 @@ PENDING_COUNT_OWNERS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PendingCount:
-    """The number of open items, and the age of that number."""
+    """The number of open items, and the age of this number."""
 
     count: int
     age_s: float
 
 
 class PendingCountCache:
-    """Caches the number of each owner for 30 s. Concurrent requests share one query."""
+    """Caches the number of open items per owner for 30 s. Concurrent requests share one query."""
 
     def __init__(
         self, db: Database, *, cache_s: float = PENDING_COUNT_CACHE_S, clock: Callable[[], float] = time.monotonic
@@ -330,7 +332,7 @@ class PendingCountCache:
     async def get(
         self, owner_id: int | None = None, *, statuses: Collection[ItemStatus] = (), kind: str | None = None
     ) -> PendingCount:
-        """The number of open items, of these statuses and this kind if they are given."""
+        """Return the number of open items, optionally with these statuses and this kind."""
         at, sum_ = self._summed.get(owner_id, (float("-inf"), None))
         if sum_ is None or self._clock() - at >= self._cache_s:
             at, sum_ = self._clock(), asyncio.ensure_future(get_open_item_sums(self._db, owner_id))
@@ -341,8 +343,10 @@ class PendingCountCache:
         except Exception:
             self._summed.pop(owner_id, None)  # the next request queries again
             raise
-        wanted = (n for (of, status), n in sums.items() if kind in (None, of) and (not statuses or status in statuses))
-        return PendingCount(sum(wanted), self._clock() - at)
+        matching = (
+            n for (of, status), n in sums.items() if kind in (None, of) and (not statuses or status in statuses)
+        )
+        return PendingCount(sum(matching), self._clock() - at)
 
     def _evict_expired(self) -> None:
         if len(self._summed) >= PENDING_COUNT_OWNERS_MAX:

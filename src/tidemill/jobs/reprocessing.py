@@ -31,7 +31,7 @@ from tidemill.store.job_events import report_operation_step
 from tidemill.store.operation_records import BulkOperation
 from tidemill.store.reprocess_items import ReprocessSelection
 
-__all__ = ["BulkOperation", "ReprocessSelection"]  # types of this module's functions
+__all__ = ["BulkOperation", "ReprocessSelection"]  # used in signatures of this module
 ItemId = tuple[UUID, int]
 OPERATION_POLL_S = 0.05
 
@@ -48,14 +48,14 @@ async def reprocess_items(
 ) -> BulkOperation:
     """Requeue the selected items of a job and reopen it.
 
-    After ``timeout_s`` seconds the operation is returned as it is then, and a maintenance loop continues it.
+    After ``timeout_s`` seconds the operation is returned unfinished, and a maintenance loop continues it.
 
     Raises:
-        Conflict: The job cannot be reprocessed, or only done items are selected and its kind keeps those.
+        Conflict: The job cannot be reprocessed, or only done items are selected and its kind does not run them again.
     """
     check_settled_statuses(choice.statuses)
-    check_storable_text("an error code", *(choice.codes or ()))
-    check_storable_text("a key", choice.key)
+    check_storable_text("The error code", *(choice.codes or ()))
+    check_storable_text("The key", choice.key)
     hooks = find_kind_hooks((await db.read(job_records.get_job, job_id)).kind)
     if hooks is not None and hooks.done_refusal is not None:
         choice = _exclude_done_items(choice, hooks.done_refusal)
@@ -91,7 +91,7 @@ async def redrive_dead_letters(
 ) -> BulkOperation:
     """Requeue dead letters across jobs, and the items that a failed ``fail_fast`` job had cancelled."""
     given = dict(filters or {})
-    check_storable_text("a filter", given.get("kind"), *(given.get("codes") or ()))
+    check_storable_text("The filter", given.get("kind"), *(given.get("codes") or ()))
     predicate = given | {"owner_id": owner_id, "except": _group_by_job(excluded_items)}
     if items is not None:
         predicate["items"] = _group_by_job(items)
@@ -111,10 +111,10 @@ async def redrive_for_user(
     request_id: str,
     timeout_s: float,
 ) -> BulkOperation:
-    """Redrive dead letters, except those of jobs that read or write what the user may no longer use.
+    """Redrive dead letters, except those of jobs whose resource or dataset the user may no longer use.
 
     Raises:
-        Forbidden: A job that the request names uses such a target.
+        Forbidden: A job in the request uses such a resource or dataset.
     """
     jobs = None if job_id is None else [str(job_id)]
     selected = dict(filters) | {"jobs": jobs}
@@ -136,7 +136,7 @@ async def redrive_for_user(
 
 
 async def authorize_rerun(runtime: Runtime, me: Principal, job: Job) -> None:
-    """Raises if the user may no longer use what the job reads or writes: retrying its items would use it."""
+    """Raise if the user may no longer use the resource or dataset of the job: running its items would use it."""
     hooks = runtime.kind_hooks.get(job.kind)
     if hooks is not None and hooks.get_target is not None and hooks.authorize is not None:
         target = hooks.get_target(job)
@@ -145,7 +145,7 @@ async def authorize_rerun(runtime: Runtime, me: Principal, job: Job) -> None:
 
 
 async def _authorize_named_jobs(runtime: Runtime, me: Principal, job_ids: set[UUID], owner_id: int | None) -> None:
-    """Jobs that do not exist, or belong to another user, are left out: the redrive does not select them."""
+    """Check jobs by id. Unknown jobs and jobs of other users are skipped: the redrive does not select them."""
     for job_id in job_ids:
         with suppress(UnknownJob):
             job = await runtime.db.read(job_records.get_job_by_id_or_key, str(job_id), owner_id)
@@ -153,7 +153,7 @@ async def _authorize_named_jobs(runtime: Runtime, me: Principal, job_ids: set[UU
 
 
 async def _list_revoked_targets(runtime: Runtime, me: Principal) -> list[str]:
-    """What the jobs of a user read or write, as ``kind:name``, that the user may not use any more."""
+    """Return the targets of a user's jobs, as ``kind:name``, that the user may no longer use."""
     authorize_by_kind = {kind: hooks.authorize for kind, hooks in runtime.kind_hooks.items() if hooks.authorize}
     revoked = []
     for kind, name in await runtime.db.run(job_records.list_targets_of_owner, me.user_id, list(authorize_by_kind)):
@@ -167,22 +167,22 @@ async def _list_revoked_targets(runtime: Runtime, me: Principal) -> list[str]:
 async def list_operations(
     db: Database, owner_id: int | None, *, before: UUID | None, limit: int
 ) -> list[BulkOperation]:
-    """Bulk operations that a user started, or all; the newest first, and only those older than ``before``."""
+    """Return bulk operations of a user, or of all users, newest first, and only those older than ``before``."""
     return await db.run(operation_records.list_operations, user_id=owner_id, before=before, limit=limit)
 
 
 async def get_operation(db: Database, me: Principal, operation_id: UUID) -> BulkOperation:
-    """A bulk operation; UnknownEntity if there is none that the user may see."""
+    """Return a bulk operation; raise UnknownEntity if it does not exist or the user may not see it."""
     operation = await db.run(operation_records.get_operation, operation_id)
     if not me.may_see(operation.user_id):
-        raise UnknownEntity(f"there is no operation {operation_id}")
+        raise UnknownEntity(f'Unknown operation "{operation_id}"')
     return operation
 
 
 async def run_operation(db: Database, operation_id: UUID, timeout_s: float | None = None) -> BulkOperation:
-    """Run an operation to its end, or until the timeout; then a maintenance loop continues it.
+    """Run an operation until it ends or times out; after a timeout a maintenance loop continues it.
 
-    An error before the first item was changed is raised. A later one is recorded in the operation.
+    An error before the first item was changed is raised. A later error is recorded in the operation.
     """
     started = time.monotonic()
     operation = await db.run(operation_records.get_operation, operation_id)
@@ -201,9 +201,9 @@ async def run_operation(db: Database, operation_id: UUID, timeout_s: float | Non
 
 
 def check_settled_statuses(statuses: Sequence[ItemStatus]) -> None:
-    wrong = [status.value for status in statuses if status not in TERMINAL_ITEM_STATUSES]
-    if wrong:
-        raise InvalidInput(f"items that are {', '.join(wrong)} are not settled: they cannot be reprocessed")
+    invalid = [status.value for status in statuses if status not in TERMINAL_ITEM_STATUSES]
+    if invalid:
+        raise InvalidInput(f"Items with status {', '.join(invalid)} are not settled and cannot be reprocessed")
 
 
 def _group_by_job(items: Sequence[ItemId]) -> dict[str, list[int]]:
@@ -220,21 +220,21 @@ async def fix_item(
     db: Database,
     job_id: UUID,
     seq: int,
-    input: Any,  # noqa: A002  what it is called everywhere
+    input: Any,  # noqa: A002  the name of this field in all interfaces
     *,
     by: int,
     max_row_bytes: int = DEFAULT_MAX_ROW_BYTES,
 ) -> int:
-    """Replace the input of an item; the number of the revision. The item runs with it once it is reprocessed."""
+    """Fix the input of an item and return the number of the fix. The next attempt after a reprocess uses it."""
     (value,) = encode_inputs([input], max_row_bytes)
     return await db.run(store.add_item_fix, job_id, seq, value, by=by)
 
 
 async def fix_item_for_user(runtime: Runtime, me: Principal, job: Job, seq: int, fixed_input: Any) -> int:
-    """Replace the input of an item as ``fix_item`` does, by the rules of the job's kind.
+    """Fix the input of an item like ``fix_item``, with the rules of the job's kind.
 
     Raises:
-        Conflict: Items of this kind cannot be fixed, or this item cannot.
+        Conflict: This item, or any item of this kind, cannot be fixed.
     """
     hooks = runtime.find_kind_hooks(job.kind)
     if hooks is not None and hooks.fix_refusal is not None:

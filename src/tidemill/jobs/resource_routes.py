@@ -1,4 +1,4 @@
-"""Resources: the declared tables that rows can be imported into and exported from."""
+"""Routes for resources, the declared tables for imports and exports."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -18,29 +18,31 @@ ValueType = TypeAliasType("ValueType", ColumnType)
 
 
 class FieldOut(BaseModel):
-    """A column as files and requests see it."""
+    """A field of a resource."""
 
     name: str
     type: ValueType
-    required: bool = Field(description="A row cannot be imported without it")
-    writable: bool = Field(description="An import may fill it; others are only exported")
-    readable: bool = Field(description="An export may have it")
-    allowed: list[str] = Field([], description="The values it may have, if they are few")
+    required: bool = Field(description="Whether an imported row must have a value")
+    writable: bool = Field(description="Whether imports may set it")
+    readable: bool = Field(description="Whether exports may include it")
+    allowed: list[str] = Field([], description="Allowed values, if the field is an enumeration")
 
 
 class ResourceOut(BaseModel):
-    """A resource, by its name, and what you may do with it."""
+    """A resource and your permissions."""
 
     name: str
     key: list[str] = Field(description="Fields that identify a row")
     may_read: bool
     may_write: bool
     fields: list[FieldOut]
-    problem: str | None = Field(None, description="Why it cannot be used now: its table is not what was declared")
+    problem: str | None = Field(
+        None, description="Why the resource cannot be used: its table does not match the declaration"
+    )
 
 
 class ResourceList(BaseModel):
-    """In the order of their declarations."""
+    """Resources in the order of their declaration."""
 
     resources: list[ResourceOut]
 
@@ -50,7 +52,7 @@ router = APIRouter(tags=["resources"], route_class=AuthenticatedRoute)
 
 @router.get("/resources", **build_route_options(Permission.USER))
 async def list_resources(me: CurrentUser, runtime: RuntimeDep) -> ResourceList:
-    """What you may import into or export from, and with which fields."""
+    """List the resources that you may import into or export from, with their fields."""
     return ResourceList(
         resources=[
             await _load_resource_out(runtime, me, one)

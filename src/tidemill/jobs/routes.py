@@ -1,4 +1,4 @@
-"""Jobs and their items: lists, details, control, fixes and kickoffs."""
+"""Routes for jobs and their items: lists, details, control, fixes and kickoffs."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -55,7 +55,7 @@ router = APIRouter(tags=["jobs"], route_class=AuthenticatedRoute)
 
 @router.get("/jobs", response_model=JobPage, **build_route_options(Permission.USER, 404))
 async def list_jobs(query: Annotated[JobListQuery, Query()], me: CurrentUser, runtime: RuntimeDep) -> JsonBytesResponse:
-    """Your jobs, the newest first."""
+    """List your jobs, newest first."""
     owner = await resolve_owner_filter(runtime.db, me, query.user_id)
     key = ("jobs", owner, query.model_dump_json())
     return JsonBytesResponse(
@@ -65,14 +65,14 @@ async def list_jobs(query: Annotated[JobListQuery, Query()], me: CurrentUser, ru
 
 @router.get("/jobs/counts", **build_route_options(Permission.USER, 404))
 async def count_jobs(query: Annotated[JobCountsQuery, Query()], me: CurrentUser, db: DatabaseDep) -> JobCountsOut:
-    """How many of your jobs are what, by status."""
+    """Count your jobs by status."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     return JobCountsOut.model_validate(asdict(await queries.count_jobs(db, owner_id)))
 
 
 @router.get("/jobs/{job}", response_model=JobDetail, **build_route_options(Permission.USER, 404))
 async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonBytesResponse:
-    """Its counts, which always add up; how quick it is, what failed and why, what the workers have settled on."""
+    """Get a job with its counts, rates, error codes and the adaptive state of its workers."""
     name, owner = validate_job_name(job), get_owner_scope(me)
     return JsonBytesResponse(
         await runtime.get(make_coalescer).get(("job", name, owner), lambda: _load_job_detail_json(runtime, name, owner))
@@ -92,7 +92,7 @@ async def _load_job_detail_json(runtime: Runtime, name: str, owner_id: int | Non
 
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_batches(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> BatchPage:
-    """The batches of a job, the newest first."""
+    """List the batches of a job, newest first."""
     page = await queries.list_batches(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
     return BatchPage(
         batches=[BatchOut.model_validate(row) for row in page.items], **schema_types.build_next_page_field(page.after)
@@ -101,42 +101,42 @@ async def list_batches(job: VisibleJobId, query: Annotated[PageQuery, Query()], 
 
 @router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_activity(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> ActivityPage:
-    """What people did to a job, the newest first."""
+    """List user actions on a job, newest first."""
     page = await queries.list_activity(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
-    found = [ActivityOut.model_validate(row) for row in page.items]
-    return ActivityPage(activity=found, **schema_types.build_next_page_field(page.after))
+    activity = [ActivityOut.model_validate(row) for row in page.items]
+    return ActivityPage(activity=activity, **schema_types.build_next_page_field(page.after))
 
 
 @router.get("/jobs/{job}/chart", **build_route_options(Permission.USER, 404))
 async def get_chart(job: VisibleJobId, db: DatabaseDep) -> list[ProgressPointOut]:
-    """How many items were settled at which time, in a hundred points or so."""
+    """Get the number of settled items over time, in about 100 points."""
     return [ProgressPointOut(**asdict(point)) for point in await queries.get_progress_chart(db, job)]
 
 
 @router.post("/jobs/{job}/pause", **build_route_options(Permission.USER, 404, 409))
 async def pause_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
-    """Batches in hand finish; nothing new is begun."""
+    """Pause a job. Running batches finish; no further batch starts."""
     await job_control.pause_job(runtime.db, job.id, by=me.user_id)
     return await _load_job_out(runtime, job)
 
 
 @router.post("/jobs/{job}/resume", **build_route_options(Permission.USER, 404, 409))
 async def resume_job(job: RunnableJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
-    """A paused job goes on."""
+    """Resume a paused job."""
     await job_control.resume_job(runtime.db, job.id, by=me.user_id)
     return await _load_job_out(runtime, job)
 
 
 @router.post("/jobs/{job}/cancel", **build_route_options(Permission.USER, 404, 409))
 async def cancel_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
-    """Batches in hand finish and keep their results; the rest is cancelled."""
+    """Cancel the waiting items of a job. Running batches finish and keep their results."""
     await job_control.cancel_job(runtime.db, job.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
     return await _load_job_out(runtime, job)
 
 
 @router.delete("/jobs/{job}", status_code=204, **build_route_options(Permission.USER, 404))
 async def delete_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> None:
-    """Cancel it and remove its rows, results and file. Late results are refused."""
+    """Cancel a job and delete its rows, results and file. Late results are discarded."""
     await job_control.delete_job(db, job.id, by=me.user_id)
 
 
@@ -151,9 +151,10 @@ item_router = APIRouter(tags=["items"], route_class=AuthenticatedRoute)
 async def list_items(
     job: JobName, query: Annotated[ItemQuery, Query()], me: CurrentUser, runtime: RuntimeDep
 ) -> JsonBytesResponse:
-    """A page of a job's items. Open ones and failures come oldest change first, others in order of seq.
+    """List items of a job. Open and failed items are sorted by last change, oldest first; others by seq.
 
-    A page in order of seq may be short, or even empty, and still have a next one: so much was looked at.
+    A page sorted by seq may be short or even empty and still have a next page, because each request scans a limited
+    number of items.
     """
     name, owner = validate_job_name(job), get_owner_scope(me)
     key = ("items", name, owner, query.model_dump_json())
@@ -191,7 +192,7 @@ async def _load_item_page_json(runtime: Runtime, name: str, owner_id: int | None
     "/jobs/{job}/items/{seq}", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404)
 )
 async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDetail:
-    """An item, whole: its input with corrections, its result, what went wrong."""
+    """Get an item with its input, fixes, result and error."""
     return ItemDetail.model_validate(await queries.get_item(db, job, seq))
 
 
@@ -199,7 +200,7 @@ async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDeta
     "/jobs/{job}/items/{seq}", **build_route_options(Permission.USER, 404, 409, 413, body=BodyLimit.ITEM)
 )
 async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep) -> FixCreatedOut:
-    """Correct the input of an item that failed or was not found. It runs with it when it is reprocessed."""
+    """Fix the input of an item that failed or was not found. The item uses it when it is reprocessed."""
     return FixCreatedOut(rev=await reprocessing.fix_item_for_user(runtime, me, job, seq, body.input))
 
 
@@ -208,25 +209,26 @@ KICKOFF_STATUSES = (JobStatus.PENDING, JobStatus.INGESTING, JobStatus.RUNNING)
 
 
 class KickoffQuery(Parameters):
-    duration_ms: int = Field(5_000, ge=100, le=KICKOFF_MAX_MS, description="How long to work at most")
+    duration_ms: int = Field(5_000, ge=100, le=KICKOFF_MAX_MS, description="Maximum duration of the time slice")
 
 
 @router.post("/jobs/{job}/kickoff", **build_route_options(Permission.USER, 404, 409))
 async def kickoff_job(
     job: RunnableJob, query: Annotated[KickoffQuery, Query()], request: Request, runtime: RuntimeDep
 ) -> KickoffOut:
-    """Work on the job here and now, with an ordinary lease, for one time-slice; repeat it as you like.
+    """Run one time slice of the job in this request. You can repeat it.
 
-    It ends early when nothing is due. If you go away, what is finished is kept and the rest goes back.
+    The slice ends early when no item is due. If the client disconnects, finished items are kept and the others are
+    released.
     """
     if runtime.on_demand_pool is None:
-        raise Conflict("this service has no handlers: start it with `tidemill serve MODULE:NAME`")
+        raise Conflict("This service has no handlers. Start it with `tidemill serve MODULE:NAME`.")
     if job.status not in KICKOFF_STATUSES:
-        raise Conflict(f"job {job.key} is {job.status}: there is nothing to work on")
+        raise Conflict(f"Job {job.key} is {job.status} and has no items to run")
     try:
-        found = await run_until_disconnect(
+        result = await run_until_disconnect(
             request, runtime.on_demand_pool.kickoff(job.id, job.kind, query.duration_ms / 1000)
         )
     except UnknownKind as error:
         raise Conflict(str(error)) from error
-    return KickoffOut.model_validate(found, from_attributes=True)
+    return KickoffOut.model_validate(result, from_attributes=True)

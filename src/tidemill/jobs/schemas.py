@@ -34,11 +34,13 @@ NonNegativeInt = Annotated[int, Field(ge=0)]
 
 
 class PolicyIn(RequestModel):
-    """What failures of items mean for the whole job. `tolerate` needs one of the two bounds."""
+    """When failed items fail the job. `tolerate` requires `max_failed` or `max_percent`."""
 
     mode: PolicyMode = "continue"
     max_failed: int | None = Field(None, ge=0)
-    max_percent: float | None = Field(None, ge=0, le=100, description="Of the settled items, from the 100th on")
+    max_percent: float | None = Field(
+        None, ge=0, le=100, description="Percentage of settled items; checked after 100 settled items"
+    )
 
 
 class JobSourceIn(RequestModel):
@@ -46,22 +48,24 @@ class JobSourceIn(RequestModel):
 
     name: str = Field(max_length=100)
     path: str = Field(max_length=1_000)
-    format: SourceFormat | None = Field(None, description="By the name's ending, if absent")
+    format: SourceFormat | None = Field(None, description="Default: detected from the suffix of the path")
 
 
 class JobIn(RequestModel):
-    """Work to be done: inputs here, or a source; one of the two."""
+    """A job to create, with either `inputs` or `source`."""
 
     kind: str = Field(min_length=1, max_length=200)
-    inputs: list[Any] | None = Field(None, description="An item for each, of any shape")
+    inputs: list[Any] | None = Field(None, description="Inputs of the job, any JSON values; each becomes an item")
     source: JobSourceIn | None = None
-    params: dict[str, Any] = Field({}, description="Kept with the job")
+    params: dict[str, Any] = Field({}, description="Stored with the job")
     policy: PolicyIn = PolicyIn()
-    priority: int = Field(0, ge=-100, le=100, description="Each step doubles its share among its owner's jobs")
+    priority: int = Field(
+        0, ge=-100, le=100, description="Each step doubles the job's share among the jobs of its owner"
+    )
 
 
 class ItemCountsOut(BaseModel):
-    """Where the items are. total is always the sum of the others."""
+    """Number of items by status. `total` is always the sum of the others."""
 
     total: NonNegativeInt
     pending: NonNegativeInt
@@ -75,7 +79,7 @@ class ItemCountsOut(BaseModel):
 
 
 class RatesOut(BaseModel):
-    """Items settled per second, not cancelled: in the last half minute, and since the job was submitted."""
+    """Items settled per second, without cancelled ones: in the last 30 s, and since the job was submitted."""
 
     now_per_s: float
     average_per_s: float
@@ -84,68 +88,68 @@ class RatesOut(BaseModel):
 
 
 class JobOut(BaseModel):
-    """A job and how far it is."""
+    """A job and its progress."""
 
     id: UUID
-    key: str = Field(description="Its short name; wherever an id is asked for, it does as well")
+    key: str = Field(description="Short name of the job; accepted wherever an id is")
     kind: str
     user_id: int
     status: JobStatus
     counts: ItemCountsOut
-    ingest_complete: bool = Field(description="Its source is read to the end: total will not grow")
+    ingest_complete: bool = Field(description="Whether the input is completely ingested and `total` is final")
     priority: int
     failure_reason: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
     closed_at: datetime | None = None
-    links: dict[str, str] = Field(description="What can be asked about it, or done to it")
+    links: dict[str, str] = Field(description="Paths of related resources and actions")
 
 
 class JobDetail(JobOut):
-    """A job, whole."""
+    """A job with all details."""
 
     params: dict[str, Any]
     policy: dict[str, Any]
     errors: dict[str, int] = Field(description="Failed items by error code")
-    columns: list[str] = Field(description="Of its results, in order; of its inputs where there are none")
-    columns_of: ColumnsOf = Field(description="Which of the two these are")
+    columns: list[str] = Field(description="Columns of the results, in order, or of the inputs if there are no results")
+    columns_of: ColumnsOf = Field(description="Whether `columns` are of results or inputs")
     rates: RatesOut
-    adaptive: list[dict[str, Any]] = Field(description="What the workers have settled on for this kind")
-    retried: int = Field(description="Attempts that ended in another one")
-    request_id: str | None = Field(None, description="Of the request that submitted it")
+    adaptive: list[dict[str, Any]] = Field(description="Adaptive state of the workers for this kind")
+    retried: int = Field(description="Number of attempts that were followed by a retry")
+    request_id: str | None = Field(None, description="Id of the request that submitted the job")
     traceparent: str | None = None
     ip_address: str | None = None
     file_id: str | None = None
 
 
 class JobPage(BaseModel):
-    """The newest first."""
+    """A page of jobs, newest first."""
 
     jobs: list[JobOut]
     next_page: NextPageToken = None
 
 
 class JobFilterQuery(QueryModel):
-    """Which jobs of a list."""
+    """Filters of a list of jobs."""
 
     statuses: JobStatusFilter = Field([], validation_alias=STATUSES_ALIASES)
     user_id: UserFilter = "me"
     created_from: Timestamp | None = None
     created_to: Timestamp | None = None
-    q: Annotated[ShortText | None, EMPTY_IS_NONE] = Field(None, description="The beginning of a key or an id")
+    q: Annotated[ShortText | None, EMPTY_IS_NONE] = Field(None, description="Prefix of a key or id")
     page_size: PageSize = 50
     after: AfterCursor = None
 
 
 class JobListQuery(JobFilterQuery):
     kind: KindFilter = None
-    job_type: KindFilter = Field(None, description="The same as kind")
+    job_type: KindFilter = Field(None, description="Alias of `kind`")
 
 
 class JobCountsOut(BaseModel):
-    """How many jobs are what. Of very many, the newest ten thousand are counted, and `is_complete` is false."""
+    """Number of jobs by status. If there are more than 10,000 jobs, only the newest are counted."""
 
-    counts: dict[str, NonNegativeInt] = Field(description="By status; every status is there")
+    counts: dict[str, NonNegativeInt] = Field(description="Number of jobs for every status")
     is_complete: bool
 
 
@@ -159,7 +163,7 @@ class PageQuery(QueryModel):
 
 
 class ActivityOut(BaseModel):
-    """What somebody did to a job."""
+    """An action of a user on a job."""
 
     id: int
     at: datetime
@@ -169,14 +173,14 @@ class ActivityOut(BaseModel):
 
 
 class ActivityPage(BaseModel):
-    """The newest first."""
+    """A page of user actions, newest first."""
 
     activity: list[ActivityOut]
     next_page: NextPageToken = None
 
 
 class ProgressPointOut(BaseModel):
-    """So many were settled by then, those aside that were cancelled."""
+    """Number of items settled by a time, without cancelled items."""
 
     at: datetime
     settled: int
@@ -184,16 +188,16 @@ class ProgressPointOut(BaseModel):
 
 
 class KickoffOut(BaseModel):
-    """What one slice did; what workers did meanwhile is not in it."""
+    """Result of one time slice, without the work of other workers in the meantime."""
 
     settled: int
-    failed: int = Field(description="Of the settled")
-    retried: int = Field(description="Will be tried again")
+    failed: int = Field(description="Failed items, included in `settled`")
+    retried: int = Field(description="Items that will be retried")
     seconds: float
-    is_drained: bool = Field(description="Nothing is open any more: no need for another slice")
-    next_due_at: datetime | None = Field(None, description="When the first of what waits is due")
-    due_in: float | None = Field(None, description="The same, in seconds from now")
-    child_died: bool = Field(False, description="A process died of an item; what was finished is kept")
+    is_drained: bool = Field(description="Whether no item is open: no further slice is needed")
+    next_due_at: datetime | None = Field(None, description="When the next waiting item is due")
+    due_in: float | None = Field(None, description="Seconds until `next_due_at`")
+    child_died: bool = Field(False, description="Whether an item crashed the process; finished items are kept")
 
 
 BatchShape = TypeAliasType("BatchShape", Literal["range", "list"])
@@ -201,7 +205,7 @@ BatchState = TypeAliasType("BatchState", Literal["ready", "leased", "done", "can
 
 
 class BatchTalliesOut(BaseModel):
-    """Items of a batch that are settled, and attempts that will be repeated."""
+    """Settled items of a batch by status, and attempts that were followed by a retry."""
 
     done: int
     not_found: int
@@ -212,7 +216,7 @@ class BatchTalliesOut(BaseModel):
 
 
 class BatchOut(BaseModel):
-    """A range of a job's items on their first pass, or a list of them on a later one."""
+    """A batch: a range of items on their first attempt, or a list of items on a later one."""
 
     id: int
     shape: BatchShape
@@ -220,7 +224,7 @@ class BatchOut(BaseModel):
     lo: int
     hi: int
     size: int
-    open: int = Field(description="Items that are not settled")
+    open: int = Field(description="Number of items that are not settled")
     tallies: BatchTalliesOut
     codes: dict[str, int] = Field(description="Failures by error code")
     since: datetime
@@ -228,35 +232,35 @@ class BatchOut(BaseModel):
     duration_ms: int | None
     not_before: datetime
     worker: str | None
-    isolated: bool = Field(description="Its items run alone: one of them may have killed a process")
+    isolated: bool = Field(description="Whether its items run alone, because one of them may have crashed a process")
     crashes: int
     losses: int
 
 
 class BatchPage(BaseModel):
-    """The newest first."""
+    """A page of batches, newest first."""
 
     batches: list[BatchOut]
     next_page: NextPageToken = None
 
 
 class ItemError(BaseModel):
-    """Why an item failed, was not found, was skipped or is tried again."""
+    """Why an item failed, was not found, was skipped or is retried."""
 
     model_config = ConfigDict(extra="allow")
 
-    row: int | None = Field(None, description="The item's number from 1")
-    line: int | None = Field(None, description="In its file")
+    row: int | None = Field(None, description="Row number of the item, from 1")
+    line: int | None = Field(None, description="Line number in the file")
     field: str | None = None
     value: Any = None
     code: str | None = None
     reason: str | None = None
     attempt: int | None = None
-    retryable: bool | None = Field(None, description="Whether sending it round again makes sense")
+    retryable: bool | None = Field(None, description="Whether a retry may succeed")
 
 
 class ItemOut(BaseModel):
-    """An item in a list: its input only in a few words."""
+    """An item in a list, with a summary of its input."""
 
     id: str
     seq: int
@@ -265,21 +269,21 @@ class ItemOut(BaseModel):
     updated_at: datetime | None = None
     locked_by: str | None = None
     locked_at: datetime | None = None
-    due_at: datetime | None = Field(None, description="When it is tried again")
-    input_summary: Any = Field(None, description="A title, a brand, a key; or the first few fields")
-    input: Any = Field(None, description="If `inputs` were asked for, and the columns are theirs")
+    due_at: datetime | None = Field(None, description="When it is retried")
+    input_summary: Any = Field(None, description="A title, brand or key, or the first few fields")
+    input: Any = Field(None, description="The input, if the request set `inputs` and the columns are of inputs")
     result: Any = None
-    result_cut: bool = Field(False, description="The result is too long for a list: ask for the item")
+    result_cut: bool = Field(False, description="Whether the result is too long for a list; get the item to see it")
     error: ItemError | None = None
     duration_ms: int | None = None
-    rev: int | None = Field(None, description="Its newest correction, if somebody corrected it")
+    rev: int | None = Field(None, description="Number of its newest fix, if it was fixed")
 
 
 class ItemPage(BaseModel):
-    """A page of a grid."""
+    """A page of items."""
 
-    columns: list[str] = Field(description="What a grid shows of the results, or of the inputs where there are none")
-    columns_of: ColumnsOf = Field("result", description="Which of the two these are")
+    columns: list[str] = Field(description="Columns of the results, or of the inputs if there are no results")
+    columns_of: ColumnsOf = Field("result", description="Whether `columns` are of results or inputs")
     items: list[ItemOut]
     next_page: NextPageToken = None
 
@@ -288,22 +292,22 @@ class ItemQuery(QueryModel):
     statuses: ItemStatusFilter = Field([], validation_alias=STATUSES_ALIASES)
     error_codes: ErrorCodeFilter | None = None
     key: KeyFilter = None
-    seq: int | None = Field(None, ge=0, le=2**62, description="Begin here, in order of seq")
-    inputs: bool = Field(False, description="Show inputs, where the columns are those of inputs")
+    seq: int | None = Field(None, ge=0, le=2**62, description="Start at this item and sort by seq")
+    inputs: bool = Field(False, description="Include inputs, if the columns are of inputs")
     page_size: PageSize = 100
     after: AfterCursor = None
 
 
 class FixOut(BaseModel):
-    """That somebody corrected an input."""
+    """A fix of an input."""
 
     rev: int
-    by: int = Field(description="Whose correction it is")
+    by: int = Field(description="Id of the user who made the fix")
     at: datetime
 
 
 class ItemDetail(BaseModel):
-    """An item, whole."""
+    """An item with all details."""
 
     id: str
     job_id: UUID
@@ -314,24 +318,24 @@ class ItemDetail(BaseModel):
     locked_by: str | None = None
     locked_at: datetime | None = None
     due_at: datetime | None = None
-    input: Any = Field(description="With the newest correction")
-    original: Any = Field(description="As it was submitted")
+    input: Any = Field(description="The input with the newest fix")
+    original: Any = Field(description="The input as submitted")
     fixes: list[FixOut]
-    defect: dict[str, Any] | None = Field(None, description="Why its record could not be read")
+    defect: dict[str, Any] | None = Field(None, description="Why the row could not be parsed")
     result: Any = None
     normalized: Any = None
     error: ItemError | None = None
     duration_ms: int | None = None
-    batch: dict[str, Any] | None = Field(None, description="The open batch it is in")
+    batch: dict[str, Any] | None = Field(None, description="The open batch of the item")
 
 
 class FixIn(RequestModel):
-    """A correction."""
+    """A fix for the input of an item."""
 
-    input: Any = Field(description="The whole input, corrected")
+    input: Any = Field(description="The complete new input")
 
 
 class FixCreatedOut(BaseModel):
-    """The number of the correction."""
+    """The number of a new fix."""
 
     rev: int

@@ -1,4 +1,4 @@
-"""Files on their way to a job: until one is made of them, they go by themselves, whoever dies in between."""
+"""Files that are stored before their job exists. Maintenance removes them if the job is never created."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +16,7 @@ from tidemill.store.database import Database
 
 
 class StagedFiles:
-    """Stores files under names that are known before their first byte. The job's own transaction keeps them."""
+    """Stores files under names that are registered first. The transaction that creates the job claims the file."""
 
     def __init__(self, db: Database, blobs: BlobStore) -> None:
         self._db = db
@@ -24,7 +24,7 @@ class StagedFiles:
 
     @asynccontextmanager
     async def reserve_name(self) -> AsyncIterator[str]:
-        """The name of a file that is about to be stored. Of one that does not come, nothing stays."""
+        """Reserve the name of a file; discard the file if the block fails."""
         name = uuid4().hex
         await self._db.run(retention.register_unclaimed_file, name)
         try:
@@ -34,21 +34,21 @@ class StagedFiles:
             raise
 
     async def stage_file(self, path: Path, max_bytes: int | None = None) -> Blob:
-        """A copy: what is accepted stays, whatever becomes of the source. InvalidInput if it cannot be read."""
+        """Store a copy of a file, so that the original may change later; raise InvalidInput if it cannot be read."""
         return await self.stage_chunks(source_folders.read_source_file(path, max_bytes))
 
     async def stage_chunks(self, pieces: Iterator[bytes]) -> Blob:
-        """What comes from elsewhere, as a file."""
+        """Store chunks as a file."""
         async with self.reserve_name() as name:
             return await asyncio.to_thread(self._blobs.put, pieces, name)
 
     async def copy_stored_file(self, name: str) -> Blob:
-        """Another name for a stored file: who has the one may remove it, and the other stays."""
+        """Copy a stored file under a new name, so that either can be removed."""
         async with self.reserve_name() as to:
             return await asyncio.to_thread(self._blobs.copy_and_hash, name, to)
 
     async def discard(self, name: str) -> None:
-        """Nothing came of it. What cannot be removed now goes later."""
+        """Remove a file. If that fails, maintenance removes it later."""
         if await asyncio.to_thread(self._blobs.try_remove, name):
             with suppress(Unavailable):
                 await self._db.run(retention.keep_file, name)
@@ -56,7 +56,7 @@ class StagedFiles:
 
 @dataclass(frozen=True, slots=True)
 class DownloadInfo:
-    """What is known of a file that was made."""
+    """Metadata of a file that can be downloaded."""
 
     file_id: str
     name: str

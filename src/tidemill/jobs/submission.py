@@ -40,26 +40,26 @@ from tidemill.store.job_submission import (
 from tidemill.store.jsonb import encode_json
 from tidemill.telemetry.events import bind_fields, emit
 
-__all__ = ["Submission"]  # of this module's functions
+__all__ = ["Submission"]  # used in signatures of this module
 PRIORITY_RANGE = (-100, 100)
 RESUBMIT_ATTEMPTS_MAX = 3
 
 
 def encode_inputs(inputs: Iterable[Any], max_row_bytes: int) -> Iterator[bytes]:
-    """Inputs as they are stored; InvalidInput names a row that cannot be stored."""
+    """Encode inputs for storage; raise InvalidInput with the number of an input that cannot be stored."""
     for row, value in enumerate(inputs, 1):
         try:
             data = encode_json(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"input {row} cannot be stored as JSON: {error}") from error
+            raise InvalidInput(f"Input {row} cannot be stored as JSON: {error}") from error
         if len(data) > max_row_bytes:
-            raise InvalidInput(f"input {row} has {len(data)} bytes; at most {max_row_bytes} are allowed")
+            raise InvalidInput(f"Input {row} has {len(data)} bytes; at most {max_row_bytes} are allowed")
         yield data
 
 
 def check_submission(spec: Submission, *, built_in: bool = False) -> None:
     if spec.kind.startswith(BUILTIN_KIND_PREFIX) and not built_in:
-        raise InvalidInput(f"jobs of kind {spec.kind!r} are made by Tidemill itself and cannot be submitted")
+        raise InvalidInput(f'Kind "{spec.kind}" is reserved. Its jobs cannot be submitted directly.')
     if spec.policy:
         FailurePolicy.parse(spec.policy)
     try:
@@ -68,31 +68,31 @@ def check_submission(spec: Submission, *, built_in: bool = False) -> None:
         raise InvalidInput(f"params cannot be stored as JSON: {error}") from error
     low, high = PRIORITY_RANGE
     if not low <= spec.priority <= high:
-        raise InvalidInput(f"priority is from {low} to {high}")
+        raise InvalidInput(f"priority must be from {low} to {high}")
     if spec.idem_key is not None and not (0 < len(spec.idem_key) <= 255 and spec.idem_key.isprintable()):  # noqa: PLR2004
-        raise InvalidInput("an idempotency key has 1 to 255 printable characters")
+        raise InvalidInput("The idempotency key must have 1 to 255 printable characters")
 
 
 async def apply_kind_options(db: Database, spec: Submission) -> Submission:
-    """Add the options of the kind that workers have registered; UnknownKind if there are none."""
+    """Add the options that workers registered for the kind; raise UnknownKind if no worker did."""
     return _apply_registered_options(spec, await db.read(workers.list_kinds))
 
 
 def _apply_registered_options(spec: Submission, known: Mapping[str, workers.KindOptions]) -> Submission:
     if spec.kind not in known:
         listed = ", ".join(known) if known else "none"
-        raise UnknownKind(f"no worker has ever had a handler for {spec.kind!r} (known: {listed})")
+        raise UnknownKind(f'No worker has registered a handler for kind "{spec.kind}". Known kinds: {listed}.')
     options = known[spec.kind]
     return replace(spec, sparse=options.sparse, limiter=options.limiter)
 
 
 async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> Submission:
-    """The submission as it is stored: with the options of its kind, its parameters checked by the feature of its kind.
+    """Return the submission with the options of its kind; the feature of the kind validates the parameters.
 
     Raises:
         UnknownKind: No worker has registered the kind.
-        InvalidInput: A parameter cannot be accepted.
-        IdempotencyKeyReused: Its key belongs to another submission.
+        InvalidInput: A parameter is invalid.
+        IdempotencyKeyReused: The key belongs to another submission.
     """
     hooks = await _find_submission_hooks(runtime, spec)
     if hooks is not None and hooks.prepare_submission is not None:
@@ -106,7 +106,7 @@ async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> 
 
 
 async def _find_submission_hooks(runtime: Runtime, spec: Submission) -> KindHooks | None:
-    """The hooks of a built-in kind, by its name or an alias. A handler that a worker registered for an alias wins."""
+    """Return the hooks of a built-in kind by name or alias; None if a worker registered a handler for the alias."""
     kind = runtime.kind_aliases.get(spec.kind, spec.kind)
     hooks = runtime.kind_hooks.get(kind)
     if hooks is None or hooks.prepare_submission is None:
@@ -117,38 +117,38 @@ async def _find_submission_hooks(runtime: Runtime, spec: Submission) -> KindHook
 
 
 def check_columns(runtime: Runtime, spec: Submission, columns: Sequence[str]) -> None:
-    """InvalidInput if the inputs lack columns that the submission refers to."""
+    """Raise InvalidInput if the inputs lack columns that the submission refers to."""
     hooks = runtime.kind_hooks.get(spec.kind)
     if hooks is not None and hooks.check_columns is not None:
         hooks.check_columns(spec, columns)
 
 
 async def submit_inputs(runtime: Runtime, spec: Submission, inputs: Sequence[Any]) -> tuple[Job, bool]:
-    """The job of these inputs, and whether it is new. ``spec`` comes from ``prepare_submission``."""
+    """Create a job from inputs; return it and whether it is new. ``spec`` comes from ``prepare_submission``."""
     check_columns(runtime, spec, await asyncio.to_thread(_list_input_columns, inputs))
     rows = partial(encode_inputs, inputs, runtime.settings.max_row_bytes)
     return await submit_and_get_job(runtime.db, spec, rows, built_in=True)
 
 
 def _list_input_columns(inputs: Iterable[Any]) -> list[str]:
-    """Every column that some input has."""
+    """Return the field names of all inputs."""
     return list({str(name) for row in inputs if isinstance(row, dict) for name in row})
 
 
 async def submit_folder_file(
     runtime: Runtime, spec: Submission, folder: str, path: str, format_: str | None
 ) -> tuple[Job, bool]:
-    """The job of a file in a configured folder, and whether it is new.
+    """Create a job from a file in a configured folder; return it and whether it is new.
 
-    A repeated idempotency key stands for the path of the file, not for its current content.
+    The idempotency key identifies the path of the file, not its content.
     """
     format_ = format_ or FORMATS_BY_SUFFIX.get(PurePath(path).suffix.lower())
     if format_ is None:
-        raise InvalidInput(f"the format of {path!r} is not known: say one of {', '.join(KNOWN_FORMATS)}")
+        raise InvalidInput(f'Cannot detect the format of "{path}". Set "format" to one of {", ".join(KNOWN_FORMATS)}.')
     spec = replace(spec, idem_print=json.dumps([folder, path, format_]).encode())
     existing = await runtime.db.run(find_repeated_submission, spec)
     if existing is not None:
-        with suppress(UnknownJob):  # deleted since: submit it anew
+        with suppress(UnknownJob):  # the job was deleted: submit it again
             return await runtime.db.read(job_records.get_job, existing), False
     file = source_folders.resolve_source_file(runtime.settings.sources, folder, path)
     blob = await runtime.get(make_staged_files).stage_file(file, runtime.settings.max_file_size_mb << 20)
@@ -156,7 +156,7 @@ async def submit_folder_file(
 
 
 async def submit_upload(runtime: Runtime, spec: Submission, blob: Blob, name: str, format_: str) -> tuple[Job, bool]:
-    """The job of an uploaded file, and whether it is new. ``spec`` comes from ``prepare_submission``."""
+    """Create a job from an upload; return it and whether it is new. ``spec`` comes from ``prepare_submission``."""
     fingerprint = blob.sha256 + format_.encode()  # the same file in another format is another submission
     return await submit_stored_file(
         runtime, replace(spec, idem_print=fingerprint), blob, name, FileLayout(format=format_)
@@ -164,7 +164,7 @@ async def submit_upload(runtime: Runtime, spec: Submission, blob: Blob, name: st
 
 
 async def submit_local_file(runtime: Runtime, request: Submission, file: Path, format_: str | None = None) -> Job:
-    """The job of a file on this machine. The request is checked before the file is stored."""
+    """Create a job from a local file. The request is validated before the file is stored."""
     layout = _detect_local_layout(file, format_)
     spec = await prepare_submission(runtime, request, Role.ADMIN)
     blob = await runtime.get(make_staged_files).stage_file(file)
@@ -172,7 +172,7 @@ async def submit_local_file(runtime: Runtime, request: Submission, file: Path, f
 
 
 def _detect_local_layout(file: Path, format_name: str | None) -> FileLayout:
-    """The layout of a file: its format by its suffix, the details of text files by their content."""
+    """Return the layout of a file: the format from its suffix, and the details of text files from their content."""
     suffix = file.suffix.lower()
     if format_name is None and (
         suffix in COMPRESSED_SUFFIXES or FORMATS_BY_SUFFIX.get(suffix) in ("csv", "tsv", "json")
@@ -180,18 +180,18 @@ def _detect_local_layout(file: Path, format_name: str | None) -> FileLayout:
         return detect_layout(file)
     known_format = format_name or FORMATS_BY_SUFFIX.get(suffix, "")
     if known_format not in KNOWN_FORMATS:
-        what = f"unknown format {format_name!r}" if format_name else f"cannot tell the format of {file.name}"
-        raise InvalidInput(f"{what}: say --format, one of {', '.join(KNOWN_FORMATS)}")
+        problem = f'Unknown format "{format_name}"' if format_name else f'Cannot detect the format of "{file.name}"'
+        raise InvalidInput(f"{problem}. Set --format to one of {', '.join(KNOWN_FORMATS)}.")
     return FileLayout(format=known_format)
 
 
 async def submit_stored_file(
     runtime: Runtime, spec: Submission, blob: Blob, name: str, layout: FileLayout
 ) -> tuple[Job, bool]:
-    """The job of a stored file, and whether it is new. ``spec`` comes from ``prepare_submission``.
+    """Create a job from a stored file; return it and whether it is new. ``spec`` comes from ``prepare_submission``.
 
-    The file belongs to the job then. If the job is refused or exists already, the file is removed. If the database
-    cannot say whether the job exists, the file stays and is removed later if there is no job.
+    The job owns the file. If the job is rejected or already exists, the file is removed. If the database fails and it
+    is unknown whether the job exists, the file is kept, and maintenance removes it if there is no job.
     """
     staged = runtime.get(make_staged_files)
     try:
@@ -213,20 +213,23 @@ async def submit_stored_file(
 
 
 async def find_existing_job(db: Database, spec: Submission) -> UUID | None:
-    """The job of this idempotency key; IdempotencyKeyReused if its parameters differ. Rows are not compared."""
+    """Return the job of this idempotency key; raise IdempotencyKeyReused if its parameters differ.
+
+    Rows are not compared.
+    """
     found = None if spec.idem_key is None else await db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
     if found is None:
         return None
     parameters = (spec.kind, spec.params, spec.policy, spec.priority)
     if parameters != (found["kind"], found["params"], found["policy"], found["priority"]):
-        raise IdempotencyKeyReused(f"idempotency key {spec.idem_key!r} was used for another submission")
+        raise IdempotencyKeyReused(f'Idempotency key "{spec.idem_key}" was already used for a different submission')
     return UUID(str(found["id"]))
 
 
 async def submit_job(
     db: Database, spec: Submission, rows: Iterable[bytes] = (), *, built_in: bool = False
 ) -> tuple[UUID, bool]:
-    """Submit a job in its own transaction: with all its rows, or not at all."""
+    """Submit a job and all its rows in one transaction."""
     check_submission(spec, built_in=built_in)
     with _translate_transient_errors():
         async with db.transaction(bounded=False) as conn:
@@ -238,7 +241,7 @@ async def submit_job(
 def submit_job_from_thread(
     loop: LoopRunner, db: Database, spec: Submission, rows: Iterable[bytes], *, built_in: bool = False
 ) -> tuple[UUID, bool]:
-    """``submit_job`` for a thread without an event loop. The caller's thread reads the rows."""
+    """Submit a job like ``submit_job``, from a thread without an event loop. The caller's thread reads the rows."""
     check_submission(spec, built_in=built_in)
     with _translate_transient_errors(), loop.enter(db.transaction(bounded=False)) as conn:
         job_id, is_new = run_steps_from_thread(conn, build_submission_steps(spec, rows), loop)
@@ -248,21 +251,24 @@ def submit_job_from_thread(
 
 @contextmanager
 def _translate_transient_errors() -> Iterator[None]:
-    """A submission is not retried: its rows may come from a generator, and the COMMIT may have arrived."""
+    """Raise Unavailable for transient errors.
+
+    A submission is not retried: its rows may come from a generator, and the COMMIT may have succeeded.
+    """
     try:
         yield
     except Exception as error:
         if not is_transient(error):
             raise
         raise Unavailable(
-            "the database is not available now; with an idempotency key it is safe to ask again"
+            "The database is not available. It is safe to retry if the request has an idempotency key."
         ) from error
 
 
 async def submit_and_get_job(
     db: Database, spec: Submission, rows: Callable[[], Iterable[bytes]] = tuple, *, built_in: bool = False
 ) -> tuple[Job, bool]:
-    """Submit a job and read it. If the job of a repeated key was deleted meanwhile, submit it again."""
+    """Submit a job and read it. If the job of a repeated key was deleted in the meantime, submit it again."""
     for _ in range(RESUBMIT_ATTEMPTS_MAX):
         job_id, is_new = await submit_job(db, spec, rows(), built_in=built_in)
         try:
@@ -270,15 +276,15 @@ async def submit_and_get_job(
         except UnknownJob:
             if is_new:
                 break
-    raise Conflict("the job was deleted as soon as it was made")
+    raise Conflict("The job was deleted immediately after it was created")
 
 
 async def submit_in_transaction(
     conn: Connection, spec: Submission, rows: Iterable[bytes], *, is_declared: bool = True
 ) -> tuple[UUID, bool]:
-    """Submit a job in the caller's transaction: it exists if and only if that commits.
+    """Submit a job in the caller's transaction. The job exists if and only if the transaction commits.
 
-    A kind that is not declared in this process gets the options that workers have registered.
+    A kind that this process does not declare gets the options that workers registered.
     """
     if not is_declared:
         spec = _apply_registered_options(spec, await workers.list_kinds(conn))
@@ -290,7 +296,7 @@ async def submit_in_transaction(
 def submit_in_transaction_sync(
     conn: SyncConnection, spec: Submission, rows: Iterable[bytes], *, is_declared: bool = True
 ) -> tuple[UUID, bool]:
-    """``submit_in_transaction`` on a blocking connection."""
+    """Submit a job like ``submit_in_transaction``, on a blocking connection."""
     if not is_declared:
         spec = _apply_registered_options(spec, workers.list_kinds_sync(conn))
     check_submission(spec, built_in=is_declared)
@@ -299,9 +305,9 @@ def submit_in_transaction_sync(
 
 
 def _check_utf8(encoding: str) -> None:
-    """Rows are copied as UTF-8 bytes: with another client encoding the server would store other characters."""
+    """Raise InvalidInput unless the client encoding is UTF-8: rows are copied as UTF-8 bytes."""
     if encoding != "utf-8":
-        raise InvalidInput(f"the connection's client_encoding is {encoding}: it must be UTF8")
+        raise InvalidInput(f"The client_encoding of the connection is {encoding}, but must be UTF8")
 
 
 def report_submitted(job_id: UUID, spec: Submission, *, is_new: bool) -> None:

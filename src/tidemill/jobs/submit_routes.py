@@ -1,6 +1,6 @@
-"""POST /jobs: inputs as JSON, a file, images, or a file in a configured folder.
+"""POST /jobs: creates jobs from JSON inputs, a file, images, or a file in a configured folder.
 
-The body is read as a stream, so no model describes it: the OpenAPI document gets its description from here.
+The body is read as a stream and has no model, so this module describes it for the OpenAPI document.
 """
 
 import re
@@ -32,7 +32,7 @@ _JOB_PROPERTIES: dict[str, dict[str, Any]] = {
     "policy": {"type": "string", "description": "A JSON object, as PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     "format": {"$ref": "#/components/schemas/SourceFormat"},
-    "filename": {"type": "string", "description": "Says the format if nothing else does"},
+    "filename": {"type": "string", "description": "Name of the file; its suffix sets the format if nothing else does"},
 }
 _JOB_FORM_SCHEMA = {
     "type": "object",
@@ -49,7 +49,7 @@ JOB_BODY = {
         "application/json": {
             "schema": {"$ref": "#/components/schemas/JobIn"},
             "examples": {
-                "inputs": {"summary": "Inputs, an item for each", "value": _INPUTS_EXAMPLE},
+                "inputs": {"summary": "Inputs, each of which becomes an item", "value": _INPUTS_EXAMPLE},
                 "source": {"summary": "A file in a configured folder", "value": _SOURCE_EXAMPLE},
             },
         },
@@ -65,9 +65,9 @@ JOB_BODY = {
     },
 }
 
-# A JSON body and a form have these parameters in the body.
+# Only for a body that is a file: JSON bodies and forms contain these parameters.
 JOB_QUERY_PARAMETERS = [
-    {"name": name, "in": "query", "required": False, "schema": schema, "description": "Of a body that is a file"}
+    {"name": name, "in": "query", "required": False, "schema": schema, "description": "Only if the body is a file"}
     for name, schema in _JOB_PROPERTIES.items()
 ]
 
@@ -79,7 +79,7 @@ UPLOAD_FILE_FIELDS = {"format", "filename"}
 _PARAM_PROBLEM_REGEX = re.compile(r"(?P<path>params(?:\.\w+|\[\d+\])*): (?P<reason>.*)", re.DOTALL)
 
 _REPEATED_JOB_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "What this key made before", "model": JobOut}
+    200: {"description": "The job of an earlier request with the same Idempotency-Key", "model": JobOut}
 }
 _SUBMIT_JOB_OPTIONS = build_route_options(
     Permission.USER,
@@ -99,9 +99,9 @@ async def submit_job(
     runtime: RuntimeDep,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
-    """Make a job. Inputs come as JSON; a file as the body itself, with `kind` in the query, or as multipart.
+    """Create a job. Send inputs as JSON, or a file as the body, with `kind` in the query, or as multipart.
 
-    Images come as several parts, or as one zip: an item for each. The answer comes when everything is durable.
+    Send images as several parts or as one zip; each becomes an item. The job is durable once the response arrives.
     """
     base = make_submission(
         request, me, idem_key=_build_idempotency_key(idempotency_key), batch_size=runtime.settings.claim_max
@@ -109,7 +109,7 @@ async def submit_job(
     try:
         job, is_new = await _submit_with_located_errors(request, runtime, base, me.role)
     except IdempotencyKeyReused:
-        raise IdempotencyKeyReused("this Idempotency-Key was used for another request") from None
+        raise IdempotencyKeyReused("The Idempotency-Key was already used for a different request") from None
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = "1"
@@ -119,7 +119,7 @@ async def submit_job(
 async def _submit_with_located_errors(
     request: Request, runtime: Runtime, base: Submission, role: Role
 ) -> tuple[Job, bool]:
-    """The job; a rejected parameter is reported with a pointer to its place in the request."""
+    """Submit the job; report an invalid parameter with its location in the request."""
     make = _submit_json if has_json_content_type(request.headers) else _submit_upload
     try:
         return await make(request, runtime, base, role)
@@ -139,17 +139,17 @@ async def _submit_with_located_errors(
 
 
 def _locate_parameters(request: Request) -> tuple[str]:
-    """Where the parameters of a request are: in its body or in its query."""
+    """Return where the parameters of a request are: in its body or in its query."""
     media_type = request.headers.get("content-type", "").lower()
     return ("body",) if has_json_content_type(request.headers) or media_type.startswith("multipart/") else ("query",)
 
 
 async def _submit_json(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
     if request.query_params:
-        raise InvalidInput("with a JSON body, all words are in it: there are no parameters beside it")
+        raise InvalidInput("Query parameters are not allowed with a JSON body. Send them in the body.")
     body = await json_body.read_json_body(request, JobIn, max_inputs=runtime.settings.max_inline_inputs)
     if (body.inputs is None) == (body.source is None):
-        raise InvalidInput("say either inputs or a source")
+        raise InvalidInput('Send either "inputs" or "source"')
     spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
     if body.source is not None:
         source = body.source
@@ -173,12 +173,10 @@ async def _submit_upload(request: Request, runtime: Runtime, base: Submission, r
 
 
 def _parse_upload_fields(fields: dict[str, str], location: str) -> JobIn:
-    """The parameters beside a file, in a form or in the query: params and policy are JSON there."""
+    """Parse the form fields or query parameters of an upload; ``params`` and ``policy`` are JSON."""
     unknown = sorted(set(fields) - UPLOAD_JOB_FIELDS - UPLOAD_FILE_FIELDS)
     if unknown:
-        raise json_body.make_validation_error(
-            [((location, name), f"there is no field {name!r} beside a file") for name in unknown]
-        )
+        raise json_body.make_validation_error([((location, name), "unknown field") for name in unknown])
     values: dict[str, Any] = {name: value for name, value in fields.items() if name in UPLOAD_JOB_FIELDS}
     for name in ("params", "policy"):
         if name in values:
@@ -194,7 +192,7 @@ def _parse_json_field(location: tuple[str, str], text: str) -> Any:
         return pydantic.TypeAdapter(dict[str, Any]).validate_json(text)
     except pydantic.ValidationError as error:
         raise json_body.make_validation_error(
-            [(location, f"it is not a JSON object: {error.errors()[0]['msg']}")]
+            [(location, f"must be a JSON object: {error.errors()[0]['msg']}")]
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Uploads: streams files from request bodies into the blob store, within the size limit."""
+"""Uploads: stream files from request bodies to the blob store, within the size limit."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -38,7 +38,7 @@ FieldsCheck = Callable[[dict[str, str]], Awaitable[None]]
 
 @dataclass
 class UploadedFile:
-    """A stored file and what came with it."""
+    """A stored file and the form fields of its request."""
 
     blob: Blob
     format: str
@@ -48,7 +48,7 @@ class UploadedFile:
 
 
 class UploadReceiver:
-    """Stores the files of one request. An unfinished file is removed."""
+    """Stores the files of one request and removes an incomplete file."""
 
     def __init__(self, writing: BlobWriter, *, max_bytes: int, accept_any_type: bool = False) -> None:
         self._accept_any_type = accept_any_type
@@ -75,7 +75,7 @@ class UploadReceiver:
             return
         is_image = media_type.startswith("image/") and declared_format in (None, "images")
         if self.format is not None and not (is_image and self._images is not None):
-            raise InvalidInput("one file at a time, or several images")
+            raise InvalidInput("Upload either one file or one or more images")
         if is_image:
             await self._flush()
             self._images = self._images or self._stack.enter_context(closing(ImageZipWriter(self._writing)))
@@ -86,21 +86,21 @@ class UploadReceiver:
     def _begin_untyped_file(self, name: str, media_type: str) -> None:
         """Start a file whose type is detected after it is stored."""
         if self.format is not None:
-            raise InvalidInput("one file at a time")
+            raise InvalidInput("Upload only one file")
         self.format, self.media_type = "", media_type
         self.name = clean_file_name(name)
 
     async def write(self, chunk: bytes) -> None:
         self._received_bytes += len(chunk)
         if self._received_bytes > self._max_bytes:
-            raise TooLarge(f"the file has more than {self._max_bytes >> 20} MB")
+            raise TooLarge(f"The file is larger than {self._max_bytes >> 20} MB")
         self._buffer += chunk
         if len(self._buffer) >= UPLOAD_BUFFER_BYTES:
             await self._flush()
 
     async def finish(self) -> Blob:
         if self.format is None:
-            raise InvalidInput("there is no file in this request")
+            raise InvalidInput("The request contains no file")
         await self._flush()
         return await asyncio.to_thread((self._images or self._writing).finish)
 
@@ -113,7 +113,7 @@ class UploadReceiver:
 async def receive_upload(
     request: Request, runtime: Runtime, *, check: FieldsCheck, accept_any_type: bool = False
 ) -> UploadedFile:
-    """Store the file of a request. ``check`` checks the parameters before the first byte of the file is read.
+    """Store the file of a request. ``check`` validates the parameters before the file is read.
 
     With ``accept_any_type`` the type of the file is detected later.
     """
@@ -130,11 +130,12 @@ async def receive_upload(
             fields = await _receive_multipart(request, receiver, check, max_bytes + FORM_FIELDS_MAX_BYTES)
         else:
             fields = dict(request.query_params)
-            said = request.headers.get("content-type", "") if accept_any_type else media_type  # its charset may count
-            await receiver.begin_file(fields.get("filename", ""), said, fields.get("format"))
+            # With its charset, which detection may use.
+            content_type = request.headers.get("content-type", "") if accept_any_type else media_type
+            await receiver.begin_file(fields.get("filename", ""), content_type, fields.get("format"))
             await check(fields)
-            async for piece in request.stream():
-                await receiver.write(piece)
+            async for chunk in request.stream():
+                await receiver.write(chunk)
         blob = await receiver.finish()
     return UploadedFile(blob, receiver.format or "", receiver.name, fields, receiver.media_type)
 
@@ -150,9 +151,9 @@ async def discard_on_error(runtime: Runtime, file: UploadedFile) -> AsyncIterato
 
 
 def _check_declared_length(request: Request, max_bytes: int) -> None:
-    """TooLarge if the declared length exceeds the limit, before the body is read."""
+    """Raise TooLarge if the declared length exceeds the limit, before the body is read."""
     if content_length_exceeds(request.headers.get("content-length", ""), max_bytes + FORM_FIELDS_MAX_BYTES):
-        raise TooLarge(f"the file has more than {max_bytes >> 20} MB")
+        raise TooLarge(f"The file is larger than {max_bytes >> 20} MB")
 
 
 async def _receive_multipart(
@@ -182,19 +183,19 @@ async def _receive_multipart(
 
 
 def _add_field_size(size: int, added: int) -> int:
-    """The size of all fields so far; empty ones count as well."""
+    """Return the total size of all fields, including empty ones; raise TooLarge above the limit."""
     if size + added > FORM_FIELDS_MAX_BYTES:
-        raise TooLarge(f"the fields beside the file have more than {FORM_FIELDS_MAX_BYTES} bytes")
+        raise TooLarge(f"The form fields have more than {FORM_FIELDS_MAX_BYTES} bytes")
     return size + added
 
 
 async def _limit_body(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
-    """Limit the whole body and not only its parts: a body could have endlessly many empty parts."""
+    """Limit the size of the body, because it could have any number of empty parts."""
     seen = 0
     async for piece in body:
         seen += len(piece)
         if seen > max_bytes:
-            raise TooLarge(f"the body has more than {max_bytes >> 20} MB")
+            raise TooLarge(f"The request body is larger than {max_bytes >> 20} MB")
         yield piece
 
 
@@ -202,18 +203,18 @@ def _decode_field(name: str, text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError:
-        raise InvalidInput(f"the field {name!r} is not UTF-8") from None
+        raise InvalidInput(f'Form field "{name}" is not valid UTF-8') from None
 
 
 def _validate_format(format_: str | None) -> str | None:
     if format_ is not None and format_ not in KNOWN_FORMATS:
-        raise InvalidInput(f"unknown format {format_!r}; known are {', '.join(KNOWN_FORMATS)}")
+        raise InvalidInput(f'Unknown format "{format_}". Known formats: {", ".join(KNOWN_FORMATS)}.')
     return format_
 
 
 def _detect_format(media_type: str, name: str) -> str:
-    found = UPLOAD_FORMAT_BY_MEDIA_TYPE.get(media_type) or FORMATS_BY_SUFFIX.get(PurePath(name).suffix.lower())
-    if found is None:
+    format_ = UPLOAD_FORMAT_BY_MEDIA_TYPE.get(media_type) or FORMATS_BY_SUFFIX.get(PurePath(name).suffix.lower())
+    if format_ is None:
         known = ", ".join(["application/json", "multipart/form-data", *UPLOAD_FORMAT_BY_MEDIA_TYPE])
-        raise HttpError(415, f"{media_type or 'a body without a type'} is not taken here: send {known} or an image")
-    return found
+        raise HttpError(415, f'Unsupported content type "{media_type}". Send {known} or an image.')
+    return format_

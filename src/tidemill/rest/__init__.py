@@ -1,1 +1,1 @@
-"""What HTTP routes are built from: permissions, problems, pages, uploads, responses."""
+"""Building blocks of HTTP routes: permissions, problems, pages, uploads, responses."""

@@ -1,4 +1,4 @@
-"""Authentication, permissions and limits of requests. Every route declares them once, with ``build_route_options``."""
+"""Authentication, permissions and request limits. Every route declares them with ``build_route_options``."""
 
 import hmac
 import ipaddress
@@ -52,28 +52,34 @@ class AuthenticatedRoute(APIRoute):
 
 
 async def _authenticate_and_authorize(request: Request, permission: str | None) -> Principal:
-    """The user, by API key or by session. A browser's write must carry the token of its session."""
+    """Return the user of an API key or session. A write in a session needs its CSRF token.
+
+    Raises:
+        HttpError: 401, 403 or 429.
+    """
     runtime = get_runtime(request)
     keys = request.headers.getlist("authorization")
     found = await _authenticate_api_key(runtime, keys) if keys else await _authenticate_session(runtime, request)
     enforce_rate_limit(request, build_anonymous_rate_key(request) if found is None else f"{found.by} {found.user_id}")
     if found is None:
-        raise HttpError(401, "say who you are: an API key, or sign in", {"WWW-Authenticate": "Bearer"})
+        raise HttpError(401, "Authentication required. Send an API key or sign in.", {"WWW-Authenticate": "Bearer"})
     if found.csrf is not None and request.method not in SAFE_METHODS:
         given = request.headers.get(CSRF_HEADER, "")
         if not hmac.compare_digest(given.encode(), found.csrf.encode()):
-            raise HttpError(403, f"a write from a browser carries its session's token in {CSRF_HEADER}")
+            raise HttpError(
+                403, f"Invalid or missing CSRF token. Send the token of the session in the {CSRF_HEADER} header."
+            )
     if permission == Permission.ADMIN and not found.is_admin:
-        raise HttpError(403, "only an admin may do this")
+        raise HttpError(403, "This operation requires the admin role")
     return found
 
 
 def enforce_rate_limit(request: Request, caller: str) -> None:
-    """Count a request of this caller; 429 if there are too many."""
-    may, headers = get_runtime(request).get(make_rate_limiter).admit_request(caller)
+    """Count a request of this caller; respond 429 if the rate limit is exceeded."""
+    is_admitted, headers = get_runtime(request).get(make_rate_limiter).admit_request(caller)
     request.state.headers |= headers
-    if not may:
-        raise HttpError(429, "too many requests; wait a moment")
+    if not is_admitted:
+        raise HttpError(429, "Too many requests. Retry after the time in the Retry-After header.")
 
 
 async def get_principal(request: Request) -> Principal:
@@ -85,12 +91,12 @@ CurrentUser = Annotated[Principal, Depends(get_principal)]
 
 
 async def is_still_authorized(request: Request, me: Principal) -> bool:
-    """Whether the key or session that opened a stream is still valid, with the same role."""
+    """Return whether the key or session that opened a stream is still valid and has the same role."""
     runtime = get_runtime(request)
     keys = request.headers.getlist("authorization")
     if keys:
         found = await _authenticate_api_key(runtime, keys)
-    else:  # peek: an open stream keeps no session alive, and cannot send a new cookie
+    else:  # peek: an open stream must not extend the session, and cannot send a new cookie
         found = await runtime.db.run(
             browser_sessions.peek_session, request.cookies.get(SESSION_COOKIE, ""), runtime.get(make_session_limits)
         )
@@ -104,9 +110,9 @@ def build_route_options(
     body: BodyLimit = BodyLimit.SMALL,
     json_body: BodyLimit | None = None,
 ) -> dict[str, Any]:
-    """The options of a route: who may call it, its error statuses and other responses, and the limit of its body.
+    """Return the options of a route: its permission, error statuses, other responses, and body limit.
 
-    ``json_body`` is for routes whose body is a file or JSON parameters: the limit of the latter.
+    ``json_body`` is the limit of JSON parameters, for routes whose body is a file or JSON parameters.
     """
     always = (422, 429, 500, 503) if permission is Permission.PUBLIC else (401, 403, 422, 429, 500, 503)
     extra: dict[str, Any] = {"x-permission": permission.value, BODY_LIMITS_KEY: (body, json_body)}
@@ -119,16 +125,16 @@ def build_route_options(
 
 
 def include_checked_router(app: FastAPI, router: APIRouter, prefix: str = "") -> None:
-    """Add routes to the service; RuntimeError if one declares no permission."""
+    """Add routes to the app; raise RuntimeError if one declares no permission."""
     for route in router.routes:
         has_permission = isinstance(route, AuthenticatedRoute) and "x-permission" in (route.openapi_extra or {})
         if not has_permission:
-            raise RuntimeError(f"a route without a permission: {prefix}{getattr(route, 'path', route)}")
+            raise RuntimeError(f"Route without a permission: {prefix}{getattr(route, 'path', route)}")
     app.include_router(router, prefix=prefix)
 
 
 def set_session_cookie(request: Request, token: str | None) -> None:
-    """Set the session cookie of the response, even of an error; None removes it."""
+    """Set the session cookie of the response, including error responses; None removes it."""
     carrier = Response()
     if token is None:
         carrier.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="strict")
@@ -139,7 +145,7 @@ def set_session_cookie(request: Request, token: str | None) -> None:
 
 
 def build_anonymous_rate_key(request: Request) -> str:
-    """The name under which requests without authentication are counted."""
+    """Return the rate-limit key of an unauthenticated request."""
     return f"address {normalize_caller_address(get_client_host(request))}"
 
 
@@ -148,7 +154,7 @@ def get_client_host(request: Request) -> str | None:
 
 
 def get_client_ip(request: Request) -> str | None:
-    """The caller's IP address; None for a socket of another kind."""
+    """Return the caller's IP address; None if the socket has none."""
     try:
         return str(ipaddress.ip_address(get_client_host(request) or ""))
     except ValueError:
@@ -156,7 +162,7 @@ def get_client_ip(request: Request) -> str | None:
 
 
 async def _authenticate_api_key(runtime: Runtime, headers: list[str]) -> Principal | None:
-    """Two headers count as none, because a proxy may have checked the other one."""
+    """Return the user of an API key; None for several headers, because a proxy may have checked another one."""
     scheme, _, text = headers[0].partition(" ")
     is_key = len(headers) == 1 and scheme.lower() == "bearer"
     return await users.authenticate_key(runtime.db, text.strip(" ")) if is_key else None

@@ -1,4 +1,4 @@
-"""Values that the examples in the OpenAPI document share."""
+"""Shared values of the examples in the OpenAPI document."""
 
 EXAMPLE_JOB_ID = "019a8b7c-1d2e-7f00-8000-123456789abc"
 EXAMPLE_WORKER_ID = "mill-1-4021-9f3c1a"

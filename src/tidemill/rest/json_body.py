@@ -1,7 +1,7 @@
 """Reads JSON bodies with many inputs.
 
-A short body is parsed at once. In a long body the inputs are slices of the text, found in a thread, and each is parsed
-when it is needed: 16 MB of `{}` would be 400 MB of objects and block the event loop for seconds.
+A short body is parsed directly. A long body is split into the text of its inputs in a thread, and each input is parsed
+when it is read: parsing 16 MB of `{}` would use 400 MB and block the event loop for seconds.
 """
 
 import asyncio
@@ -23,44 +23,43 @@ from tidemill.rest.request_body import SMALL_BODY_MAX_BYTES, has_json_content_ty
 BodyModel = TypeVar("BodyModel", bound=pydantic.BaseModel)
 DIRECT_PARSE_MAX_BYTES = 64 << 10
 ARRAY_SCAN_WINDOW_BYTES = 256 << 10
-COMMAS_PER_WINDOW_MAX = (
-    1_000_000  # of a part in which no end of an input is found: rows that people have are not like that
-)
+COMMAS_PER_WINDOW_MAX = 1_000_000  # without the end of an input; real rows do not come close
+# Where an input may end, and the number of tries for each marker.
 ELEMENT_END_MARKERS = (
     (b"},", 8),
     (b"],", 4),
     (b'",', 2),
     (b",", 2),
-)  # where an input may end, and how often that is tried
+)
 INPUTS_FIELD = "inputs"
 _UNKNOWN_FIELD_MESSAGE = re.compile(r"unknown field `(.*)`", re.DOTALL)
 
 
 class LazyJsonArray(list[Any]):
-    """Inputs that are parsed one by one, whenever they are asked for."""
+    """Inputs that are parsed one by one during iteration."""
 
     def __iter__(self) -> Iterator[Any]:
-        for place, one in enumerate(super().__iter__(), 1):
+        for number, one in enumerate(super().__iter__(), 1):
             try:
                 yield from_json(bytes(one))
             except ValueError as error:
-                raise InvalidInput(f"input {place} is not JSON: {error}") from error
+                raise InvalidInput(f"Input {number} is not valid JSON: {error}") from error
 
 
 async def read_json_body(request: Request, model: type[BodyModel], *, max_inputs: int) -> BodyModel:
-    """The body as a model whose ``inputs`` are at most so many."""
+    """Parse the body as a model with at most ``max_inputs`` inputs."""
     if "content-type" in request.headers and not has_json_content_type(request.headers):
         sent = request.headers["content-type"].partition(";")[0]
-        raise HttpError(415, f"{sent} is not taken here: send application/json")
+        raise HttpError(415, f'Unsupported content type "{sent}". Send application/json.')
     body = await request.body()
-    found = (
+    parsed = (
         _parse_whole_body(model, body)
         if len(body) <= DIRECT_PARSE_MAX_BYTES
         else await asyncio.to_thread(_parse_body_with_lazy_inputs, model, body, max_inputs)
     )
-    if len(getattr(found, INPUTS_FIELD) or ()) > max_inputs:
+    if len(getattr(parsed, INPUTS_FIELD) or ()) > max_inputs:
         raise _make_too_many_error(max_inputs)
-    return found
+    return parsed
 
 
 def convert_validation_error(error: pydantic.ValidationError, location: str) -> RequestValidationError:
@@ -68,7 +67,7 @@ def convert_validation_error(error: pydantic.ValidationError, location: str) -> 
 
 
 def make_validation_error(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> RequestValidationError:
-    """What is wrong where: of the body, or of the query."""
+    """Return an error with these (location, message) pairs; a location starts with ``body`` or ``query``."""
     return RequestValidationError([{"type": "value_error", "loc": at, "msg": reason} for at, reason in problems])
 
 
@@ -84,15 +83,14 @@ def _parse_body_with_lazy_inputs(model: type[BodyModel], body: bytes, max_inputs
     inputs = parts.get(INPUTS_FIELD, b"").strip()
     if not inputs.startswith(b"["):
         return _parse_whole_body(model, _join_fields(parts))
-    words = _parse_whole_body(
-        model, _join_fields(parts | {INPUTS_FIELD: b"[{}]"})
-    )  # what is wrong with the rest is told first
-    return words.model_copy(update={INPUTS_FIELD: LazyJsonArray(slice_json_array(inputs, max_inputs))})
+    # Problems of the other fields are reported before those of inputs.
+    parameters = _parse_whole_body(model, _join_fields(parts | {INPUTS_FIELD: b"[{}]"}))
+    return parameters.model_copy(update={INPUTS_FIELD: LazyJsonArray(slice_json_array(inputs, max_inputs))})
 
 
 def slice_json_array(array: bytes, max_elements: int) -> list[msgspec.Raw]:
-    """The elements of a JSON array, unparsed. InvalidInput as soon as there are too many."""
-    found: list[msgspec.Raw] = []
+    """Return the elements of a JSON array, unparsed; raise InvalidInput if there are more than ``max_elements``."""
+    elements: list[msgspec.Raw] = []
     at, end, window = 1, len(array) - 1, ARRAY_SCAN_WINDOW_BYTES
     while at < end:
         part = next(_decode_candidate_slices(array, at, min(at + window, end)), None)
@@ -100,20 +98,20 @@ def slice_json_array(array: bytes, max_elements: int) -> list[msgspec.Raw]:
             window *= 2
             continue
         at, window = part[0] + 1, ARRAY_SCAN_WINDOW_BYTES
-        found += part[1]
-        if len(found) > max_elements:
+        elements += part[1]
+        if len(elements) > max_elements:
             raise _make_too_many_error(max_elements)
-    return found
+    return elements
 
 
 def _decode_candidate_slices(array: bytes, at: int, limit: int) -> Iterator[tuple[int, list[msgspec.Raw]]]:
-    """Where a part that begins at an element may end, and its elements.
+    """Yield possible ends of a part that starts at an element, with the elements of the part.
 
-    Only between two elements, a part in brackets is JSON: a guess that is wrong is never taken.
+    A part in brackets is valid JSON only if it ends between two elements, so wrong candidates are skipped.
     """
     for end in _find_candidate_ends(array, at, limit):
         if array.count(b",", at, end) > COMMAS_PER_WINDOW_MAX:
-            raise InvalidInput("there are very many values in one input, or very many inputs: send them as a file")
+            raise InvalidInput("An input has too many values, or there are too many inputs. Send them as a file.")
         try:
             yield end, msgspec.json.decode(b"[" + array[at:end] + b"]", type=list[msgspec.Raw])
         except msgspec.DecodeError:
@@ -133,10 +131,10 @@ def _find_candidate_ends(array: bytes, at: int, limit: int) -> Iterator[int]:
 
 
 def _slice_raw_fields(model: type[pydantic.BaseModel], body: bytes) -> dict[str, bytes]:
-    """Every field of a body that is there, unparsed."""
+    """Return the fields of a body, unparsed."""
     try:
-        found = msgspec.json.decode(body, type=_make_raw_struct(model))
-    except msgspec.ValidationError as error:  # no object, or an unknown field, of which only the message knows the name
+        decoded = msgspec.json.decode(body, type=_make_raw_struct(model))
+    except msgspec.ValidationError as error:  # not an object, or an unknown field, whose name is only in the message
         named = _UNKNOWN_FIELD_MESSAGE.search(str(error))
         at, reason = (
             ("body",) + ((named[1],) if named else ()),
@@ -146,7 +144,7 @@ def _slice_raw_fields(model: type[pydantic.BaseModel], body: bytes) -> dict[str,
     except (msgspec.DecodeError, RecursionError) as error:
         invalid = {"type": "json_invalid", "loc": ("body",), "msg": "", "ctx": {"error": str(error)}}
         raise RequestValidationError([invalid]) from error
-    parts = {name: bytes(getattr(found, name)) for name in model.model_fields}
+    parts = {name: bytes(getattr(decoded, name)) for name in model.model_fields}
     return {name: text for name, text in parts.items() if text}
 
 
@@ -159,9 +157,9 @@ def _make_raw_struct(model: type[pydantic.BaseModel]) -> type[msgspec.Struct]:
 def _join_fields(parts: dict[str, bytes]) -> bytes:
     body = b"{%s}" % b",".join(b'"%s":%s' % (name.encode(), text) for name, text in parts.items())
     if len(body) > SMALL_BODY_MAX_BYTES:
-        raise TooLarge(f"what stands beside the inputs has more than {SMALL_BODY_MAX_BYTES} bytes")
+        raise TooLarge(f"The fields other than {INPUTS_FIELD} must have at most {SMALL_BODY_MAX_BYTES} bytes")
     return body
 
 
 def _make_too_many_error(max_inputs: int) -> InvalidInput:
-    return InvalidInput(f"{INPUTS_FIELD}: there are more than {max_inputs}, which is all that may come as JSON")
+    return InvalidInput(f"{INPUTS_FIELD}: must have at most {max_inputs} entries in a JSON body. Send more as a file.")

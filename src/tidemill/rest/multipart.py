@@ -1,4 +1,4 @@
-"""multipart/form-data as a stream of parts and their bytes."""
+"""Parses multipart/form-data as a stream of parts and their bytes."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ PART_HEADERS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class PartStart:
-    """A part begins: a field, or a file if it has a filename."""
+    """The start of a part: a field, or a file if it has a filename."""
 
     name: str
     filename: str | None
@@ -31,33 +31,33 @@ class PartData:
 
 @dataclass(frozen=True, slots=True)
 class PartEnd:
-    """A part is over."""
+    """The end of a part."""
 
 
 async def parse_multipart(
     content_type: str, body: AsyncIterator[bytes]
 ) -> AsyncIterator[PartStart | PartData | PartEnd]:
-    """What comes over the wire, in order; 400 when it is malformed or ends too early."""
+    """Yield the parts of a body in order; respond 400 if the body is malformed or incomplete."""
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary:
-        raise HttpError(400, "multipart/form-data without a boundary")
+        raise HttpError(400, "The Content-Type multipart/form-data has no boundary")
     collector = _MultipartCollector()
     parser = MultipartParser(boundary, collector.build_callbacks(), max_header_count=PART_HEADERS_MAX)
     try:
-        async for piece in body:
-            parser.write(piece)
-            for found in collector.take_events():
-                yield found
+        async for chunk in body:
+            parser.write(chunk)
+            for event in collector.take_events():
+                yield event
         parser.finalize()
     except FormParserError as error:
-        raise HttpError(400, f"malformed multipart body: {error}") from error
+        raise HttpError(400, f"Malformed multipart body: {error}") from error
     if not collector.is_complete:
-        raise HttpError(400, "malformed multipart body: it ends too early")
+        raise HttpError(400, "Malformed multipart body: it is incomplete")
 
 
 class _MultipartCollector:
-    """Turns the parser's callbacks into pieces."""
+    """Turns the callbacks of the parser into events."""
 
     def __init__(self) -> None:
         self._events: list[PartStart | PartData | PartEnd] = []
@@ -78,8 +78,8 @@ class _MultipartCollector:
         }
 
     def take_events(self) -> list[PartStart | PartData | PartEnd]:
-        found, self._events = self._events, []
-        return found
+        events, self._events = self._events, []
+        return events
 
     def on_part_begin(self) -> None:
         self._headers = {}

@@ -1,13 +1,13 @@
-"""Errors as RFC 9457 problem documents, each with the id of its request; the methods that a path allows."""
+"""Errors as RFC 9457 problem documents with the request id, and the Allow header."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
@@ -18,10 +18,8 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 PROBLEM_NAME_MAX_CHARS = 200
 PROBLEM_ERRORS_MAX = 100
 PROBLEM_DETAIL_MAX_CHARS = 4_000
-MESSAGE_BY_ERROR_TYPE = {
-    "missing": "it is missing",
-    "extra_forbidden": "there is no such field",
-}  # instead of pydantic's
+# These replace the messages of pydantic.
+MESSAGE_BY_ERROR_TYPE = {"missing": "is required", "extra_forbidden": "unknown field"}
 
 STATUS_BY_ERROR: dict[type[errors.TidemillError], int] = {
     errors.InvalidInput: 422,
@@ -37,45 +35,53 @@ STATUS_BY_ERROR: dict[type[errors.TidemillError], int] = {
 }
 
 
-class FieldProblem(BaseModel):
-    """One thing that is wrong with a request."""
+def replace_unpaired_surrogates(text: str) -> str:
+    """Return text that a response can contain. Messages may quote values of the request."""
+    return text.encode(errors="replace").decode()
 
-    pointer: str | None = Field(None, description="Where in the body, as a JSON pointer", examples=["#/inputs"])
-    parameter: str | None = Field(None, description="Or which parameter of the path, query or headers")
-    detail: str
+
+ProblemText = Annotated[str, BeforeValidator(replace_unpaired_surrogates)]
+
+
+class FieldProblem(BaseModel):
+    """A problem with one field or parameter of a request."""
+
+    pointer: str | None = Field(None, description="JSON pointer to the field in the body", examples=["#/inputs"])
+    parameter: str | None = Field(None, description="Name of the parameter in the path, query or headers")
+    detail: ProblemText
 
 
 class ProblemDetails(BaseModel):
-    """Why a request was not carried out."""
+    """The reason why a request failed."""
 
     type: str = Field("about:blank", examples=["about:blank"])
     title: str = Field(examples=["Not Found"])
     status: int = Field(examples=[404])
-    detail: str = Field(examples=["there is no job J20261115_000777"])
+    detail: ProblemText = Field(examples=['Unknown job "J20261115_000777"'])
     request_id: str = Field(examples=["3f1c6a0e9b2d4c58"])
     errors: list[FieldProblem] | None = None
 
 
 PROBLEM_EXAMPLES = {
-    400: "the body is not JSON: EOF while parsing a value at line 1 column 9",
-    401: "say who you are: an API key, or sign in",
-    403: "only an admin may do this",
-    404: "there is no job 'J20261115_000777'",
-    408: "the rest of the body did not come in time",
-    409: "job J20261115_000777 is completed: it cannot be resumed",
-    413: "the body has more than 16777216 bytes",
-    415: "text/plain is not taken here: send application/json",
-    416: "the file has 1048576 bytes",
-    422: "#/kind: it is missing",
-    429: "too many requests; wait a moment",
-    502: "https://files.example.com/users.csv: the server does not answer",
-    500: "something went wrong here; the log has more, under the id of this request",
-    503: "everybody is busy: try again in a moment",
+    400: "The request body is not valid JSON: EOF while parsing a value at line 1 column 9",
+    401: "Authentication required. Send an API key or sign in.",
+    403: "This operation requires the admin role",
+    404: 'Unknown job "J20261115_000777"',
+    408: "Timeout while reading the request body",
+    409: "Job J20261115_000777 is completed and cannot be resumed",
+    413: "The request body has more than 16777216 bytes",
+    415: 'Unsupported content type "text/plain". Send application/json.',
+    416: "The requested range is outside the file, which has 1048576 bytes",
+    422: "#/kind: is required",
+    429: "Too many requests. Retry after the time in the Retry-After header.",
+    502: "https://files.example.com/users.csv: the server does not respond",
+    500: "Internal error. See the log entries with this request id.",
+    503: "All worker processes are busy. Retry later.",
 }
 
 
 class HttpError(Exception):
-    """A refusal that belongs to HTTP and not to the domain."""
+    """An error of the HTTP layer, with its status and headers."""
 
     def __init__(
         self,
@@ -92,7 +98,7 @@ class HttpError(Exception):
 
 
 def build_problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route that may answer with these."""
+    """Return the ``responses`` of a route with these error statuses."""
     return {
         status: {
             "description": HTTPStatus(status).phrase,
@@ -108,12 +114,12 @@ def build_problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _build_example(status: int) -> dict[str, Any]:
-    faults = (
+    field_problems = (
         [FieldProblem(pointer="#/kind", detail=MESSAGE_BY_ERROR_TYPE["missing"])]
         if status == HTTPStatus.UNPROCESSABLE_ENTITY
         else None
     )
-    return _build_problem("3f1c6a0e9b2d4c58", status, PROBLEM_EXAMPLES[status], faults)
+    return _build_problem("3f1c6a0e9b2d4c58", status, PROBLEM_EXAMPLES[status], field_problems)
 
 
 def build_problem_response(
@@ -156,22 +162,21 @@ async def _handle_tidemill_error(request: Request, error: Exception) -> JSONResp
         raise error
     status = get_error_status(error)
     headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    told = [
+    field_problems = [
         _build_located_problem(request, error, at)
         for at in range(len(getattr(error, "problems", ())))[:PROBLEM_ERRORS_MAX]
     ]
-    told += [
+    field_problems += [
         FieldProblem(pointer=make_json_pointer(*path), detail=reason)
         for path, reason in getattr(error, "faults", ())[:PROBLEM_ERRORS_MAX]
     ]
-    faults = told or None
     return build_problem_response(
-        _get_request_id(request), status, str(error)[:PROBLEM_DETAIL_MAX_CHARS], headers, faults
+        _get_request_id(request), status, str(error)[:PROBLEM_DETAIL_MAX_CHARS], headers, field_problems or None
     )
 
 
 def _build_located_problem(request: Request, error: Any, index: int) -> FieldProblem:
-    """In a body it is at a pointer; a query has parameters."""
+    """Return a problem with a JSON pointer for a body, or with the name of a query parameter for a GET request."""
     path, detail = error.paths[index] if getattr(error, "paths", ()) else (), error.problems[index]
     if not path or request.method != "GET":
         return FieldProblem(pointer=make_json_pointer(*path), detail=detail)
@@ -202,20 +207,21 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
     if not isinstance(error, RequestValidationError):
         raise error
     if _is_unsupported_media_type(request, error):
-        sent = request.headers.get("content-type", "").partition(";")[0] or "a body without a type"
+        sent = request.headers.get("content-type", "").partition(";")[0]
         return build_problem_response(
             _get_request_id(request),
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"{sent} is not taken here: send {JSON_MEDIA_TYPE}",
+            f'Unsupported content type "{sent}". Send {JSON_MEDIA_TYPE}.',
         )
-    faults = [build_field_problem(detail) for detail in error.errors()[:PROBLEM_ERRORS_MAX]]
+    field_problems = [build_field_problem(detail) for detail in error.errors()[:PROBLEM_ERRORS_MAX]]
     status = HTTPStatus.BAD_REQUEST if _is_malformed_json(error) else HTTPStatus.UNPROCESSABLE_ENTITY
-    place = f"{faults[0].pointer}: " if (faults[0].pointer or "#") != "#" else ""
-    return build_problem_response(_get_request_id(request), status, place + faults[0].detail, None, faults)
+    first = field_problems[0]
+    prefix = f"{first.pointer}: " if (first.pointer or "#") != "#" else ""
+    return build_problem_response(_get_request_id(request), status, prefix + first.detail, None, field_problems)
 
 
 def _is_unsupported_media_type(request: Request, error: RequestValidationError) -> bool:
-    """A body of another type is not parsed, and then found to be no object."""
+    """Return whether validation failed because the body is not JSON: then it is not parsed and is not an object."""
     is_whole = any(detail["loc"] == ("body",) for detail in error.errors())
     sent = (
         request.headers.get("content-type", JSON_MEDIA_TYPE)
@@ -230,36 +236,36 @@ def _is_malformed_json(error: RequestValidationError) -> bool:
 
 
 def make_json_pointer(*path: int | str) -> str:
-    """A place in a body, as a JSON pointer."""
+    """Return the JSON pointer to a path in the body."""
     return "/".join(["#", *(_sanitize_name(str(step).replace("~", "~0").replace("/", "~1")) for step in path)])
 
 
 def _sanitize_name(name: str) -> str:
-    """A name out of the request, which may be long, or half a pair of surrogates that no answer can carry."""
-    return name[:PROBLEM_NAME_MAX_CHARS].encode(errors="replace").decode()
+    """Shorten a name from the request, and replace unpaired surrogates, which a response cannot contain."""
+    return replace_unpaired_surrogates(name[:PROBLEM_NAME_MAX_CHARS])
 
 
 def build_field_problem(detail: dict[str, Any]) -> FieldProblem:
-    """A pydantic error: a pointer into the body, or the name of a parameter."""
-    place, *path = detail["loc"] or ("body",)
+    """Convert a pydantic error to a problem with a JSON pointer or the name of a parameter."""
+    location, *path = detail["loc"] or ("body",)
     message = (
         MESSAGE_BY_ERROR_TYPE.get(detail["type"])
         or str(detail["msg"]).removeprefix("Value error, ")[: 4 * PROBLEM_NAME_MAX_CHARS]
     )
     if detail["type"] == "json_invalid":
         reason = detail.get("ctx", {}).get("error", "")
-        return FieldProblem(pointer="#", detail=f"the body is not JSON: {reason}")
-    if place == "body":
+        return FieldProblem(pointer="#", detail=f"The request body is not valid JSON: {reason}")
+    if location == "body":
         if detail["type"] == "missing" and not path:
-            message = "the body is missing"
+            message = "The request body is required"
         return FieldProblem(pointer=make_json_pointer(*path), detail=message)
     name = _sanitize_name(".".join(str(step) for step in path))
     return FieldProblem(parameter=name, detail=f"{name}: {message}")
 
 
 def format_allow_header(app: FastAPI, path: str) -> str | None:
-    """The value of an Allow header; None for a path that is in no document."""
+    """Return the value of the Allow header; None if the path is not in the OpenAPI document."""
     paths = app.openapi()["paths"]
     matching = [path] if path in paths else [each for each in paths if compile_path(each)[0].match(path)]
-    found = {method.upper() for each in matching for method in paths[each]}
-    return ", ".join(sorted(found)) or None
+    methods = {method.upper() for each in matching for method in paths[each]}
+    return ", ".join(sorted(methods)) or None

@@ -1,4 +1,4 @@
-"""Limits the requests of one caller per second, with room for a burst."""
+"""Rate limit per caller, with a burst."""
 
 import time
 from collections import OrderedDict
@@ -11,23 +11,23 @@ from tidemill.runtime import Runtime
 TRACKED_CALLERS_MAX = 10_000
 
 
-CALLER_IPV6_PREFIX_BITS = 64  # bits of an IPv6 address: whoever has one address has all of its network
+CALLER_IPV6_PREFIX_BITS = 64  # a client usually controls all addresses of its /64 network
 
 
 def normalize_caller_address(address: str | None) -> str:
-    """Where a stranger comes from, as far as strangers cannot choose it."""
+    """Return the part of an address that an unauthenticated client cannot choose."""
     try:
-        found = ip_address(address or "")
+        parsed = ip_address(address or "")
     except ValueError:
         return "unknown"
-    if not isinstance(found, IPv6Address):
-        return str(found)
-    return str(found.ipv4_mapped or IPv6Network((int(found), CALLER_IPV6_PREFIX_BITS), strict=False))
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or IPv6Network((int(parsed), CALLER_IPV6_PREFIX_BITS), strict=False))
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTokenBucket:
-    """Tokens left, and when that was."""
+    """The tokens that were left at a time."""
 
     tokens: float
     at: float
@@ -38,7 +38,7 @@ class RequestTokenBucket:
 
 
 class RequestRateLimiter:
-    """In this process's memory: what it guards is this process. The callers seen longest ago are forgotten."""
+    """Token buckets in memory, because they protect this process only. The least recently seen callers are evicted."""
 
     def __init__(self, *, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -47,10 +47,10 @@ class RequestRateLimiter:
         self._buckets: OrderedDict[str, RequestTokenBucket] = OrderedDict()
 
     def admit_request(self, caller: str) -> tuple[bool, dict[str, str]]:
-        """Whether the caller may go on, and the headers that say how much is left."""
+        """Return whether the request is admitted, and the rate-limit headers of the response."""
         now = self._clock()
         bucket = self._buckets.pop(caller, RequestTokenBucket(self._burst, now))
-        bucket, may = bucket.take_token(now, rate=self._rate, burst=self._burst)
+        bucket, is_admitted = bucket.take_token(now, rate=self._rate, burst=self._burst)
         self._buckets[caller] = bucket
         if len(self._buckets) > TRACKED_CALLERS_MAX:
             self._buckets.popitem(last=False)
@@ -58,9 +58,9 @@ class RequestRateLimiter:
         wait = max(1, round((1 - bucket.tokens) / self._rate + 0.5))
         headers = {
             "ratelimit-policy": f'"default";q={self._burst:.0f};w={window}',
-            "ratelimit": f'"default";r={max(0, int(bucket.tokens))};t={window if may else wait}',
+            "ratelimit": f'"default";r={max(0, int(bucket.tokens))};t={window if is_admitted else wait}',
         }
-        return may, headers if may else headers | {"retry-after": str(wait)}
+        return is_admitted, headers if is_admitted else headers | {"retry-after": str(wait)}
 
 
 def make_rate_limiter(runtime: Runtime) -> RequestRateLimiter:

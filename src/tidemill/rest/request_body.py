@@ -1,4 +1,4 @@
-"""Request bodies: their size and time limits, and draining of refused ones."""
+"""Request bodies: size and time limits, and draining of rejected bodies."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ SIGN_IN_BODY_MAX_BYTES = 8 << 10
 
 
 class BodyLimit(StrEnum):
-    """What the body of a request holds, and so how large it may be. Every route declares it."""
+    """The content of a request body, which determines its maximum size. Every route declares it."""
 
     SMALL = "small"  # parameters only
     SIGN_IN = "sign_in"  # credentials, sent by a caller who is not authenticated yet
@@ -30,7 +30,7 @@ class BodyLimit(StrEnum):
     UPLOAD = "upload"  # a file, whose bytes `tidemill.jobs.upload` counts
 
     def compute_max_bytes(self, settings: Settings) -> int | None:
-        """None for a file."""
+        """Return the maximum size in bytes; None for a file."""
         limits = {
             BodyLimit.SMALL: SMALL_BODY_MAX_BYTES,
             BodyLimit.SIGN_IN: SIGN_IN_BODY_MAX_BYTES,
@@ -58,9 +58,9 @@ class RequestBody:
         self.is_ambiguous = "transfer-encoding" in headers and "content-length" in headers
 
     def set_limit(self, settings: Settings, body: BodyLimit, json_body: BodyLimit | None) -> None:
-        """``json_body``: the limit of JSON parameters, on routes where a body may be a file or JSON parameters.
+        """Set the limit of the body; ``json_body`` applies if the body contains JSON parameters instead of a file.
 
-        A JSON body is a file if the parameters of the request are in its query.
+        A JSON body is a file if the request has query parameters.
         """
         self.has_json_parameters = json_body is not None and self._is_json and not self._has_query
         limit = json_body if self.has_json_parameters and json_body is not None else body
@@ -77,7 +77,7 @@ class RequestBody:
         return message
 
     async def drain(self) -> None:
-        """Read the rest of a refused body for a moment: a client that is still sending may not read the response."""
+        """Read the rest of a rejected body for a limited time: a client may not read the response while it sends."""
         drained_bytes = self._received_bytes + BODY_DRAIN_MAX_BYTES
         with contextlib.suppress(TimeoutError, HTTPException):
             async with asyncio.timeout(BODY_DRAIN_TIMEOUT_S):
@@ -92,17 +92,19 @@ class RequestBody:
             async with asyncio.timeout(max(0.0, min(BODY_IDLE_TIMEOUT_S, remaining_s))):
                 message = await self._receive()
         except TimeoutError:
-            raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, "the rest of the body did not come in time") from None
+            raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, "Timeout while reading the request body") from None
         self._received_bytes += len(message.get("body", b""))
         self.is_unread = message.get("more_body", False)
         return message
 
     def _make_too_large_error(self) -> HTTPException:
-        return HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {self._max_bytes} bytes")
+        return HTTPException(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request body has more than {self._max_bytes} bytes"
+        )
 
 
 def content_length_exceeds(content_length: str, max_bytes: int) -> bool:
-    """Whether the declared length is too large. A number with very many digits is compared without parsing it."""
+    """Return whether the declared length is too large. Very long numbers are compared without parsing them."""
     digits = content_length.lstrip("0")
     return digits.isdigit() and (len(digits) > len(str(max_bytes)) or int(digits) > max_bytes)
 
@@ -117,6 +119,6 @@ def has_json_content_type(headers: Headers) -> bool:
 
 
 def carries_json_parameters(scope: Scope) -> bool:
-    """Whether the body is JSON with the parameters of the request. Otherwise it is a file."""
+    """Return whether the body contains JSON parameters. Otherwise it is a file."""
     body: RequestBody = scope["state"]["body"]
     return body.has_json_parameters

@@ -1,4 +1,4 @@
-"""Responses that skip models for speed, that are streamed, or whose work ends when the client disconnects."""
+"""Responses that skip models for speed, streams, and work that ends when the client disconnects."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ encode_json = msgspec.json.Encoder().encode
 
 
 class JsonBytesResponse(Response):
-    """A value that is JSON already."""
+    """A response whose body is already encoded as JSON."""
 
     media_type = "application/json"
 
@@ -28,13 +28,12 @@ class JsonBytesResponse(Response):
         super().__init__(body)
 
 
-STREAM_SEND_TIMEOUT_S = (
-    300.0  # that a piece waits for a client who does not read: as long, rows cannot be vacuumed, nor others served
-)
+# For one chunk. While a stream waits for a slow client, it blocks vacuuming of rows and holds a stream slot.
+STREAM_SEND_TIMEOUT_S = 300.0
 
 
 class StreamSlots:
-    """How many are open; each of them holds a connection to the database."""
+    """Limits concurrent streams, each of which holds a database connection."""
 
     def __init__(self, most: int) -> None:
         self._max_open = most
@@ -43,7 +42,7 @@ class StreamSlots:
     @contextmanager
     def acquire(self) -> Iterator[None]:
         if self._open >= self._max_open:
-            raise Busy(f"{self._open} exports are being streamed already: try again in a moment, or submit it as a job")
+            raise Busy(f"{self._open} exports are already being streamed. Retry later, or submit the export as a job.")
         self._open += 1
         try:
             yield
@@ -52,7 +51,7 @@ class StreamSlots:
 
 
 class ClosingStreamingResponse(StreamingResponse):
-    """Closes what it sends, however it ends: a generator that waits for a slow reader does not hear of it itself."""
+    """Closes its generator in every case: a generator that waits for a slow client does not notice a disconnect."""
 
     def __init__(self, pieces: AsyncGenerator[bytes], headers: dict[str, str], media_type: str) -> None:
         super().__init__(pieces, 200, headers, media_type)
@@ -68,7 +67,7 @@ class ClosingStreamingResponse(StreamingResponse):
 
 
 async def await_first_chunk(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """The same, once the first piece is there: what goes wrong before that can still be told properly."""
+    """Wait for the first chunk and return the stream. An earlier error can still become a problem document."""
     try:
         first = await anext(chunks, b"")
     except BaseException:
@@ -80,24 +79,24 @@ async def await_first_chunk(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[byt
 async def _prepend_chunk(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     async with aclosing(chunks):
         yield first
-        async for piece in chunks:
-            yield piece
+        async for chunk in chunks:
+            yield chunk
 
 
 T = TypeVar("T")
 
 
 async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Its result, unless the client leaves first: then it is cancelled. The body must have been read."""
+    """Return the result of ``work``; cancel it if the client disconnects first. The body must have been read."""
     task = asyncio.create_task(work)
-    gone = asyncio.create_task(_wait_for_disconnect(request))
+    disconnected = asyncio.create_task(_wait_for_disconnect(request))
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((task, disconnected), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise HttpError(408, "the client has gone")
+            raise HttpError(408, "The client disconnected")
         return task.result()
     finally:
-        for running in (task, gone):
+        for running in (task, disconnected):
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await running

@@ -1,4 +1,4 @@
-"""The runtime of a request: what routes share, and the FastAPI dependencies that provide it."""
+"""FastAPI dependencies that provide routes with the runtime, the database and shared objects."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class RequestCoalescer(Generic[T]):
-    """Runs one query for all requests that ask for the same thing at the same time.
+    """Runs one query for all concurrent requests with the same key.
 
-    A request that arrives while a query runs shares the next one with all that arrive meanwhile: no answer is older
-    than its request, and at most one query runs and one waits, however many requests there are. The key names
-    everything that the answer depends on, the user included.
+    A request that arrives while a query runs shares the next query with all other waiting requests. So no result is
+    older than its request, and at most one query per key runs and one waits. The key must contain everything that the
+    result depends on, including the user.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class RequestCoalescer(Generic[T]):
         self._waiting: dict[Hashable, asyncio.Task[T]] = {}
 
     async def get(self, key: Hashable, fetch: Callable[[], Awaitable[T]]) -> T:
-        """The answer. The query is shielded: the first client may disconnect while others still wait."""
+        """Return the result. The query is shielded: the first client may disconnect while others still wait."""
         query = self._waiting.get(key)
         if query is None:
             before = self._under_way.get(key)
@@ -42,7 +42,7 @@ class RequestCoalescer(Generic[T]):
         try:
             return await fetch()
         finally:
-            if key not in self._waiting:  # else the waiting query has taken its place
+            if key not in self._waiting:  # otherwise the waiting query has replaced it
                 del self._under_way[key]
 
 
@@ -56,7 +56,7 @@ def get_runtime(request: Request) -> Runtime:
 
 async def _provide_runtime(
     request: Request,
-) -> Runtime:  # async: FastAPI calls other functions in a thread, 0.3 ms each
+) -> Runtime:  # async, because FastAPI calls sync functions in a thread, which takes 0.3 ms
     return get_runtime(request)
 
 
@@ -65,7 +65,7 @@ async def _provide_database(request: Request) -> Database:
 
 
 def make_runtime_dependency(make: Callable[[Runtime], T]) -> Any:
-    """A dependency on the object that ``make`` builds, one for the whole process."""
+    """Return a dependency on the object that ``make`` builds, one per process."""
 
     async def provide_object(request: Request) -> T:
         return get_runtime(request).get(make)

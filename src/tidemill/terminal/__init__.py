@@ -1,1 +1,1 @@
-"""What commands are built from: consoles, streams, options."""
+"""Building blocks of commands: consoles, streams, options."""

@@ -1,4 +1,4 @@
-"""Runs the body of a command with the runtime of its process, which the main module of the command line provides."""
+"""Runs commands with a runtime that the entry point of the command line provides."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-if TYPE_CHECKING:  # `tidemill --help` imports this module, and must not load a database driver
+if TYPE_CHECKING:  # `tidemill --help` imports this module and must not load a database driver
     from tidemill.runtime import Runtime
 
 T = TypeVar("T")
@@ -14,18 +14,18 @@ BUILTIN_MILL_REFERENCE = "tidemill.app.mill:builtin_mill"
 
 
 class CommandHost(Protocol):
-    """What commands of features need from the application, which is above them."""
+    """The interface through which commands of features use the application layer, which they must not import."""
 
     def open_runtime(self, app: str, *, migrate: bool, check: bool) -> "AbstractAsyncContextManager[Runtime]":
-        """A runtime with an open database and the declarations of the mill ``app``."""
+        """Open a runtime with a database and the declarations of the mill ``app``."""
 
     def ensure_worker(
         self, runtime: "Runtime", kind: str, app: str, processes: int
     ) -> AbstractAsyncContextManager[None]:
-        """Nothing if a running worker has the kind; otherwise a worker of this process while the block runs."""
+        """Run a worker in this process during the block, unless a running worker already has the kind."""
 
     async def register_kind(self, runtime: "Runtime", app: str, kind: str) -> None:
-        """Register a kind of the mill ``app``, so that jobs of it can be submitted before a worker runs."""
+        """Register a kind of the mill ``app``, so that its jobs can be submitted before a worker starts."""
 
 
 _make_host: Callable[[], CommandHost] | None = None
@@ -38,7 +38,7 @@ def set_command_host_factory(make_host: Callable[[], CommandHost]) -> None:
 
 def make_command_host() -> CommandHost:
     if _make_host is None:
-        raise RuntimeError("Commands run only from the tidemill command line.")
+        raise RuntimeError("Commands can run only from the tidemill command line")
     return _make_host()
 
 
@@ -51,8 +51,7 @@ def run_with_runtime(
 ) -> T:
     """Run the body of a command.
 
-    Tidemill's schema must be current. With ``migrate`` it is brought up to date first; without ``check`` it may be
-    missing.
+    The schema must be current. With ``migrate`` it is migrated first; without ``check`` it may be missing.
     """
 
     async def main() -> T:

@@ -1,4 +1,4 @@
-"""How jobs, items and progress look on a terminal."""
+"""Terminal output of jobs, items and progress, and parsers of common options."""
 
 import re
 from typing import Any
@@ -19,17 +19,17 @@ def parse_policy_option(text: str) -> dict[str, Any]:
             return {"mode": mode, "max_percent": float(bound[:-1])}
         return {"mode": mode} | ({"max_failed": int(bound)} if bound else {})
     except ValueError:
-        raise InvalidInput(f"--policy {text!r}: the bound is a number or a percentage") from None
+        raise InvalidInput(f'Invalid --policy "{text}": the limit must be a number or a percentage') from None
 
 
 _AGE_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def parse_age_seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip().lower())
-    if found is None:
-        raise InvalidInput(f"{text!r} is not an age: say 90d, 12w, 36h, 30m or 10s")
-    return float(found[1]) * _AGE_UNIT_SECONDS[found[2]]
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip().lower())
+    if match is None:
+        raise InvalidInput(f'Invalid age "{text}". Use a number and a unit, such as 90d, 12w, 36h, 30m or 10s.')
+    return float(match[1]) * _AGE_UNIT_SECONDS[match[2]]
 
 
 console = Console()

@@ -1,4 +1,4 @@
-"""Files that a command writes, and standard input as a stream of chunks."""
+"""Output files of commands, and standard input as a stream of chunks."""
 
 import os
 import select
@@ -15,12 +15,15 @@ from tidemill.core.errors import Interrupted, InvalidInput
 
 @contextmanager
 def open_atomic_output(path: Path) -> Iterator[BinaryIO]:
-    """Under another name until it is whole: who looks for it finds all of it, or what was there before.
+    """Write a file under a temporary name and rename it when it is complete.
 
-    A link leads to the file that is meant; a pipe or a device is written as it comes. InvalidInput if it cannot be.
+    Symbolic links are followed. A pipe or a device is written directly.
+
+    Raises:
+        InvalidInput: The file cannot be written.
     """
     path = path.resolve()
-    with _translate_write_errors(path):
+    with _translate_write_errors(f'"{path}"'):
         if path.exists() and not path.is_file():
             with path.open("wb") as file:
                 yield file
@@ -44,50 +47,50 @@ def open_standard_output() -> Iterator[BinaryIO]:
 
 
 def check_output_path(path: Path | None) -> None:
-    """Said before the work begins, not after it."""
+    """Raise InvalidInput if a file cannot be written. Call it before the work starts."""
     if path is None:
         return
     if path.is_dir():
-        raise InvalidInput(f"{path} cannot be written: it is a folder")
+        raise InvalidInput(f'Cannot write "{path}": it is a folder')
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise InvalidInput(f"{path} cannot be written: there is no folder {folder}")
+        raise InvalidInput(f'Cannot write "{path}": folder "{folder}" does not exist')
     if not os.access(folder, os.W_OK) and not path.exists():
-        raise InvalidInput(f"{path} cannot be written: folder {folder} is read-only")
+        raise InvalidInput(f'Cannot write "{path}": folder "{folder}" is read-only')
 
 
 @contextmanager
-def _translate_write_errors(where: object) -> Iterator[None]:
+def _translate_write_errors(where: str) -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # whoever read it has enough
+    except BrokenPipeError:  # the reader closed the pipe
         raise
     except OSError as error:
-        raise InvalidInput(f"{where} cannot be written: {error.strerror or error}") from error
+        raise InvalidInput(f"Cannot write {where}: {error.strerror or error}") from error
 
 
-STDIN_PATHS = ("-", "/dev/stdin")  # the latter cannot be opened when it came over ssh: then it is a socket
+STDIN_PATHS = ("-", "/dev/stdin")  # over ssh, /dev/stdin is a socket and cannot be opened
 STDIN_CHUNK_BYTES = 1 << 20
 STDIN_POLL_S = 0.2
 
 
 @contextmanager
 def open_standard_input() -> Iterator[Iterator[bytes]]:
-    """Who leaves the block is not held by a terminal or a pipe that says nothing: a thread in a read is."""
+    """Yield the chunks of standard input. Polling lets the reading thread stop when the block ends."""
     if sys.stdin is None:
-        raise InvalidInput("there is no standard input")
-    gone = threading.Event()
+        raise InvalidInput("Standard input is not available")
+    stopped = threading.Event()
     try:
-        yield _read_stdin_chunks(sys.stdin.fileno(), gone)
+        yield _read_stdin_chunks(sys.stdin.fileno(), stopped)
     finally:
-        gone.set()
+        stopped.set()
 
 
-def _read_stdin_chunks(file: int, gone: threading.Event) -> Iterator[bytes]:
-    while not gone.is_set():
+def _read_stdin_chunks(file: int, stopped: threading.Event) -> Iterator[bytes]:
+    while not stopped.is_set():
         if select.select([file], [], [], STDIN_POLL_S)[0]:
-            piece = os.read(file, STDIN_CHUNK_BYTES)
-            if not piece:
+            chunk = os.read(file, STDIN_CHUNK_BYTES)
+            if not chunk:
                 return
-            yield piece
-    raise Interrupted("nobody waits for standard input any more")
+            yield chunk
+    raise Interrupted("Reading standard input was cancelled")
