@@ -8,7 +8,7 @@ import pytest
 
 from jobs.list_scenes import walk
 from store.scenes import fail_some
-from support import FAILED, RETRY, add_job, closed, job_of, rows, settle, shift_clock, take, verdict
+from support import FAILED, RETRY, add_job, close_job_as, closed, job_of, rows, settle, shift_clock, take, verdict
 from tidemill.core.errors import InvalidInput, UnknownJob
 from tidemill.core.status import Intent, JobStatus
 from tidemill.jobs import job_control, queries
@@ -46,7 +46,7 @@ async def jobs_of_every_status(db: Database) -> dict[JobStatus, UUID]:
     await settle(db, await take(db, found[JobStatus.FAILED]))
     await db.run(job_lifecycle.fail_job, found[JobStatus.FAILED], "its source is gone")
     for status in (JobStatus.COMPLETED, JobStatus.COMPLETED_WITH_ERRORS, JobStatus.FAILED):
-        await db.run(job_lifecycle.close_job_as, found[status])
+        await db.run(close_job_as, found[status])
     await job_control.cancel_job(db, found[JobStatus.CANCELLED])
     return found
 
@@ -191,6 +191,6 @@ async def test_page_listed_event_reports_row_count_and_bounds(db: Database) -> N
 async def test_job_list_order_is_unchanged_when_job_closes(db: Database) -> None:
     jobs = [await add_job(db, 1) for _ in range(2)]
     await settle(db, await take(db, jobs[0]))
-    await db.run(job_lifecycle.close_job_as, jobs[0])
+    await db.run(close_job_as, jobs[0])
     assert (await closed(db, jobs[0])).status is JobStatus.COMPLETED
     assert sorted(await listed(db), reverse=True) == await listed(db)

@@ -5,13 +5,12 @@ from uuid import UUID
 import pytest
 
 from store.scenes import retry_some, send_round, status_of, unsettled
-from support import FAILED, add_job, assert_sound, job_of, settle, take, try_take, verdict
+from support import FAILED, add_job, assert_sound, close_job_as, job_of, settle, take, try_take, verdict
 from tidemill.core.errors import Conflict, InvalidInput
 from tidemill.core.job import Counts
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control
 from tidemill.jobs import job_control as operation
-from tidemill.store import job_lifecycle
 from tidemill.store.database import Database
 from tidemill.store.item_selection import CountSelection, count_items
 from tidemill.store.reprocess_items import ReprocessSelection
@@ -30,7 +29,7 @@ async def cancelled(db: Database, job_id: UUID, waiting: CancelSelection) -> int
 async def run_to_the_end(db: Database, job_id: UUID) -> None:
     while (lease := await try_take(db, job_id)) is not None:
         await settle(db, lease, [verdict(seq) for seq in await unsettled(db, lease)])
-    await db.run(job_lifecycle.close_job_as, job_id)
+    await db.run(close_job_as, job_id)
     await assert_sound(db)
 
 
@@ -87,7 +86,7 @@ async def test_reprocess_requeues_selected_items_of_cancelled_ranges(db: Databas
     await settle(db, await take(db, job_id), [verdict(seq, FAILED) for seq in range(10)])
     await job_control.cancel_job(db, job_id)
     if folded:
-        await db.run(job_lifecycle.close_job_as, job_id)
+        await db.run(close_job_as, job_id)
     assert (
         await db.run(count_items, job_id, CountSelection(CANCELLED, seqs=[3, 12, 27], reprocessable_only=True))
     ) == (2, True)

@@ -3,7 +3,7 @@
 from uuid import UUID, uuid4
 
 from store.scenes import at_once, expire, held_up, retry_some, status_of
-from support import RETRY, add_job, add_rows, assert_sound, job_of, rows, settle, take, try_take, verdict
+from support import RETRY, add_job, add_rows, assert_sound, close_job_as, job_of, rows, settle, take, try_take, verdict
 from tidemill.core.input_source import InputBlock, SourceReference
 from tidemill.core.job import Counts
 from tidemill.core.status import JobStatus
@@ -50,9 +50,9 @@ async def test_flush_committed_after_cancel_leaves_no_open_items(db: Database) -
         await at_once(job_control.cancel_job(db, job_id))
         assert (await job_of(db, job_id)).status is JobStatus.CANCELLING
     assert await try_take(db, job_id) is None
-    assert await db.run(job_lifecycle.close_job_as, job_id) is None
+    assert await db.run(close_job_as, job_id) is None
     assert await db.run(job_lifecycle.cancel_ready_batches) == 1
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.CANCELLED
+    assert await db.run(close_job_as, job_id) is JobStatus.CANCELLED
     assert (await job_of(db, job_id)).counts == Counts(total=100, cancelled=100)
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome WHERE status = 'cancelled'") == [(50,)]
     await assert_sound(db)
@@ -63,7 +63,7 @@ async def test_leased_batch_keeps_results_when_job_is_cancelled(db: Database) ->
     lease = await take(db, job_id)
     await job_control.cancel_job(db, job_id)
     assert await settle(db, lease) is FlushResult.APPLIED
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.CANCELLED
+    assert await db.run(close_job_as, job_id) is JobStatus.CANCELLED
     assert (await job_of(db, job_id)).counts == Counts(total=100, done=50, cancelled=50)
     await assert_sound(db)
 
@@ -77,7 +77,7 @@ async def test_batch_reclaimed_or_released_after_cancel_is_cancelled(db: Databas
     await db.run(batch_leases.release_batch, released)
     assert await try_take(db, job_id) is None
     assert await db.run(job_lifecycle.cancel_ready_batches) == 2
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.CANCELLED
+    assert await db.run(close_job_as, job_id) is JobStatus.CANCELLED
     await assert_sound(db)
 
 
@@ -86,7 +86,7 @@ async def test_failing_job_cancels_its_waiting_items(db: Database) -> None:
     await retry_some(db, job_id, [1], delay=60)
     assert await db.run(job_lifecycle.fail_job, job_id, "because") is True
     assert await db.run(job_lifecycle.cancel_ready_batches) == 1
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.FAILED
+    assert await db.run(close_job_as, job_id) is JobStatus.FAILED
     assert await status_of(db, job_id, 1) == "cancelled"
     await assert_sound(db)
 

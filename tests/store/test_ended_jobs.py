@@ -6,7 +6,7 @@ import pytest
 
 from store.scenes import fail_some, rows_looked_at, send_round
 from store.test_ingestion import append, chunk, lease_it, source_job
-from support import FAILED, add_job, assert_sound, job_of, rows, settle, take, verdict
+from support import FAILED, add_job, assert_sound, close_job_as, job_of, rows, settle, take, verdict
 from tidemill import Item, Mill
 from tidemill.config import Settings
 from tidemill.core.errors import Conflict
@@ -38,7 +38,7 @@ async def test_reprocess_failed_item_does_not_resume_cancelled_ingest(db: Databa
     assert await send_round(db, job_id) == 1
     assert (await lease_it(db))[1] is None
     await settle(db, await take(db, job_id))
-    assert await db.run(job_lifecycle.close_job_as, job_id) is not None
+    assert await db.run(close_job_as, job_id) is not None
     assert (await job_of(db, job_id)).counts == Counts(total=10, done=5, cancelled=5)
     await assert_sound(db)
 
@@ -103,7 +103,7 @@ async def test_reprocess_requeues_nothing_while_job_is_cancelling(db: Database, 
         assert (await redrive_dead_letters(db, owner_id=None)).items == 0, "other jobs could be redriven"
     assert await job_of(db, job_id) == cancelling
     await settle(db, lease)
-    assert await db.run(job_lifecycle.close_job_as, job_id) is not None
+    assert await db.run(close_job_as, job_id) is not None
     assert (await job_of(db, job_id)).status is JobStatus.CANCELLED
     assert await send_round(db, job_id) == 1
     await assert_sound(db)
@@ -151,7 +151,7 @@ async def test_cancel_returns_early_and_maintenance_cancels_remaining_batches(
     assert (job.status, job.counts.cancelled) == (JobStatus.CANCELLING, 10)
     while await db.run(job_lifecycle.cancel_ready_batches):
         pass
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.CANCELLED
+    assert await db.run(close_job_as, job_id) is JobStatus.CANCELLED
 
 
 async def test_redrive_in_steps_requeues_all_items_of_job_failed_by_policy(

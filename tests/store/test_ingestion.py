@@ -5,12 +5,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from store.scenes import at_once, held_up
-from support import add_rows, assert_sound, job_of, rows, settle, take, verdict
+from support import add_rows, assert_sound, close_job_as, job_of, rows, settle, take, verdict
 from tidemill.core.input_source import InputBlock, InputDefect, SourceReference, resolve_line_number
 from tidemill.core.job import Counts
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control
-from tidemill.store import ingestion, job_lifecycle
+from tidemill.store import ingestion
 from tidemill.store.database import Database
 from tidemill.store.ingestion import IngestChunk, IngestLease
 from tidemill.store.item_records import read_batch_items
@@ -164,9 +164,9 @@ async def test_finalize_does_not_close_job_before_ingest_is_complete(db: Databas
     lease_id, _ = await lease_it(db)
     await append(db, job_id, lease_id, chunk(0, 5))
     await settle(db, await take(db, job_id))
-    assert await db.run(job_lifecycle.close_job_as, job_id) is None
+    assert await db.run(close_job_as, job_id) is None
     await db.run(ingestion.finish_ingest, job_id, lease_id)
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.COMPLETED
+    assert await db.run(close_job_as, job_id) is JobStatus.COMPLETED
     await assert_sound(db)
 
 

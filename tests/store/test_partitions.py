@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 
 from store.scenes import at_once, fail_some, held_up, send_round
-from support import add_job, assert_sound, job_of, rows, settle, shift_clock, take
+from support import add_job, assert_sound, close_job_as, job_of, rows, settle, shift_clock, take
 from tidemill.core.errors import Conflict
 from tidemill.core.job import Counts
 from tidemill.jobs import job_control
-from tidemill.store import job_lifecycle, retention
+from tidemill.store import retention
 from tidemill.store.database import Connection, Database
 from tidemill.store.retention import PartitionWeek
 from tidemill.store.statements import sql
@@ -28,7 +28,7 @@ async def ensure(conn: Connection) -> bool:
 async def close_with_a_failure(db: Database) -> UUID:
     job_id = await add_job(db, 10)
     await fail_some(db, job_id, [1])
-    await db.run(job_lifecycle.close_job_as, job_id)
+    await db.run(close_job_as, job_id)
     return job_id
 
 
@@ -97,7 +97,7 @@ async def test_job_ids_are_ordered_by_database_clock(db: Database) -> None:
 async def test_purge_drops_week_partition_when_all_jobs_are_old(db: Database) -> None:
     job_id = await add_job(db, 10)
     await fail_some(db, job_id, [1])
-    await db.run(job_lifecycle.close_job_as, job_id)
+    await db.run(close_job_as, job_id)
     await shift_clock(db, "30 days")
     week = (await week_of(db, job_id)).name
     assert await retention.purge_old_weeks(db, 2 * WEEK_S) != []
@@ -111,7 +111,7 @@ async def test_purge_drops_week_partition_when_all_jobs_are_old(db: Database) ->
 async def test_reprocess_of_purged_job_raises_conflict(db: Database) -> None:
     job_id = await add_job(db, 10)
     await fail_some(db, job_id, [1])
-    await db.run(job_lifecycle.close_job_as, job_id)
+    await db.run(close_job_as, job_id)
     await shift_clock(db, "30 days")
     await retention.purge_old_weeks(db, WEEK_S)
     with pytest.raises(Conflict, match="purged"):
@@ -136,7 +136,7 @@ async def test_purge_keeps_week_with_recently_closed_job(db: Database) -> None:
     job_id = await add_job(db, 10)
     await shift_clock(db, "60 days")
     await settle(db, await take(db, job_id))
-    await db.run(job_lifecycle.close_job_as, job_id)
+    await db.run(close_job_as, job_id)
     week = (await week_of(db, job_id)).name
     assert week not in await retention.purge_old_weeks(db, WEEK_S)
 
@@ -149,7 +149,7 @@ async def test_purge_never_drops_current_week(db: Database) -> None:
 async def test_purge_keeps_rows_of_job_reopened_meanwhile(db: Database) -> None:
     job_id = await add_job(db, 10)
     await fail_some(db, job_id, [1])
-    await db.run(job_lifecycle.close_job_as, job_id)
+    await db.run(close_job_as, job_id)
     await shift_clock(db, "30 days")
     week = await week_of(db, job_id)
     async with db.transaction() as conn:

@@ -3,7 +3,7 @@
 import pytest
 
 from store.scenes import at_once, batches, fail_some, held_up, retry_some, send_round, status_of, unsettled
-from support import FAILED, add_job, assert_sound, job_of, rows, settle, take, try_take, verdict
+from support import FAILED, add_job, assert_sound, close_job_as, job_of, rows, settle, take, try_take, verdict
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Counts
 from tidemill.core.status import ItemStatus, JobStatus
@@ -49,14 +49,14 @@ async def test_reprocess_cuts_items_into_lists_of_bounded_length(db: Database) -
 async def test_reprocess_reopens_closed_job_which_completes_again(db: Database) -> None:
     job_id = await add_job(db, 10)
     await fail_some(db, job_id, [1, 2])
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.COMPLETED_WITH_ERRORS
+    assert await db.run(close_job_as, job_id) is JobStatus.COMPLETED_WITH_ERRORS
     assert await send_round(db, job_id) == 2
     assert (await job_of(db, job_id)).status is JobStatus.RUNNING
     lease = await take(db, job_id)
     assert [item.attempt for item in await db.run_async_commit(read_batch_items, lease)] == [1, 1]
     assert await status_of(db, job_id, 1) == "processing"
     await settle(db, lease)
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.COMPLETED
+    assert await db.run(close_job_as, job_id) is JobStatus.COMPLETED
     assert (await job_of(db, job_id)).codes == {}
     await assert_sound(db)
 
@@ -82,7 +82,7 @@ async def test_reprocess_with_reset_keeps_attempt_number_in_error(db: Database) 
 async def test_reprocess_without_matching_items_leaves_job_closed(db: Database) -> None:
     job_id = await add_job(db, 10)
     await fail_some(db, job_id, [1])
-    await db.run(job_lifecycle.close_job_as, job_id)
+    await db.run(close_job_as, job_id)
     assert await send_round(db, job_id, ReprocessSelection(codes=["other"])) == 0
     assert (await job_of(db, job_id)).status is JobStatus.COMPLETED_WITH_ERRORS
     await assert_sound(db)
@@ -95,14 +95,14 @@ async def test_reprocess_cancelled_requeues_only_open_items_of_ranges(db: Databa
     await db.run(batch_leases.release_batch, lease.with_flushed(2))
     await db.run(job_lifecycle.cancel_job, job_id)
     await db.run(job_lifecycle.cancel_ready_batches, job_id)
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.CANCELLED
+    assert await db.run(close_job_as, job_id) is JobStatus.CANCELLED
     assert await send_round(db, job_id, CANCELLED) == 28
     job = await job_of(db, job_id)
     assert (job.counts, job.codes) == (Counts(total=30, pending=28, done=1, failed=1), {"test": 1})
     await assert_sound(db)
     while (back := await try_take(db, job_id)) is not None:
         await settle(db, back, [verdict(seq) for seq in await unsettled(db, back)])
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.COMPLETED_WITH_ERRORS
+    assert await db.run(close_job_as, job_id) is JobStatus.COMPLETED_WITH_ERRORS
     assert (await job_of(db, job_id)).counts == Counts(total=30, done=29, failed=1)
     await assert_sound(db)
 
@@ -133,7 +133,7 @@ async def test_redrive_requeues_failed_and_policy_cancelled_items(db: Database) 
     reason = await db.run(job_lifecycle.enforce_failure_policy, job_id)
     assert reason == 'An item failed; the failure policy is "fail_fast"'
     await db.run(job_lifecycle.cancel_ready_batches)
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.FAILED
+    assert await db.run(close_job_as, job_id) is JobStatus.FAILED
     operation = await redrive_dead_letters(db, owner_id=None, filters={"jobs": [str(job_id)]})
     assert (operation.state, operation.items) == ("done", 11)
     assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None
@@ -168,7 +168,7 @@ async def test_reprocess_blocked_by_delete_raises_unknown_job(db: Database) -> N
 async def test_failure_policy_ignores_failures_from_before_reprocess(db: Database) -> None:
     job_id = await add_job(db, 3, policy={"mode": "fail_fast"})
     await settle(db, await take(db, job_id), [verdict(0, FAILED), verdict(1, FAILED), verdict(2)])
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.FAILED
+    assert await db.run(close_job_as, job_id) is JobStatus.FAILED
     assert await db.run(reprocess_items, job_id, ReprocessSelection(seqs=[0])) == (1, None)
     assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None, "the other failure is older"
     await settle(db, await take(db, job_id), [verdict(0, FAILED)])

@@ -1,11 +1,10 @@
 """Tests of sparse jobs: done items have no outcome row, but are counted and listed."""
 
 from store.scenes import send_round, status_of
-from support import DONE, FAILED, RETRY, add_job, assert_sound, job_of, rows, settle, take, verdict
+from support import DONE, FAILED, RETRY, add_job, assert_sound, close_job_as, job_of, rows, settle, take, verdict
 from tidemill.core.job import Counts
 from tidemill.core.status import JobStatus
 from tidemill.jobs import job_control
-from tidemill.store import job_lifecycle
 from tidemill.store.database import Database
 
 
@@ -26,7 +25,7 @@ async def test_sparse_job_shows_done_for_item_that_succeeds_on_retry(db: Databas
     assert await status_of(db, job_id, 5) == "retry_wait"
     await settle(db, await take(db, job_id), [verdict(5, attempts=2)])
     assert await status_of(db, job_id, 5) == "done"
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.COMPLETED
+    assert await db.run(close_job_as, job_id) is JobStatus.COMPLETED
     assert (await job_of(db, job_id)).counts == Counts(total=10, done=10)
     await assert_sound(db)
 

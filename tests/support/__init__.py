@@ -24,9 +24,9 @@ from tidemill.config import Settings
 from tidemill.core.batch import Lease
 from tidemill.core.decide import Verdict
 from tidemill.core.job import Job
-from tidemill.core.status import ItemStatus
-from tidemill.store import batch_leases, job_records
-from tidemill.store.database import Database
+from tidemill.core.status import ItemStatus, JobStatus
+from tidemill.store import batch_leases, job_lifecycle, job_records
+from tidemill.store.database import Connection, Database
 from tidemill.store.doctor import check_invariants
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 from tidemill.store.outcome_flush import FlushResult, flush_outcomes
@@ -59,6 +59,12 @@ async def eventually(look: Callable[[], Awaitable[T]], within: float = PATIENCE_
 async def until(event: asyncio.Event, within: float = PATIENCE_S) -> None:
     """Wait until the event is set; fail the test if that takes too long."""
     await asyncio.wait_for(event.wait(), within)
+
+
+async def close_job_as(conn: Connection, job_id: UUID) -> JobStatus | None:
+    """Close a job that has no open work, and return its final status."""
+    job = await job_lifecycle.close_job_if_drained(conn, job_id)
+    return None if job is None else job.status
 
 
 async def add_job(db: Database, n: int, kind: str = "test", **options: Any) -> UUID:

@@ -7,18 +7,22 @@ from uuid import UUID
 import pytest
 
 from store.scenes import big_job, plan, prepared_plan, retry_some, rows_looked_at, whole_scans
-from support import FAILED, add_job, job_of, rows, settle, take, verdict
+from support import FAILED, add_job, close_job_as, job_of, rows, settle, take, verdict
 from telemetry.recorded_events import Told
-from tidemill.core.progress import NoEstimate
+from tidemill.core.progress import NoEstimate, ProgressSample
 from tidemill.engine.maintenance_loop import MaintenanceLoop, ProgressSampler, QueueDepthLoop, report_queue_depth
 from tidemill.jobs import job_control
 from tidemill.store import job_lifecycle, progress_samples
-from tidemill.store.database import Database
+from tidemill.store.database import Connection, Database
 from tidemill.store.retention import purge_old_weeks
 
 
+async def list_samples(conn: Connection, job_id: UUID) -> list[ProgressSample]:
+    return (await progress_samples._fetch_recent_samples(conn, job_id))[1]
+
+
 async def settled(db: Database, job_id: UUID) -> list[int]:
-    return [sample.settled for sample in await db.read(progress_samples.list_recent_samples, job_id)]
+    return [sample.settled for sample in await db.read(list_samples, job_id)]
 
 
 async def add_samples(db: Database, job_id: UUID, n: int) -> None:
@@ -46,7 +50,7 @@ async def test_sampler_adds_sample_only_after_progress(db: Database) -> None:
     lease = await take(db, job_id, 10)
     await settle(db, lease, [verdict(seq, FAILED) for seq in range(lease.lo, lease.hi)])
     await observer.sample_active_jobs()
-    found = await db.read(progress_samples.list_recent_samples, job_id)
+    found = await db.read(list_samples, job_id)
     assert [(sample.settled, sample.failed) for sample in found] == [(20, 0), (30, 10)]
 
 
@@ -72,8 +76,8 @@ async def test_sampler_adds_no_sample_for_waiting_job(db: Database) -> None:
 async def test_job_closed_before_first_sample_gets_one_sample(db: Database) -> None:
     job_id = await add_job(db, 10)
     await settle(db, await take(db, job_id))
-    await db.run(job_lifecycle.close_job_as, job_id)
-    (sample,) = await db.read(progress_samples.list_recent_samples, job_id)
+    await db.run(close_job_as, job_id)
+    (sample,) = await db.read(list_samples, job_id)
     job = await job_of(db, job_id)
     assert job.closed_at is not None
     assert sample.settled == 10
@@ -161,7 +165,7 @@ async def test_samples_are_removed_with_deleted_or_purged_job(db: Database) -> N
     deleted, purged = await add_job(db, 10), await add_job(db, 10)
     for job_id in (deleted, purged):
         await settle(db, await take(db, job_id))
-        await db.run(job_lifecycle.close_job_as, job_id)
+        await db.run(close_job_as, job_id)
     await job_control.delete_job(db, deleted)
     assert await rows(db, "SELECT job_id FROM tidemill.job_sample") == [(purged,)]
     await rows(db, "UPDATE tidemill.job SET closed_at = closed_at - interval '1 year'")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
@@ -16,7 +16,6 @@ from tidemill.core.principal import Role
 from tidemill.core.suggest import format_suggestion
 
 FieldType = Literal["text", "integer", "boolean", "date", "yyyymmdd"]
-FIELD_TYPES: tuple[str, ...] = get_args(FieldType)
 INPUT_TEXT_MAX_CHARS = 1_000
 FAULTS_IN_MESSAGE_MAX = 3
 FAULTS_REPORTED_MAX = 100

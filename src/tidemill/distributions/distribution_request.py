@@ -42,7 +42,6 @@ def decide_artifact_reuse(
     return "reuse"
 
 
-DISTRIBUTION_INPUTS_MAX = 100_000
 DISTRIBUTION_COLUMNS = ("path", "name", "rows", "size", "sha256", "format", "reused", "dataset", "input_key")
 
 

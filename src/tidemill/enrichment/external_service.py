@@ -127,7 +127,6 @@ class UnlimitedPermits:
 
 
 ReconciliationVersion = Literal["0.2", "1.0"]
-RECONCILIATION_VERSIONS: tuple[ReconciliationVersion, ...] = ("0.2", "1.0")
 SECRET_PLACEHOLDER = "{secret}"  # noqa: S105  a placeholder, not a secret
 DEFAULT_WEB_PORT_BY_SCHEME = {"http": 80, "https": 443}
 

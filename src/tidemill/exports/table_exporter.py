@@ -228,15 +228,6 @@ class TableExporter:
             raise Wait("The export was cancelled or has already finished", after=1.0, code="unwanted")
 
 
-def _describe_export(plan: TableExportPlan, name: str, rows: int) -> dict[str, Any]:
-    file: dict[str, Any] = {"name": name, "format": str(plan.format), "compression": str(plan.compression)}
-    return file | {"rows": rows, "spreadsheet_safe": plan.spreadsheet_safe}
-
-
-def _describe_blob(blob: Blob) -> dict[str, Any]:
-    return {"size": blob.size, "sha256": blob.sha256.hex(), "file_id": blob.id}
-
-
 def _discard_table_file(writing: BlobWriter, encoders: list[CopyEncoder]) -> None:
     """Remove the file. Close the encoders here: otherwise the garbage collector closes them, and they write more."""
     writing.discard()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Annotated, Generic, TypeVar, cast
 
 from fastapi import Depends, Request
 
@@ -62,15 +62,6 @@ async def _provide_runtime(
 
 async def _provide_database(request: Request) -> Database:
     return get_runtime(request).db
-
-
-def make_runtime_dependency(make: Callable[[Runtime], T]) -> Any:
-    """Return a dependency on the object that ``make`` builds, one per process."""
-
-    async def provide_object(request: Request) -> T:
-        return get_runtime(request).get(make)
-
-    return Depends(provide_object)
 
 
 RuntimeDep = Annotated[Runtime, Depends(_provide_runtime)]

@@ -93,12 +93,6 @@ async def list_jobs_with_failure_policy(conn: Connection) -> list[UUID]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def close_job_as(conn: Connection, job_id: UUID) -> JobStatus | None:
-    """Close a job that has no open work. Return its final status, or None if it stays open."""
-    job = await close_job_if_drained(conn, job_id)
-    return None if job is None else job.status
-
-
 async def close_job_if_drained(conn: Connection, job_id: UUID) -> Job | None:
     """Close a job that has no open work. Return the closed job, or None if it stays open.
 

@@ -51,11 +51,6 @@ async def thin_samples(
     return (await conn.execute(sql("sample/thin"), params)).rowcount
 
 
-async def list_recent_samples(conn: Connection, job_id: UUID) -> list[ProgressSample]:
-    """Return the newest samples of a job, in order of time."""
-    return (await _fetch_recent_samples(conn, job_id))[1]
-
-
 async def read_job_rates(conn: Connection, job: Job) -> ProgressRates:
     """Return the rate of a job and its estimated completion."""
     now, samples = await _fetch_recent_samples(conn, job.id)

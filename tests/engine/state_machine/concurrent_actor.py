@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from support import job_of, rows, settle, try_take, verdict
+from support import close_job_as, job_of, rows, settle, try_take, verdict
 from tidemill.core.batch import Lease, split_in_half, split_off_suspects
 from tidemill.core.decide import Verdict
 from tidemill.core.errors import Conflict, UnknownJob
@@ -133,7 +133,7 @@ class Actor:
     async def tend(self, job_id: UUID) -> None:
         await self._db.run(job_lifecycle.fold_tally, job_id)
         await self._db.run(job_lifecycle.cancel_ready_batches)
-        await self._db.run(job_lifecycle.close_job_as, job_id)
+        await self._db.run(close_job_as, job_id)
         assert (await job_of(self._db, job_id)).counts.is_consistent
 
     async def reprocess(self, job_id: UUID) -> None:
@@ -148,5 +148,5 @@ class Actor:
         if job_id != self._stage.calm:
             await self._db.run(job_lifecycle.cancel_job, job_id)
             await self._db.run(job_lifecycle.cancel_ready_batches, job_id)
-            await self._db.run(job_lifecycle.close_job_as, job_id)
+            await self._db.run(close_job_as, job_id)
             await self._db.run(reprocess_items, job_id, ReprocessSelection(AGAIN))

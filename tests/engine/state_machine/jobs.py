@@ -7,7 +7,7 @@ import pytest
 
 from engine.state_machine.batches import KINDS, LEASE_S, BatchVerbs
 from engine.state_machine.model import ItemModel, JobModel, ReaderModel
-from support import rows
+from support import close_job_as, rows
 from tidemill.core.errors import Conflict
 from tidemill.core.input_source import InputBlock
 from tidemill.core.status import Intent, ItemStatus
@@ -85,7 +85,7 @@ class JobVerbs(BatchVerbs):
     async def finalize(self, job_id: UUID) -> None:
         job = self.model.jobs[job_id]
         closing = job.closing()
-        assert await self.db.run(job_lifecycle.close_job_as, job_id) == closing
+        assert await self.db.run(close_job_as, job_id) == closing
         if closing is not None:
             job.close(closing)
 

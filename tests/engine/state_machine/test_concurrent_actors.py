@@ -10,7 +10,20 @@ from uuid import UUID
 import pytest
 
 from engine.state_machine.concurrent_actor import Actor, Stage
-from support import DONE, FAILED, add_job, assert_sound, eventually, job_of, rows, settle, take, try_take, verdict
+from support import (
+    DONE,
+    FAILED,
+    add_job,
+    assert_sound,
+    close_job_as,
+    eventually,
+    job_of,
+    rows,
+    settle,
+    take,
+    try_take,
+    verdict,
+)
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.store import batch_leases, item_records, job_lifecycle
 from tidemill.store import retention as deletes
@@ -43,7 +56,7 @@ async def finish(db: Database, stage: Stage) -> None:
         await work_off(db, stage, job_id)
         while await db.run(job_lifecycle.cancel_ready_batches, job_id):
             pass
-        await db.run(job_lifecycle.close_job_as, job_id)
+        await db.run(close_job_as, job_id)
 
 
 async def work_off(db: Database, stage: Stage, job_id: UUID) -> None:
@@ -121,6 +134,6 @@ async def test_violated_failure_policy_fails_job_closed_by_another_worker(db: Da
     mine, theirs = await take(db, job_id, 1, "w1"), await take(db, job_id, 1, "w2")
     await settle(db, mine, [verdict(mine.lo, FAILED)])
     await settle(db, theirs)  # and they close the job before I come to look at its policy
-    assert await db.run(job_lifecycle.close_job_as, job_id) is JobStatus.FAILED
+    assert await db.run(close_job_as, job_id) is JobStatus.FAILED
     assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None
     assert (await job_of(db, job_id)).failure_reason is not None
