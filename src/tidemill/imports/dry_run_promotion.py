@@ -57,7 +57,7 @@ async def promote_dry_run(
     key = f"{PROMOTE_ACTION} {job.id}"
     existing = await db.run(find_by_idempotency_key, job.owner_id, key)
     if existing is not None:
-        return SubmittedImport(UUID(str(existing["id"])), is_new=False)
+        return SubmittedImport(existing.id, is_new=False)
     if job.purged_at is not None:
         raise Conflict(f"Cannot promote import {job.key}: it was purged, and its file is deleted")
     await check_table_privileges(db, plan)

@@ -17,7 +17,7 @@ from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import Runtime
-from tidemill.store.job_submission import Submission
+from tidemill.store.job_submission import ExistingJob, Submission
 from tidemill.tables.resource import Resource
 
 REMOTE_URL_PREFIXES = ("http://", "https://")
@@ -66,7 +66,7 @@ class ImportSubmission:
     request: ImportRequest = field(default_factory=ImportRequest)
     layout: FileLayout = field(default_factory=FileLayout)
     stored_request: JsonObject = field(default_factory=dict)
-    existing_job_id: UUID | None = None
+    existing_job: ExistingJob | None = None
     """The job that an earlier request with the same idempotency key and the same options created."""
 
     def with_source(self, source: Mapping[str, object], idempotency_key: str) -> "ImportSubmission":

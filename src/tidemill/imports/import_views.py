@@ -59,7 +59,7 @@ async def load_import_detail(db: Database, job: Job) -> ImportDetail:
 
 async def _find_promoted_job_id(db: Database, dry_run: Job) -> UUID | None:
     promoted = await db.run(find_by_idempotency_key, dry_run.owner_id, f"{PROMOTE} {dry_run.id}")
-    return None if promoted is None else UUID(str(promoted["id"]))
+    return None if promoted is None else promoted.id
 
 
 def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import msgspec
 
@@ -39,7 +39,13 @@ from tidemill.jobs.submission import check_submission, submit_job
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.database import Database
 from tidemill.store.job_events import compute_rate, compute_ratio
-from tidemill.store.job_submission import Submission, find_by_idempotency_key, find_repeated_submission
+from tidemill.store.job_submission import (
+    ExistingJob,
+    Submission,
+    find_by_idempotency_key,
+    make_key_reused_error,
+    match_existing_job,
+)
 from tidemill.store.jsonb import decode_input_or_text, encode_json
 from tidemill.tables.introspection.table_introspection import find_access_problems
 from tidemill.tables.resource import Resource
@@ -94,7 +100,7 @@ class ImportUseCases:
             request=options.request,
             layout=layout,
             stored_request=stored,
-            existing_job_id=await self._find_existing_job_id(spec),
+            existing_job=await self._find_existing_job(spec),
         )
 
     async def submit(self, submission: ImportSubmission, source: ImportSource) -> SubmittedImport:
@@ -103,8 +109,8 @@ class ImportUseCases:
             return await self.submit_file(submission, source)
         if source.url is not None:
             return await self.submit_url(submission, source.url)
-        if submission.existing_job_id is not None:  # the options contain the reference, so the file is not needed
-            return SubmittedImport(submission.existing_job_id, is_new=False)
+        if submission.existing_job is not None:  # the options contain the reference, so the file is not needed
+            return SubmittedImport(submission.existing_job.id, is_new=False)
         return await self.submit_file(submission, await stage_referenced_file(self._runtime, source))
 
     async def submit_file(self, submission: ImportSubmission, file: ImportFile) -> SubmittedImport:
@@ -120,11 +126,10 @@ class ImportUseCases:
             inspection = await self._inspect(submission, file)
             spec = _add_file_fingerprint(submission, file, inspection)
             # A repeated submission returns the first job even if the table has changed and the plan would fail.
-            if submission.existing_job_id is not None:
-                repeated = await self._db.run(find_repeated_submission, spec)
-                if repeated is not None:
-                    await self._staged_files.discard(blob_id)
-                    return SubmittedImport(repeated, is_new=False, layout=inspection.layout)
+            if submission.existing_job is not None:
+                job_id = match_existing_job(spec, submission.existing_job)
+                await self._staged_files.discard(blob_id)
+                return SubmittedImport(job_id, is_new=False, layout=inspection.layout)
             plan = await self._make_checked_plan(inspection, submission.resource, submission.request)
         layout = inspection.layout
         source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
@@ -180,16 +185,16 @@ class ImportUseCases:
         page = await queries.list_items(self._db, job.id, [ItemStatus.FAILED], limit=1, codes=[code])
         return page.items[0]["error"] if page.items else {"code": code}
 
-    async def _find_existing_job_id(self, spec: Submission) -> UUID | None:
+    async def _find_existing_job(self, spec: Submission) -> ExistingJob | None:
         """Return the job that this idempotency key created with the same options. The file is not compared."""
         if spec.idem_key is None:
             return None
         existing = await self._db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
         if existing is None:
             return None
-        if existing["params"].get("asked") != spec.fingerprint_params:
-            raise IdempotencyKeyReused(f'Idempotency key "{spec.idem_key}" was already used for a different submission')
-        return UUID(str(existing["id"]))
+        if existing.params.get("asked") != spec.fingerprint_params:
+            raise make_key_reused_error(spec)
+        return existing
 
     async def _inspect(self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS) -> FileInspection:
         if not file.blob.size:

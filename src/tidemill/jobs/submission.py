@@ -27,12 +27,14 @@ from tidemill.runtime import KindHooks, Runtime
 from tidemill.store import job_records, workers
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.job_submission import (
+    ExistingJob,
     LoopRunner,
     Submission,
     SyncConnection,
     build_submission_steps,
     find_by_idempotency_key,
-    find_repeated_submission,
+    make_key_reused_error,
+    match_existing_job,
     run_steps_async,
     run_steps_from_thread,
     run_steps_sync,
@@ -98,10 +100,9 @@ async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> 
     if hooks is not None and hooks.prepare_submission is not None:
         spec = hooks.prepare_submission(runtime, spec, role)
         check_submission(spec, built_in=True)
-        await find_existing_job(runtime.db, spec)
-        return spec
+        return replace(spec, existing=await _find_existing_job(runtime.db, spec))
     check_submission(spec)
-    await find_existing_job(runtime.db, spec)
+    spec = replace(spec, existing=await _find_existing_job(runtime.db, spec))
     return await apply_kind_options(runtime.db, spec)
 
 
@@ -146,10 +147,10 @@ async def submit_folder_file(
     if format_ is None:
         raise InvalidInput(f'Cannot detect the format of "{path}". Set "format" to one of {", ".join(KNOWN_FORMATS)}.')
     spec = replace(spec, idem_print=json.dumps([folder, path, format_]).encode())
-    existing = await runtime.db.run(find_repeated_submission, spec)
-    if existing is not None:
+    if spec.existing is not None:
+        job_id = match_existing_job(spec, spec.existing)
         with suppress(UnknownJob):  # the job was deleted: submit it again
-            return await runtime.db.read(job_records.get_job, existing), False
+            return await runtime.db.read(job_records.get_job, job_id), False
     file = source_folders.resolve_source_file(runtime.settings.sources, folder, path)
     blob = await runtime.get(make_staged_files).stage_file(file, runtime.settings.max_file_size_mb << 20)
     return await submit_stored_file(runtime, spec, blob, file.name, FileLayout(format=format_))
@@ -212,18 +213,18 @@ async def submit_stored_file(
     return job, is_new
 
 
-async def find_existing_job(db: Database, spec: Submission) -> UUID | None:
+async def _find_existing_job(db: Database, spec: Submission) -> ExistingJob | None:
     """Return the job of this idempotency key; raise IdempotencyKeyReused if its parameters differ.
 
     Rows are not compared.
     """
-    found = None if spec.idem_key is None else await db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
-    if found is None:
+    existing = None if spec.idem_key is None else await db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
+    if existing is None:
         return None
     parameters = (spec.kind, spec.params, spec.policy, spec.priority)
-    if parameters != (found["kind"], found["params"], found["policy"], found["priority"]):
-        raise IdempotencyKeyReused(f'Idempotency key "{spec.idem_key}" was already used for a different submission')
-    return UUID(str(found["id"]))
+    if parameters != (existing.kind, existing.params, existing.policy, existing.priority):
+        raise make_key_reused_error(spec)
+    return existing
 
 
 async def submit_job(

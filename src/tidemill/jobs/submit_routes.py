@@ -160,15 +160,20 @@ async def _submit_json(request: Request, runtime: Runtime, base: Submission, rol
 async def _submit_upload(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
     (location,) = _locate_parameters(request)
 
-    def build_submission(fields: dict[str, str]) -> Submission:
-        return replace(base, **_build_submission_fields(_parse_upload_fields(fields, location)))
+    checked_fields: dict[str, str] | None = None
+    spec = base
 
     async def check_fields(fields: dict[str, str]) -> None:
-        await submission.prepare_submission(runtime, build_submission(fields), role)
+        """Prepare the submission before the file is read, and again only if more form fields follow the file."""
+        nonlocal checked_fields, spec
+        if fields != checked_fields:
+            body = _parse_upload_fields(fields, location)
+            spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
+            checked_fields = dict(fields)
 
     file = await upload.receive_upload(request, runtime, check=check_fields)
     async with upload.discard_on_error(runtime, file):
-        spec = await submission.prepare_submission(runtime, build_submission(file.fields), role)
+        await check_fields(file.fields)
     return await submission.submit_upload(runtime, spec, file.blob, file.name, file.format)
 
 

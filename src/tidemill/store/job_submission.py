@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from tidemill.core.batch import BatchCutter
@@ -27,6 +27,18 @@ SyncConnection = psycopg.Connection[Any]
 
 SUBMIT_ATTEMPTS = 3
 SUBMIT_COPY_CHUNK_BYTES = 256 * 1024  # libpq buffers writes, so write in chunks
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingJob:
+    """The job that an earlier submission with the same idempotency key created."""
+
+    id: UUID
+    idem_print: bytes | None
+    kind: str
+    params: dict[str, Any]
+    policy: dict[str, Any]
+    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,7 @@ class Submission:
     file_id: str | None = None
     idem_key: str | None = None
     idem_print: bytes | None = None
+    existing: ExistingJob | None = None  # what a lookup of idem_key found
     batch_size: int = 1_000
 
 
@@ -108,17 +121,20 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
 
 async def find_repeated_submission(conn: Connection, spec: Submission) -> UUID | None:
     """Return the job that an equal submission created. Raises IdempotencyKeyReused if the submissions differ."""
-    job = None if spec.idem_key is None else await find_by_idempotency_key(conn, spec.owner_id, spec.idem_key)
-    if job is None:
-        return None
-    if job["idem_print"] != _RowAccumulator(spec).fingerprint:
-        raise _make_key_reused_error(spec)
-    return UUID(str(job["id"]))
+    existing = None if spec.idem_key is None else await find_by_idempotency_key(conn, spec.owner_id, spec.idem_key)
+    return None if existing is None else match_existing_job(spec, existing)
 
 
-async def find_by_idempotency_key(conn: Connection, owner_id: int, idem_key: str) -> dict[str, Any] | None:
+def match_existing_job(spec: Submission, existing: ExistingJob) -> UUID:
+    """Return the id of the existing job. Raises IdempotencyKeyReused if another submission created it."""
+    if existing.idem_print != _RowAccumulator(spec).fingerprint:
+        raise make_key_reused_error(spec)
+    return existing.id
+
+
+async def find_by_idempotency_key(conn: Connection, owner_id: int, idem_key: str) -> ExistingJob | None:
     """Return the job that an owner's idempotency key created, or None."""
-    async with conn.cursor(row_factory=dict_row) as cursor:
+    async with conn.cursor(row_factory=class_row(ExistingJob)) as cursor:
         await cursor.execute(sql("job/by_idem_key"), {"owner_id": owner_id, "idem_key": idem_key})
         return await cursor.fetchone()
 
@@ -183,11 +199,11 @@ def _resolve_repeated_job_id(spec: Submission, rows: Iterable[bytes], found: Seq
         counter.add(row)
     job_id, print_, *_ = found
     if print_ != counter.fingerprint:
-        raise _make_key_reused_error(spec)
+        raise make_key_reused_error(spec)
     return job_id  # type: ignore[no-any-return]
 
 
-def _make_key_reused_error(spec: Submission) -> IdempotencyKeyReused:
+def make_key_reused_error(spec: Submission) -> IdempotencyKeyReused:
     return IdempotencyKeyReused(f'Idempotency key "{spec.idem_key}" was already used for a different submission')
 
 

@@ -113,8 +113,8 @@ class WatchFileSubmitter:
         owner_id = file.owner_id or prepared.owner.id
         existing = await self._db.run(find_by_idempotency_key, owner_id, build_idempotency_key(file))
         if existing is not None:
-            await self._db.run(watch_files.mark_file_submitted, file, existing["id"])
-            return UUID(str(existing["id"]))
+            await self._db.run(watch_files.mark_file_submitted, file, existing.id)
+            return existing.id
         name = uuid4().hex  # a new name, because the stored file of an earlier attempt may belong to a job
         if not await self._db.run(watch_files.claim_file, file, prepared.owner.id, name):
             return None
@@ -159,7 +159,7 @@ class WatchFileSubmitter:
             existing = await self._db.run(find_by_idempotency_key, prepared.owner.id, key)
             if existing is None:
                 raise
-            job_id = UUID(str(existing["id"]))
+            job_id = existing.id
         await self._db.run(watch_files.mark_file_submitted, file, job_id)
         emit("watch.submitted", watch=file.watch, path=file.path, size=file.size, job=job_id)
         return job_id
