@@ -1,5 +1,6 @@
 """The lists in the import contracts of pyproject.toml are complete."""
 
+import ast
 import re
 import tomllib
 from importlib.metadata import packages_distributions
@@ -11,6 +12,51 @@ import tidemill
 PROJECT: dict[str, Any] = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
 CONTRACTS = {contract["name"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
 PACKAGE = Path(tidemill.__file__).parent
+DRIVERS = set(CONTRACTS["Only the store, tables and SQL modules import a database driver"]["forbidden_modules"])
+SQL_MODULES = {  # outside tidemill.store and tidemill.tables, only these may import a database driver
+    "tidemill.dispatch.outbox",
+    "tidemill.dispatch.postgres_dispatcher",
+    "tidemill.distributions.dataset_queries",
+    "tidemill.exports.export_records",
+    "tidemill.exports.result_export",
+    "tidemill.exports.table_copy",
+    "tidemill.imports.import_records",
+    "tidemill.imports.target_table",
+    "tidemill.limits.limiter_records",
+    "tidemill.testing.throwaway_postgres",
+}
+
+
+def _imported_packages(path: Path) -> set[str]:
+    """The top-level packages that a module imports, also inside its functions."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def _module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_only_listed_modules_import_a_database_driver() -> None:
+    importers = {_module_name(path) for path in PACKAGE.rglob("*.py") if _imported_packages(path) & DRIVERS}
+    elsewhere = {name for name in importers if name.split(".")[1] not in ("store", "tables")}
+    assert elsewhere == SQL_MODULES
+
+
+def test_every_module_with_routes_or_commands_is_in_shell_contract() -> None:
+    """FastAPI and Typer mark a shell. Only tidemill.rest, which authenticates requests, is below the use cases."""
+    patterns = [
+        re.compile(re.escape(pattern).replace(r"\*", r"[^.]+") + r"(\..*)?")
+        for pattern in CONTRACTS["Shells call use cases only"]["source_modules"]
+    ]
+    shells = {_module_name(path) for path in PACKAGE.rglob("*.py") if _imported_packages(path) & {"fastapi", "typer"}}
+    listed = {name for name in shells if any(pattern.fullmatch(name) for pattern in patterns)}
+    assert {name for name in shells - listed if name.split(".")[1] not in ("rest", "terminal")} == set()
 
 
 def test_shell_modules_with_longer_names_are_listed_in_contract() -> None:

@@ -98,8 +98,8 @@ class KindHooks:
     """Error message if done items cannot be reprocessed; None if they can."""
     get_links: Callable[[Job], Mapping[str, str]] | None = None
     """Returns additional links for the HTTP view of a job."""
-    report_closed: Callable[[Job, float], None] | None = None
-    """Emits an event in addition to ``job.closed``, for a closed job and the seconds since it was submitted."""
+    after_close: Callable[[Job, float], None] | None = None
+    """Called after a job has closed, with the job and the seconds since its submission; it may emit events."""
 
 
 FindKindHooks = Callable[[str], KindHooks | None]

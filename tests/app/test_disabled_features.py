@@ -139,3 +139,17 @@ def test_hooks_of_disabled_feature_are_found_by_kind(feature: Feature) -> None:
 @pytest.mark.parametrize("feature", FEATURES.values(), ids=FEATURES)
 def test_worker_and_api_start_without_feature(feature: Feature, tidemill_database: str) -> None:
     assert run_without(feature.name, START, TIDEMILL_DATABASE_URL=tidemill_database) == "ok"
+
+
+def test_demo_names_features_that_it_needs_and_that_are_disabled() -> None:
+    environment = os.environ | {"TIDEMILL_DISABLED_FEATURES": "imports,watches,exports"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tidemill", "demo"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "The demo needs disabled features: exports, imports" in done.stderr

@@ -17,6 +17,7 @@ from rich.markup import escape
 from tidemill.app.bootstrap import create_demo_tables
 from tidemill.app.mill import Mill
 from tidemill.config import load_settings
+from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item
 from tidemill.core.outcome import NotFound, Retry
 from tidemill.distributions.cli import read_distribution_inputs, run_distribution
@@ -62,6 +63,9 @@ def demo_command(
     with resources.as_file(resources.files("tidemill.demo") / "tidemill.toml") as config:
         os.environ["TIDEMILL_CONFIG"] = str(config)
         settings = load_settings()
+        disabled = sorted({"imports", "exports", "distributions"} & set(settings.disabled_features))
+        if disabled:
+            raise InvalidInput(f"The demo needs disabled features: {', '.join(disabled)}. Enable them to run it.")
         folder = settings.home / "demo"
         folder.mkdir(parents=True, exist_ok=True)
         run_with_runtime(_create_tables, migrate=True)

@@ -148,7 +148,7 @@ async def close_and_report_job(db: Database, job_id: UUID, find_kind_hooks: Find
     job = await db.run(job_lifecycle.close_job_if_drained, job_id)
     if job is not None:
         hooks = find_kind_hooks(job.kind)
-        report_job_closed(job, None if hooks is None else hooks.report_closed)
+        report_job_closed(job, None if hooks is None else hooks.after_close)
 
 
 async def enforce_failure_policy(db: Database, job_id: UUID) -> None:

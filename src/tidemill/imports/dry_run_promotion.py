@@ -55,9 +55,9 @@ async def promote_dry_run(
     if role is not None:
         await runtime.get(make_resource_registry).load_writable_resource(db, role, plan.resource.name)
     key = f"{PROMOTE_ACTION} {job.id}"
-    existing = await db.run(find_by_idempotency_key, job.owner_id, key)
-    if existing is not None:
-        return SubmittedImport(existing.id, is_new=False)
+    promoted_id = await find_promoted_job_id(db, job)
+    if promoted_id is not None:
+        return SubmittedImport(promoted_id, is_new=False)
     if job.purged_at is not None:
         raise Conflict(f"Cannot promote import {job.key}: it was purged, and its file is deleted")
     await check_table_privileges(db, plan)
@@ -89,6 +89,12 @@ async def promote_dry_run(
     if not is_new:
         await staged_files.discard(blob.id)
     return SubmittedImport(job_id, is_new)
+
+
+async def find_promoted_job_id(db: Database, dry_run: Job) -> UUID | None:
+    """Return the import that this dry run was promoted to, if any."""
+    promoted = await db.run(find_by_idempotency_key, dry_run.owner_id, f"{PROMOTE_ACTION} {dry_run.id}")
+    return None if promoted is None else promoted.id
 
 
 async def _submit_promoted_with_fixes(db: Database, spec: Submission, dry_run: Job, by: int) -> tuple[UUID, bool]:

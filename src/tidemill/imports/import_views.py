@@ -11,38 +11,37 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND as IMPORT
 from tidemill.imports import import_records
 from tidemill.imports.dry_run_promotion import PROMOTE_ACTION as PROMOTE
+from tidemill.imports.dry_run_promotion import find_promoted_job_id
 from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import ImportOrigin
 from tidemill.imports.schemas import EffectsOut, ImportDetail, ImportOut
+from tidemill.jobs import queries
 from tidemill.jobs.dependencies import JobName, check_job_kind, load_job_if_rerun_allowed, load_visible_job
 from tidemill.jobs.schemas import ItemCountsOut, RatesOut
 from tidemill.rest.auth import CurrentUser
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
-from tidemill.store import job_records, progress_samples
-from tidemill.store.database import Database
-from tidemill.store.job_submission import find_by_idempotency_key
 
 IMPORT_KEY_PREFIX = "imports"
 IMPORT_LINKS = ("errors", "errors.csv", "errors.ndjson", "fixes", "cancel", "pause", "resume", "reprocess")
 
 
-async def load_import_views(db: Database, found: Sequence[Job]) -> list[ImportOut]:
+async def load_import_views(db: DatabaseDep, found: Sequence[Job]) -> list[ImportOut]:
     origins = await db.read(import_records.find_import_origins, [job.id for job in found]) if found else {}
     return [_build_import_out(job, origins.get(job.id)) for job in found]
 
 
-async def load_import_view(db: Database, job_id: UUID) -> ImportOut:
-    (view,) = await load_import_views(db, [await db.read(job_records.get_job, job_id)])
+async def load_import_view(db: DatabaseDep, job_id: UUID) -> ImportOut:
+    (view,) = await load_import_views(db, [await queries.get_job(db, job_id)])
     return view
 
 
-async def load_import_detail(db: Database, job: Job) -> ImportDetail:
+async def load_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
     origin = (await db.read(import_records.find_import_origins, [job.id])).get(job.id)
     source, params = origin.source if origin else None, ImportParams.from_json(job.params)
     plan, plan_or_request, layout = params.plan, params.plan_or_request, params.layout or (source and source.layout)
     return ImportDetail(
         **_build_import_out(job, origin).model_dump(),
-        rates=RatesOut(**asdict(await db.read(progress_samples.read_job_rates, job))),
+        rates=RatesOut(**asdict(await queries.get_job_rates(db, job))),
         effects=EffectsOut(**await db.read(import_records.sum_import_effects, job.id)),
         errors=job.codes,
         layout=layout.to_json() if layout else {},
@@ -53,13 +52,8 @@ async def load_import_detail(db: Database, job: Job) -> ImportDetail:
         policy=job.policy,
         file_id=job.file_id,
         promoted_from=UUID(source.fixes_of) if source and source.fixes_of else None,
-        promoted_to=await _find_promoted_job_id(db, job) if plan_or_request.validate_only else None,
+        promoted_to=await find_promoted_job_id(db, job) if plan_or_request.validate_only else None,
     )
-
-
-async def _find_promoted_job_id(db: Database, dry_run: Job) -> UUID | None:
-    promoted = await db.run(find_by_idempotency_key, dry_run.owner_id, f"{PROMOTE} {dry_run.id}")
-    return None if promoted is None else promoted.id
 
 
 def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:

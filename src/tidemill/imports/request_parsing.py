@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import httpx2
 import pydantic
 from fastapi import Request
 from pydantic.alias_generators import to_snake
@@ -12,22 +11,18 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
 from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Principal
-from tidemill.files.layout import parse_layout_options
-from tidemill.files.remote import remote_urls
-from tidemill.files.remote.checked_connection import DownloadLimits
-from tidemill.files.remote.remote_urls import redact_url
-from tidemill.imports import import_records
 from tidemill.imports.fixed_rows import FixedRowsFile
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, ImportSubmission
 from tidemill.imports.schemas import ImportIn, ImportSourceIn, LayoutIn
 from tidemill.imports.use_cases import ImportUseCases, make_import_use_cases
 from tidemill.jobs import upload
+from tidemill.jobs.file_inspection import parse_layout_options
 from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.submission import Submission
 from tidemill.rest.json_body import convert_validation_error, make_validation_error
 from tidemill.rest.request_body import carries_json_parameters
 from tidemill.runtime import Runtime
-from tidemill.store.job_submission import Submission
 
 LayoutModel = TypeVar("LayoutModel", bound=LayoutIn)
 LAYOUT_FIELDS = tuple(LayoutIn.model_fields)
@@ -73,8 +68,6 @@ def build_layout(body: LayoutIn) -> FileLayout:
 
 def build_import_options(body: ImportIn) -> ImportOptions:
     source = {} if body.source is None else body.source.model_dump(exclude_none=True)
-    if "url" in source:
-        source["url"] = redact_url(httpx2.URL(source["url"]))
     return ImportOptions(
         resource=body.resource,
         request=ImportRequest(
@@ -129,9 +122,8 @@ async def receive_import(
     if carries_json_parameters(request.scope):
         body = parse_json_body(model, await request.body())
         reference = make_file_reference(body.source, None if me.is_admin else me.user_id)
-        if reference.url is not None:  # the worker checks the address that its host resolves to
-            remote_urls.check_url(reference.url, DownloadLimits.from_settings(runtime.settings).allowed)
-        body = await _apply_stored_spreadsheet_safe(runtime, body, reference)
+        if "spreadsheet_safe" not in body.model_fields_set and await imports.is_spreadsheet_safe(reference):
+            body = body.model_copy(update={"spreadsheet_safe": True})
         submission = await imports.prepare_import(build_import_options(body), role=me.role, spec=spec)
         return ReceivedImport(body, submission, reference)
     fields = _UploadFields(imports, model, get_parameter_location(request), me, spec)
@@ -191,14 +183,6 @@ def get_parameter_location(request: Request) -> str:
     """Return where an upload has its parameters: "body" for a form, else "query"."""
     is_multipart = request.headers.get("content-type", "").lower().startswith("multipart/")
     return "body" if is_multipart else "query"
-
-
-async def _apply_stored_spreadsheet_safe(runtime: Runtime, body: ImportModel, reference: FileReference) -> ImportModel:
-    """Set ``spreadsheet_safe`` for a file that an export created with it, unless the request sets it."""
-    if reference.file_id is None or "spreadsheet_safe" in body.model_fields_set:
-        return body
-    is_safe = await runtime.db.read(import_records.is_spreadsheet_safe_file, reference.file_id)
-    return body.model_copy(update={"spreadsheet_safe": True}) if is_safe else body
 
 
 def make_file_reference(source: ImportSourceIn | None, owner_id: int | None) -> FileReference:

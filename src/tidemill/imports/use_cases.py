@@ -80,6 +80,9 @@ class ImportUseCases:
         """
         check_record_format(options.layout)
         layout = parse_layout_options(options.layout_options)
+        if "url" in options.source:
+            url = self._check_and_redact_url(str(options.source["url"]))
+            options = replace(options, source={**options.source, "url": url})
         stored = options.to_stored_request(layout)
         spec = replace(
             spec,
@@ -102,6 +105,22 @@ class ImportUseCases:
             stored_request=stored,
             existing_job=await self._find_existing_job(spec),
         )
+
+    def _check_and_redact_url(self, url: str) -> str:
+        """Return the URL as the job stores it; InvalidInput if it is not allowed.
+
+        The worker checks the address that its host resolves to.
+        """
+        from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415  they import an HTTP client
+        from tidemill.files.remote.remote_urls import check_url, redact_url  # noqa: PLC0415
+
+        return redact_url(check_url(url, DownloadLimits.from_settings(self._runtime.settings).allowed))
+
+    async def is_spreadsheet_safe(self, reference: FileReference) -> bool:
+        """Return whether an export wrote the referenced file with spreadsheet-safe cells."""
+        if reference.file_id is None:
+            return False
+        return await self._db.read(import_records.is_spreadsheet_safe_file, reference.file_id)
 
     async def submit(self, submission: ImportSubmission, source: ImportSource) -> SubmittedImport:
         """Create the job of an import, or return the job that the same submission created before."""
@@ -385,5 +404,5 @@ def _report_import_completed(job: Job, seconds: float) -> None:
 
 
 IMPORT_HOOKS = KindHooks(
-    get_target=_get_target_resource_name, authorize=_check_target_writable, report_closed=_report_import_completed
+    get_target=_get_target_resource_name, authorize=_check_target_writable, after_close=_report_import_completed
 )

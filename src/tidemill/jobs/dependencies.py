@@ -16,14 +16,12 @@ from tidemill.jobs import queries
 from tidemill.jobs.bulk_operation_schemas import ItemChoiceIn
 from tidemill.jobs.reprocessing import authorize_rerun
 from tidemill.jobs.schemas import JobFilterQuery
+from tidemill.jobs.submission import Submission
 from tidemill.rest import schema_types
 from tidemill.rest.auth import CurrentUser, get_client_ip
 from tidemill.rest.json_body import make_validation_error
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import JOB_NAME_PATTERN
-from tidemill.store import job_records, users
-from tidemill.store.database import Database
-from tidemill.store.job_submission import Submission
 
 _JOB_NAME_REGEX = re.compile(JOB_NAME_PATTERN)
 JobName = Annotated[str, Path(max_length=64, description="Id or key of the job", examples=["J20261115_000777"])]
@@ -31,18 +29,18 @@ JobName = Annotated[str, Path(max_length=64, description="Id or key of the job",
 
 async def load_visible_job_id(job: JobName, me: CurrentUser, db: DatabaseDep) -> UUID:
     """Return the id of a job without reading its counts."""
-    return await db.read(job_records.find_job_id, validate_job_name(job), get_owner_scope(me))
+    return await queries.find_job_id(db, validate_job_name(job), get_owner_scope(me))
 
 
 async def load_visible_job(job: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    return await db.read(job_records.get_job_by_id_or_key, validate_job_name(job), get_owner_scope(me))
+    return await queries.get_job_by_name(db, validate_job_name(job), get_owner_scope(me))
 
 
-async def resolve_job_filter(db: Database, name: str | None, owner_id: int | None) -> UUID | None:
+async def resolve_job_filter(db: DatabaseDep, name: str | None, owner_id: int | None) -> UUID | None:
     """Return the job id of a filter by key or id. An id is not looked up."""
     if name is None:
         return None
-    return await db.read(job_records.find_job_id, name, owner_id) if "_" in name else UUID(name)
+    return await queries.find_job_id(db, name, owner_id) if "_" in name else UUID(name)
 
 
 def validate_job_name(name: str) -> str:
@@ -75,7 +73,9 @@ async def load_job_if_rerun_allowed(job: VisibleJob, me: CurrentUser, runtime: R
 RunnableJob = Annotated[Job, Depends(load_job_if_rerun_allowed)]
 
 
-async def list_jobs_by_query(db: Database, owner_id: int | None, query: JobFilterQuery, kind: str | None) -> Page[Job]:
+async def list_jobs_by_query(
+    db: DatabaseDep, owner_id: int | None, query: JobFilterQuery, kind: str | None
+) -> Page[Job]:
     """Return a page of jobs that match a query, of one kind or of all kinds."""
     return await queries.list_jobs(
         db,
@@ -126,7 +126,7 @@ def parse_item_selection(body: ItemChoiceIn, job_id: UUID) -> tuple[list[int] | 
     return seqs or [], merge_ranges(body.ranges)
 
 
-async def resolve_owner_filter(db: Database, me: Principal, user_id: str) -> int | None:
+async def resolve_owner_filter(db: DatabaseDep, me: Principal, user_id: str) -> int | None:
     """Return the owner id for ``me``; for admins also for ``all`` (None) or a user's name or id.
 
     Raises:
@@ -136,7 +136,7 @@ async def resolve_owner_filter(db: Database, me: Principal, user_id: str) -> int
         return me.user_id
     if not me.is_admin:
         raise Forbidden("Only an admin can see the jobs of other users")
-    return None if user_id == "all" else (await db.run(users.get_user, user_id)).id
+    return None if user_id == "all" else await queries.find_owner_id(db, user_id)
 
 
 def make_submission(request: Request, me: Principal, **fields: Any) -> Submission:

@@ -9,11 +9,12 @@ from typing import Any
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputDefect, SourceReference
-from tidemill.files.layout import RECORD_FORMATS
+from tidemill.files.layout import RECORD_FORMATS, parse_layout_options
 from tidemill.files.layout_detection import detect_layout
 from tidemill.runtime import Runtime
 from tidemill.store.jsonb import decode_input_or_text
 
+__all__ = ["parse_layout_options"]  # for routes, which do not import tidemill.files
 SAMPLE_ROWS, SAMPLE_MAX_BYTES = 100, 1 << 20
 IMAGES_REFUSED_MESSAGE = "Images cannot be imported into a table"
 

@@ -55,7 +55,7 @@ async def _close_job_if_drained(db: Database, job_id: UUID, find_kind_hooks: Fin
     closed = await db.run(job_lifecycle.close_job_if_drained, job_id)
     if closed is not None:
         hooks = find_kind_hooks(closed.kind)
-        report_job_closed(closed, None if hooks is None else hooks.report_closed)
+        report_job_closed(closed, None if hooks is None else hooks.after_close)
 
 
 async def delete_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:

@@ -7,7 +7,7 @@ from tidemill.jobs import queries
 from tidemill.jobs.bulk_operation_schemas import OperationOut
 from tidemill.jobs.schemas import JobOut
 from tidemill.runtime import Runtime
-from tidemill.store import progress_samples, workers
+from tidemill.store import workers
 from tidemill.store.operation_records import BulkOperation
 
 JOB_LINKS = ("items", "batches", "activity", "events", "kickoff", "pause", "resume", "cancel", "reprocess", "export")
@@ -41,7 +41,7 @@ def build_job_view(runtime: Runtime, job: Job) -> dict[str, Any]:
 
 async def load_job_detail(runtime: Runtime, job: Job) -> dict[str, Any]:
     db = runtime.db
-    rates = await db.read(progress_samples.read_job_rates, job)
+    rates = await queries.get_job_rates(db, job)
     columns = job.result_columns or (await queries.get_item_list_scope(db, job.id)).columns.names
     return build_job_view(runtime, job) | {
         "params": job.params,

@@ -14,6 +14,7 @@ from uuid import UUID
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Job
 from tidemill.core.list_pages import PAGE_MAX_ROWS, Page, check_page_limit, check_storable_text, check_time_zones
+from tidemill.core.progress import ProgressRates
 from tidemill.core.result_grid import GridCell, GridColumns, GridRow, build_row_cells
 from tidemill.core.row_ranges import SeqRange
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus, JobStatus
@@ -27,6 +28,7 @@ from tidemill.store import (
     job_records,
     pending_items,
     progress_samples,
+    users,
 )
 from tidemill.store import item_records as store
 from tidemill.store import job_lists as batches
@@ -44,12 +46,27 @@ ViewRow = dict[str, Any]
 
 async def get_job_by_reference(db: Database, text: str, owner_id: int | None = None) -> Job:
     """Return a job by id, key or id prefix; raise UnknownJob if the owner has no such job."""
-    return await db.read(jobs.get_job, await db.read(jobs.find_job_id, text, owner_id))
+    return await db.read(jobs.get_job, await find_job_id(db, text, owner_id))
 
 
 async def get_job(db: Database, job_id: UUID) -> Job:
     """Return the current state of a job; raise UnknownJob if it does not exist."""
     return await db.read(jobs.get_job, job_id)
+
+
+async def find_job_id(db: Database, reference: str, owner_id: int | None) -> UUID:
+    """Return the id of a job by id, key or id prefix; raise UnknownJob if the owner has no such job."""
+    return await db.read(jobs.find_job_id, reference, owner_id)
+
+
+async def find_owner_id(db: Database, name: str) -> int:
+    """Return the id of a user by name or id; raise UnknownUser if there is none."""
+    return (await db.run(users.get_user, name)).id
+
+
+async def get_job_rates(db: Database, job: Job) -> ProgressRates:
+    """Return the rate of a job and its estimated completion."""
+    return await db.read(progress_samples.read_job_rates, job)
 
 
 async def get_job_by_name(db: Database, name: str, owner_id: int | None) -> Job:

@@ -1,113 +1,20 @@
 """Uploads: stream files from request bodies to the blob store, within the size limit."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, field
-from pathlib import PurePath
-from typing import Self
+from contextlib import asynccontextmanager
 
 from fastapi import Request
 
 from tidemill.core.errors import InvalidInput, TooLarge
-from tidemill.files.blobs.blob_store import Blob, BlobWriter
-from tidemill.files.formats.image_zip import ImageZipWriter, clean_file_name
-from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
 from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.upload_receiver import UploadedFile, UploadReceiver
 from tidemill.rest.multipart import PartData, PartStart, parse_multipart
-from tidemill.rest.problems import HttpError
 from tidemill.rest.request_body import content_length_exceeds
 from tidemill.runtime import Runtime
 
-UPLOAD_BUFFER_BYTES = 1 << 20  # written in chunks of this size, each in a thread
 FORM_FIELDS_MAX_BYTES = 1 << 20
 FORM_FIELD_OVERHEAD_BYTES = 100  # counted for a field in addition to its name and text
-UPLOAD_FORMAT_BY_MEDIA_TYPE = {
-    "text/csv": "csv",
-    "text/tab-separated-values": "tsv",
-    "application/x-ndjson": "ndjson",
-    "application/ndjson": "ndjson",
-    "application/jsonl": "ndjson",
-    "application/zip": "images",
-    "application/x-zip-compressed": "images",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-    "application/vnd.apache.parquet": "parquet",
-}
 FieldsCheck = Callable[[dict[str, str]], Awaitable[None]]
-
-
-@dataclass
-class UploadedFile:
-    """A stored file and the form fields of its request."""
-
-    blob: Blob
-    format: str
-    name: str
-    fields: dict[str, str] = field(default_factory=dict)
-    content_type: str = ""
-
-
-class UploadReceiver:
-    """Stores the files of one request and removes an incomplete file."""
-
-    def __init__(self, writing: BlobWriter, *, max_bytes: int, accept_any_type: bool = False) -> None:
-        self._accept_any_type = accept_any_type
-        self._stack = ExitStack()
-        self._writing = self._stack.enter_context(writing)
-        self._images: ImageZipWriter | None = None
-        self._max_bytes = max_bytes
-        self._buffer = bytearray()
-        self._received_bytes = 0
-        self.format: str | None = None
-        self.media_type = ""
-        self.name = ""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self._stack.close)
-
-    async def begin_file(self, name: str, media_type: str, declared_format: str | None = None) -> None:
-        """Start a file. A request may have several images, but only one file of another type."""
-        if self._accept_any_type:
-            self._begin_untyped_file(name, media_type)
-            return
-        is_image = media_type.startswith("image/") and declared_format in (None, "images")
-        if self.format is not None and not (is_image and self._images is not None):
-            raise InvalidInput("Upload either one file or one or more images")
-        if is_image:
-            await self._flush()
-            self._images = self._images or self._stack.enter_context(closing(ImageZipWriter(self._writing)))
-            self._images.start_image(name)
-        self.format = "images" if is_image else _validate_format(declared_format) or _detect_format(media_type, name)
-        self.name = self.name or clean_file_name(name)
-
-    def _begin_untyped_file(self, name: str, media_type: str) -> None:
-        """Start a file whose type is detected after it is stored."""
-        if self.format is not None:
-            raise InvalidInput("Upload only one file")
-        self.format, self.media_type = "", media_type
-        self.name = clean_file_name(name)
-
-    async def write(self, chunk: bytes) -> None:
-        self._received_bytes += len(chunk)
-        if self._received_bytes > self._max_bytes:
-            raise TooLarge(f"The file is larger than {self._max_bytes >> 20} MB")
-        self._buffer += chunk
-        if len(self._buffer) >= UPLOAD_BUFFER_BYTES:
-            await self._flush()
-
-    async def finish(self) -> Blob:
-        if self.format is None:
-            raise InvalidInput("The request contains no file")
-        await self._flush()
-        return await asyncio.to_thread((self._images or self._writing).finish)
-
-    async def _flush(self) -> None:
-        piece, self._buffer = bytes(self._buffer), bytearray()
-        if piece:
-            await asyncio.to_thread((self._images or self._writing).write, piece)
 
 
 async def receive_upload(
@@ -204,17 +111,3 @@ def _decode_field(name: str, text: bytes) -> str:
         return text.decode()
     except UnicodeDecodeError:
         raise InvalidInput(f'Form field "{name}" is not valid UTF-8') from None
-
-
-def _validate_format(format_: str | None) -> str | None:
-    if format_ is not None and format_ not in KNOWN_FORMATS:
-        raise InvalidInput(f'Unknown format "{format_}". Known formats: {", ".join(KNOWN_FORMATS)}.')
-    return format_
-
-
-def _detect_format(media_type: str, name: str) -> str:
-    format_ = UPLOAD_FORMAT_BY_MEDIA_TYPE.get(media_type) or FORMATS_BY_SUFFIX.get(PurePath(name).suffix.lower())
-    if format_ is None:
-        known = ", ".join(["application/json", "multipart/form-data", *UPLOAD_FORMAT_BY_MEDIA_TYPE])
-        raise HttpError(415, f'Unsupported content type "{media_type}". Send {known} or an image.')
-    return format_
