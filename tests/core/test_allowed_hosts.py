@@ -1,4 +1,4 @@
-"""Which machines a download may speak to."""
+"""Tests of the hosts that downloads may connect to."""
 
 from ipaddress import ip_address
 
@@ -74,7 +74,7 @@ WRONG = ["", ":80", "a b", "10.1.2.3/16", "host:0", "host:65536", "[::1", "http:
 
 @pytest.mark.parametrize("entry", WRONG)
 def test_allowed_host_with_invalid_syntax_is_rejected(entry: str) -> None:
-    with pytest.raises(ValueError, match="is not"):
+    with pytest.raises(ValueError, match=r"is not a host or network|invalid port"):
         AllowedHost.parse(entry)
 
 
@@ -88,9 +88,7 @@ def test_host_with_one_non_public_address_is_refused() -> None:
 def test_non_web_port_is_refused_unless_allowed() -> None:
     address, entry = ip_address("8.8.8.8"), AllowedHost.parse("h:8443")
     assert (
-        explain_refused_host("h", [address], 8443, ())
-        == explain_refused_port(8443, ())
-        == "port 8443 is not one of the web's"
+        explain_refused_host("h", [address], 8443, ()) == explain_refused_port(8443, ()) == "port 8443 is not allowed"
     )
     assert explain_refused_host("other", [address], 8443, (entry,)) is not None
     assert explain_refused_host("h", [address], 8443, (entry,)) is explain_refused_port(8443, (entry,)) is None

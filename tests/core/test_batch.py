@@ -1,4 +1,4 @@
-"""Cutting batches: nothing is lost, nothing is in two pieces, retries share few lists."""
+"""Tests of splitting batches: no item is lost or duplicated, and retries share few lists."""
 
 from itertools import pairwise
 from uuid import UUID
@@ -84,9 +84,9 @@ def test_split_in_half_covers_batch_with_equal_parts(whole: Lease) -> None:
     [
         (lease(0, 1_000), 1_000, "whole"),
         (lease(0, 1_000), 5_000, "whole"),
-        (lease(0, 1_000), 700, "whole"),  # hardly larger than wanted
+        (lease(0, 1_000), 700, "whole"),  # slightly larger than the target
         (lease(0, 1_000), 600, "carve"),
-        (lease(0, 1_000, open_=999), 10, "whole"),  # no virgin: which are open is not in its bounds
+        (lease(0, 1_000, open_=999), 10, "whole"),  # not untouched: its bounds do not show which items are open
         (lease(0, 2, isolated=True), 1_000, "carve"),
         (lease(0, 1, isolated=True), 1_000, "whole"),
         (lease(0, 9, (1, 5, 8)), 3, "merge"),
@@ -104,7 +104,7 @@ def test_cut_method_depends_on_batch_shape_and_target_size(ready: Lease, wanted:
 def test_cut_method_full_batch_exceeds_target_by_carve_factor_at_most(ready: Lease, wanted: int) -> None:
     cut = choose_claim_method(ready, wanted)
     if ready.isolated:
-        assert cut != "merge", "suspects never share"
+        assert cut != "merge", "every suspect is alone"
         wanted = 1
     if ready.is_list:
         assert (cut == "slice") == (ready.open > wanted)
@@ -125,8 +125,8 @@ def assert_good_buckets(asked: list[tuple[int, float]]) -> None:
     buckets = group_retries_by_delay(asked)
     given_ = {seq: delay for delay, seqs in buckets for seq in seqs}
     assert len({delay for delay, _ in buckets}) <= RETRY_BUCKETS_MAX
-    assert sorted(seq for _, seqs in buckets for seq in seqs) == sorted(seq for seq, _ in asked), "all are kept, once"
-    assert all(given_[seq] >= delay for seq, delay in asked), "nobody waits less than asked"
+    assert sorted(seq for _, seqs in buckets for seq in seqs) == sorted(seq for seq, _ in asked), "no item is lost"
+    assert all(given_[seq] >= delay for seq, delay in asked), "no item waits less than its delay"
     assert {delay for delay, _ in buckets} <= {delay for _, delay in asked}
     assert all(0 < len(seqs) <= SEQ_LIST_MAX and all(a < b for a, b in pairwise(seqs)) for _, seqs in buckets)
 

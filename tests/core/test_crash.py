@@ -1,4 +1,4 @@
-"""Whom the death of a child process charges, and when a child must be killed."""
+"""Tests of which items the death of a child counts against, and when a child is stuck."""
 
 from signal import SIGABRT, SIGKILL, SIGSEGV, SIGTERM
 
@@ -69,7 +69,7 @@ def ago(seconds: float) -> int:
 
 def test_child_within_item_timeouts_is_not_stuck() -> None:
     assert not stuck([(ago(4), 5.0), (ago(1), 5.0), (None, 5.0)])
-    assert not stuck([(ago(5 + STUCK_GRACE_S / 2), 5.0)]), "it has a moment to deal with it itself"
+    assert not stuck([(ago(5 + STUCK_GRACE_S / 2), 5.0)]), "the child has time to cancel the item itself"
 
 
 def test_child_with_item_past_timeout_and_grace_is_stuck() -> None:

@@ -1,4 +1,4 @@
-"""What an outcome becomes: one table, and the border where exceptions turn into outcomes."""
+"""Tests of decisions: every outcome, and the conversion of exceptions to outcomes."""
 
 from typing import Any
 from uuid import UUID
@@ -100,11 +100,11 @@ def test_error_reason_is_truncated_and_has_no_nul() -> None:
 
 
 class Odd(Outcome):
-    """A sixth outcome that nobody knows."""
+    """An unknown outcome."""
 
 
 def test_unknown_outcome_class_raises_type_error() -> None:
-    with pytest.raises(TypeError, match="Odd is not an outcome a handler may give"):
+    with pytest.raises(TypeError, match="A handler must not return Odd"):
         decide_from_outcome(item(), Odd(), POLICY, 0.5)
 
 
@@ -123,9 +123,9 @@ def test_item_is_retried_only_while_attempts_are_left(
         (ValueError("bad number"), "ValueError: bad number", "error"),
         (ValueError(), "ValueError", "error"),
         (KeyError("sku"), "KeyError: 'sku'", "error"),
-        (MemoryError(), "the handler ran out of memory", "memory"),
-        (SystemExit(3), "the handler called exit(3)", "exit"),
-        (SystemExit(), "the handler called exit(None)", "exit"),
+        (MemoryError(), "The handler ran out of memory", "memory"),
+        (SystemExit(3), "The handler called exit(3)", "exit"),
+        (SystemExit(), "The handler called exit(None)", "exit"),
     ],
 )
 def test_exception_becomes_retry_with_reason_and_code(error: BaseException, reason: str, code: str) -> None:
@@ -141,7 +141,7 @@ def test_raised_outcome_is_returned_unchanged(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("defect", [{}, {"line": 3}])
 def test_defect_without_reason_gets_default_reason(defect: dict[str, Any]) -> None:
-    assert outcome_from_defect(defect).reason == "the record could not be read"
+    assert outcome_from_defect(defect).reason == "The record could not be parsed"
 
 
 def test_throttled_retry_is_free_and_backs_off_to_cap() -> None:
@@ -152,12 +152,12 @@ def test_throttled_retry_is_free_and_backs_off_to_cap() -> None:
         assert (decision.status, decision.charged) == (S.RETRY_WAIT, False)
         assert decision.error is not None
         assert decision.error["code"] == "throttled"
-        assert decision.error["throttles"] == throttles + 1, "counted where the next attempt finds it"
+        assert decision.error["throttles"] == throttles + 1, "the count is stored for the next attempt"
         waits.append(decision.delay or 0.0)
     assert waits[:3] == [2.0, 4.0, 8.0]
     assert waits == sorted(waits)
     assert waits[-1] == THROTTLE_DELAY_MAX_S
-    assert sum(waits) < 20 * 60, "one that is always refused does not keep its job open for hours"
+    assert sum(waits) < 20 * 60, "an item that is always throttled does not keep its job open for hours"
     assert decide_from_outcome(item(), Retry(throttled=True, after=7), POLICY, 1.0).delay == 7
 
 
@@ -174,7 +174,7 @@ def test_item_throttled_too_often_is_charged_and_fails() -> None:
 
 @given(st.integers(1, 5), st.integers(0, UNCHARGED_THROTTLES_MAX + 5), st.booleans())
 def test_every_retry_uses_an_attempt_or_a_throttle_allowance(attempt: int, throttles: int, throttled: bool) -> None:
-    """Every retry uses up an attempt or a refusal that is free, and there are only so many of either."""
+    """Every retry uses an attempt or an uncharged throttle, and both are limited."""
     before = Item(UUID(int=7), 0, None, attempt=attempt, throttles=throttles)
     decision = decide_from_outcome(before, Retry(throttled=throttled), POLICY, 0.5)
     assert decision.error is not None
@@ -190,7 +190,7 @@ def test_retry_spacing_scales_only_computed_backoff() -> None:
 
 
 def test_misses_are_counted_apart_from_failed_attempts() -> None:
-    """Two misses, then errors: the item has all the attempts of one that fails, and remembers its misses."""
+    """Misses before errors do not reduce the attempts for errors, and they are remembered."""
     missed = decide_from_outcome(Item(UUID(int=7), 41, {}, 2, misses=1), NotFound(again=True), POLICY, jitter=1.0)
     assert (missed.error or {})["misses"] == 2
     failing = [Item(UUID(int=7), 41, {}, attempt, misses=2) for attempt in (3, 4, 5)]

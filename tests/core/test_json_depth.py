@@ -1,4 +1,4 @@
-"""How deep JSON may be nested."""
+"""Tests of the limit on JSON nesting."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Places of pages: they travel through the hands of clients, and come back as anything."""
+"""Tests of cursors: clients may send back anything."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -113,7 +113,7 @@ def test_filter_fingerprints_differ_when_filters_differ() -> None:
         fingerprint_filters(1, "a", None),
     }
     assert len(marks) == 5
-    assert fingerprint_filters("\ud800")  # half a pair
+    assert fingerprint_filters("\ud800")  # an unpaired surrogate
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1_001])
@@ -124,5 +124,5 @@ def test_page_limit_out_of_bounds_is_rejected(limit: int) -> None:
 
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800"])
 def test_filter_text_with_nul_or_surrogate_is_rejected(text: str) -> None:
-    with pytest.raises(InvalidInput, match="a kind has characters that no text has"):
+    with pytest.raises(InvalidInput, match="a kind contains a NUL character"):
         check_storable_text("a kind", None, "fine", text)

@@ -1,4 +1,4 @@
-"""Why an item waits, decided from facts."""
+"""Tests of the reasons why an item is open."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -14,24 +14,24 @@ PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemSt
 @pytest.mark.parametrize(
     ("status", "facts", "said"),
     [
-        (PENDING, {}, "waits for its turn"),
-        (PENDING, {"intent": Intent.PAUSE}, "paused"),
-        (PENDING, {"intent": Intent.CANCEL}, "cancelling"),
-        (WAITING, {"intent": Intent.FAIL, "due_at": AT, "is_due": False}, "cancelling"),
-        (PENDING, {"has_worker": False}, "no worker has this kind"),
-        (PENDING, {"has_worker": False, "intent": Intent.PAUSE}, "paused"),
-        (WAITING, {"due_at": AT, "is_due": False}, "waits for its retry at 2026-11-16T12:30:07+00:00"),
-        (WAITING, {"due_at": AT}, "waits for its turn"),
-        (WAITING, {"due_at": AT, "is_due": False, "has_worker": False}, "no worker has this kind"),
-        (PENDING, {"limiter": "shop"}, "waits for its turn at limiter shop"),
+        (PENDING, {}, "Queued"),
+        (PENDING, {"intent": Intent.PAUSE}, "Paused"),
+        (PENDING, {"intent": Intent.CANCEL}, "Cancelling"),
+        (WAITING, {"intent": Intent.FAIL, "due_at": AT, "is_due": False}, "Cancelling"),
+        (PENDING, {"has_worker": False}, "No running worker handles this kind"),
+        (PENDING, {"has_worker": False, "intent": Intent.PAUSE}, "Paused"),
+        (WAITING, {"due_at": AT, "is_due": False}, "Waiting for its retry at 2026-11-16T12:30:07+00:00"),
+        (WAITING, {"due_at": AT}, "Queued"),
+        (WAITING, {"due_at": AT, "is_due": False, "has_worker": False}, "No running worker handles this kind"),
+        (PENDING, {"limiter": "shop"}, 'Waiting for limiter "shop"'),
         (
             PENDING,
             {"limiter": "shop", "blocked_until": AT},
-            "limiter shop is blocked until 2026-11-16T12:30:07+00:00",
+            'Limiter "shop" is blocked until 2026-11-16T12:30:07+00:00',
         ),
-        (PENDING, {"limiter": "shop", "blocked_until": AT, "intent": Intent.PAUSE}, "paused"),
-        (PROCESSING, {"worker": "w1"}, "in hand of worker w1"),
-        (PROCESSING, {"worker": "w1", "intent": Intent.PAUSE, "has_worker": False}, "in hand of worker w1"),
+        (PENDING, {"limiter": "shop", "blocked_until": AT, "intent": Intent.PAUSE}, "Paused"),
+        (PROCESSING, {"worker": "w1"}, "Processing on worker w1"),
+        (PROCESSING, {"worker": "w1", "intent": Intent.PAUSE, "has_worker": False}, "Processing on worker w1"),
     ],
 )
 def test_open_item_reason_is_the_most_specific_cause(status: ItemStatus, facts: dict[str, Any], said: str) -> None:

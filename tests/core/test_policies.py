@@ -1,4 +1,4 @@
-"""When failures of items fail the job, and how long an item waits before it is tried again."""
+"""Tests of failure policies and of the retry backoff."""
 
 from typing import Any
 
@@ -41,19 +41,19 @@ def test_failure_policy_fails_job_above_its_limit_only(
 
 def test_failure_policy_reason_contains_counts() -> None:
     count = FailurePolicy("tolerate", max_failed=3).find_failure_reason(failed=4, settled=10)
-    assert count == "tolerate: 4 items failed, 3 are tolerated"
+    assert count == "4 items failed; the failure policy tolerates 3"
     percent = FailurePolicy("tolerate", max_percent=2.5).find_failure_reason(failed=60, settled=1000)
-    assert percent == "tolerate: 60 of 1000 settled items failed, 2.5 % are tolerated"
+    assert percent == "60 of 1000 settled items failed; the failure policy tolerates 2.5 %"
 
 
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({"mode": "explode"}, "unknown failure policy 'explode'"),
-        ({"mode": "tolerate"}, "needs max_failed or max_percent"),
-        ({"mode": "tolerate", "max_failed": -1}, "not negative"),
-        ({"mode": "tolerate", "max_percent": -0.5}, "not negative"),
-        ({"mode": None}, "unknown failure policy None"),
+        ({"mode": "explode"}, 'Unknown failure policy "explode"'),
+        ({"mode": "tolerate"}, "requires max_failed or max_percent"),
+        ({"mode": "tolerate", "max_failed": -1}, "must not be negative"),
+        ({"mode": "tolerate", "max_percent": -0.5}, "must not be negative"),
+        ({"mode": None}, 'Unknown failure policy "None"'),
         ({"mode": "tolerate", "max_failed": "ten"}, "number"),
         ({"mode": "tolerate", "max_percent": float("nan")}, "number"),
     ],

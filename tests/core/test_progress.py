@@ -1,4 +1,4 @@
-"""Rates and estimates: what can honestly be said of how quick a job is."""
+"""Tests of rates and estimates."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -108,7 +108,7 @@ def test_stalled_job_has_no_estimate() -> None:
 def test_paused_or_cancelling_job_has_no_estimate(status: JobStatus, why: NoEstimate) -> None:
     found = compute_rates(steady(10, 100), job(1_000, status=status), at(100))
     assert (found.eta_s, found.why) == (None, why)
-    assert found.now_per_s > 0, "it is still as quick as it was"
+    assert found.now_per_s > 0, "the rate has not changed"
 
 
 def test_ingesting_job_has_no_estimate() -> None:

@@ -1,4 +1,4 @@
-"""Columns and cells, as pure functions."""
+"""Tests of the columns and cells of results."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How much one page looks at: enough, and never more than its budget."""
+"""Tests of how much one page scans: enough, and never more than its budget."""
 
 from itertools import pairwise
 
@@ -17,9 +17,9 @@ def test_page_scan_stops_when_page_is_full_or_budget_is_spent(
     picked = [PageBatch(n, items, width) for n, (items, width) in enumerate(shapes)]
     n = count_batches_to_open(picked, wanted, started_batch_id=begun, budget=budget)
     opened = [batch for batch in picked[:n] if batch.id != begun]
-    if n < len(picked):  # stopped for a reason
+    if n < len(picked):  # the page is full or the budget is used
         assert sum(b.items for b in opened) >= wanted or sum(b.width for b in opened) > budget
-    if opened:  # and no later than that
+    if opened:  # but not before the last batch
         assert sum(b.items for b in opened[:-1]) < wanted
         assert sum(b.width for b in opened[:-1]) <= budget
 

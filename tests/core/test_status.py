@@ -1,4 +1,4 @@
-"""The words for jobs and items, and that SQL uses the same ones."""
+"""Tests of job and item statuses, and that SQL uses the same ones."""
 
 import itertools
 import re
@@ -97,13 +97,13 @@ def test_item_status_is_parsed_case_insensitively(status: ItemStatus) -> None:
 
 @pytest.mark.parametrize("word", ["", "  ", "doen", "null", "failed,done"])
 def test_unknown_item_status_error_lists_valid_statuses(word: str) -> None:
-    with pytest.raises(ValueError, match=r"unknown status .*; known are pending, processing, retry_wait, done"):
+    with pytest.raises(ValueError, match=r"unknown status .*; must be one of pending, processing, retry_wait, done"):
         parse_item_status(word)
 
 
 def test_every_item_status_has_transitions() -> None:
     assert set(ITEM_STATUS_TRANSITIONS) == set(ItemStatus)
-    assert all(ITEM_STATUS_TRANSITIONS.values()), "nothing is a dead end: whatever is settled can be reprocessed"
+    assert all(ITEM_STATUS_TRANSITIONS.values()), "every settled item can be reprocessed"
 
 
 def test_terminal_item_status_can_only_become_pending() -> None:
@@ -119,7 +119,7 @@ def test_every_item_status_is_reachable_from_pending() -> None:
 
 
 def checked_words(column: str) -> list[set[str]]:
-    """The words of every CHECK (column IN (...)) of the migrations."""
+    """Return the values of every CHECK (column IN (...)) of the migrations."""
     text = b"\n".join(migration.text for migration in list_migrations()).decode()
     found = re.findall(rf"CHECK \({column} IN\s*\(([^)]*)\)\)", text)
     return [set(re.findall(r"'(\w+)'", words)) for words in found]
@@ -128,6 +128,6 @@ def checked_words(column: str) -> list[set[str]]:
 def test_database_check_constraints_list_same_statuses() -> None:
     assert checked_words("intent") == [set(Intent)]
     assert checked_words("closed_as") == [CLOSED]
-    # `processing` is never stored: it is what a leased batch makes of its items.
+    # `processing` is never stored: it is derived from the lease of the batch.
     assert checked_words("status") == [TERMINAL_ITEM_STATUSES | OPEN_OUTCOMES]
     assert set(ItemStatus) - TERMINAL_ITEM_STATUSES - OPEN_OUTCOMES == {S.PROCESSING}

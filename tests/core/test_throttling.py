@@ -1,4 +1,4 @@
-"""What counts as "you ask too much", in the words of the libraries that people use."""
+"""Tests of throttling detection for the exceptions of common HTTP clients."""
 
 import email.message
 import urllib.error
@@ -41,7 +41,7 @@ class LikeAiohttp(Exception):
 
 @dataclass
 class LikeAServiceClient(Exception):
-    """As the clients of single services have it."""
+    """As clients of single services raise it."""
 
     status_code: int
 
@@ -126,7 +126,7 @@ def test_retry_after_is_read_from_plain_dict_in_any_case() -> None:
 
 
 class Thorny(Exception):
-    """Everything that is looked at raises."""
+    """An exception whose attributes raise."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)

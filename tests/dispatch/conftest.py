@@ -1,4 +1,4 @@
-"""Brokers for the whole run, one of each; and whoever listens to them."""
+"""Fixtures: one broker of each type for the whole test run, and listeners."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ def _running(name: str, factory: pytest.TempPathFactory) -> Iterator[BrokerServe
 
 
 def _shared(name: str, factory: pytest.TempPathFactory, run: str) -> Iterator[str]:
-    """One for all processes of the run: the first that needs it starts it, the last one ends it."""
+    """Share one broker between all test processes: the first starts it, the last stops it."""
     need(name)
     place = factory.getbasetemp().parent / f"shared-{name}-{run}"
     place.mkdir(exist_ok=True)
@@ -59,32 +59,32 @@ def _started(name: str, factory: pytest.TempPathFactory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(WORKER, raising=False)  # it outlives this process if this process crashes
         broker.start()
-    _started_here.append(broker)  # a process that nobody holds any more is a warning
+    _started_here.append(broker)  # avoids a ResourceWarning about the running process
     return {"n": 0, "url": broker.url, "groups": broker.process_groups, "folder": str(broker.folder)}
 
 
 @pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Redis; whoever wants to kill one starts his own."""
+    """The URL of a shared Redis; tests that kill a broker must start their own."""
     for server in _running("redis", tmp_path_factory):
         yield server.url
 
 
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a RabbitMQ, which takes long to start."""
+    """The URL of a shared RabbitMQ, which takes long to start."""
     yield from _shared("rabbitmq", tmp_path_factory, os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
 
 
 @pytest.fixture(params=["redis", "rabbitmq"])
 def broker(request: pytest.FixtureRequest) -> str:
-    """The address of each in turn."""
+    """The URL of each broker in turn."""
     return str(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
 def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerServer]:
-    """To be killed."""
+    """A Redis that the test may kill."""
     yield from _running("redis", tmp_path_factory)
 
 
@@ -93,7 +93,7 @@ MakeDispatcher = Callable[..., BrokerDispatcher]
 
 @pytest.fixture
 async def dispatchers(db: Database) -> AsyncIterator[MakeDispatcher]:
-    """Makes dispatchers of this database's installation; they are closed at the end."""
+    """Create dispatchers for this database; they are closed after the test."""
     async with AsyncExitStack() as stack:
 
         def make(url: str, kinds: tuple[str, ...] = ("test",), worker: str = "w1", space: str = "") -> BrokerDispatcher:
@@ -108,7 +108,7 @@ async def dispatchers(db: Database) -> AsyncIterator[MakeDispatcher]:
 
 @pytest.fixture
 async def ears() -> AsyncIterator[Callable[..., Ear]]:
-    """Listens until the test is over."""
+    """Listen until the test ends."""
     async with AsyncExitStack() as stack:
 
         def listen(dispatcher: object, ear: Ear | None = None) -> Ear:

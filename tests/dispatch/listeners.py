@@ -1,4 +1,4 @@
-"""Who listens, and what is said."""
+"""Listeners and senders for tests of dispatchers."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ def envelope(kind: str = "test", job_id: UUID | None = None, **fields: Any) -> E
 
 
 class Ear:
-    """A handler of hints that keeps what it hears."""
+    """A receiver that records hints."""
 
     def __init__(self, *, busy: bool = False) -> None:
         self.heard: list[UUID] = []
@@ -33,7 +33,7 @@ class Ear:
         task = asyncio.create_task(dispatcher.receive_wakeups(self))
 
         async def end() -> None:
-            for _ in range(60):  # a library may swallow it while its line breaks
+            for _ in range(60):  # a library may swallow it while its connection breaks
                 if task.done():
                     break
                 task.cancel()
@@ -68,7 +68,7 @@ class Ear:
 
 
 class WorkersEar(Ear):
-    """Hears as a worker does."""
+    """A receiver that behaves like a worker."""
 
     def __init__(self, db: Database) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ async def _true(value: object) -> bool:
 
 
 async def send_raw(dispatcher: BrokerDispatcher, kind: str, *messages: bytes) -> None:
-    """What anybody may do who can reach the broker."""
+    """Send arbitrary messages, as any client of the broker can."""
     line = dispatcher._make_connection()
     await line.startup()
     try:

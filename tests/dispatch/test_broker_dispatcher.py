@@ -1,4 +1,4 @@
-"""What brokers do beyond the contract: each hint for one worker, nothing malformed, nothing that grows."""
+"""Tests of brokers: each hint reaches one worker, malformed messages are quarantined, queues do not grow."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -99,9 +99,9 @@ async def test_invalid_message_is_rejected_with_reasons_and_next_is_received(
     await ear.has_heard(good.job_id)
     assert [message for message, _ in ear.refused] == wrong
     reasons = [reason for _, reason in ear.refused]
-    assert reasons[3] == "more is not part of a message; header is not an object; body is missing; tracing is missing"
-    assert "2.0, not 1.0" in reasons[4]
-    assert "'another', which nobody here runs" in reasons[5]
+    assert reasons[3] == "more: unknown field; header: must be an object; body: is required; tracing: is required"
+    assert "must be 1.0, not 2.0" in reasons[4]
+    assert 'this worker does not run kind "another"' in reasons[5]
     assert "10000 bytes" in reasons[6]
     assert ear.heard == [good.job_id]
 
@@ -109,15 +109,15 @@ async def test_invalid_message_is_rejected_with_reasons_and_next_is_received(
 async def test_message_with_unstorable_characters_is_quarantined_escaped(
     db: Database, broker: str, dispatchers: Make, ears: Listen
 ) -> None:
-    """A key with half a pair, a NUL in the version: each would break the line of every worker, for ever."""
+    """An unpaired surrogate or a NUL in a message must not break the connection of every worker forever."""
     dispatcher, job_id = dispatchers(broker), await add_job(db, 1)
     ear = ears(dispatcher, WorkersEar(db))
     version = encode_envelope(envelope()).replace(b'"1.0"', b'"\\u0000\\udfff"')
     await send_raw(dispatcher, "test", b'{"\\ud800": 1}', version, encode_envelope(envelope(job_id=job_id)))
     await ear.has_heard(job_id)
     kept = await rows(db, "SELECT reason FROM tidemill.quarantine ORDER BY id")
-    assert kept[0][0].startswith("\\ud800 is not part of a message")
-    assert "header.version is \\x00\\udfff, not 1.0" in kept[1][0]
+    assert kept[0][0].startswith("\\ud800: unknown field")
+    assert "header.version: must be 1.0, not \\x00\\udfff" in kept[1][0]
     assert dispatcher.current_error is None
 
 
@@ -130,7 +130,7 @@ async def test_message_that_cannot_be_quarantined_is_reported_and_dropped(
     told = Told()
     leave = subscribe(told.append)
     monkeypatch.setattr(outbox, "quarantine_message", full)
-    await WorkersEar(db).quarantine_invalid_message(b"rubbish", "it is not JSON")
+    await WorkersEar(db).quarantine_invalid_message(b"rubbish", "The message is not valid JSON")
     leave()
     assert [name for name, _ in told] == ["loop.failed", "hint.quarantined"]
 
@@ -140,7 +140,7 @@ async def test_quarantine_is_trimmed_to_maximum_messages(db: Database, monkeypat
     monkeypatch.setattr(outbox, "QUARANTINE_MAX_MESSAGES", 3)
     ear = WorkersEar(db)
     for n in range(11):
-        await ear.quarantine_invalid_message(b"%d" % n, "it is not a JSON object")
+        await ear.quarantine_invalid_message(b"%d" % n, "The message is not a JSON object")
     assert await rows(db, "SELECT message FROM tidemill.quarantine ORDER BY id") == [("7",), ("8",), ("9",), ("10",)]
 
 
@@ -183,7 +183,7 @@ async def test_redis_denying_reads_is_retried_with_backoff_and_reported_once(
         ear = ears(dispatcher)
         await eventually(has_tried)
         assert tries[:5] == [0, 1, 2, 3, 4]
-        assert ear.began == 0  # nobody was woken for it
+        assert ear.began == 0  # no worker was woken for it
         await dispatcher.dispatch([sent])
         await client.acl_setuser("default", enabled=True, commands=["+xreadgroup"])
         await ear.has_heard(sent.job_id)

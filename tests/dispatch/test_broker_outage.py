@@ -1,4 +1,4 @@
-"""The broker dies twice while jobs run, hints are lost and repeated: sums hold, and no effect happens twice."""
+"""Tests of a broker that dies twice and loses and repeats hints: counts add up, no effect happens twice."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ TWICE = 2
 
 
 class Meddler(Ear):
-    """Takes hints as a worker would: some it swallows, some it says three times more."""
+    """A consumer that takes hints like a worker, drops some and repeats others three times."""
 
     def __init__(self, dispatcher: BrokerDispatcher) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ async def test_broker_outages_lose_no_items_and_duplicate_no_effects(
 
 
 async def _restarted(broker: BrokerServer, db: Database) -> None:
-    """Killed in the middle; workers notice, work goes on, and it is there again."""
+    """Kill the broker; workers detect it and continue; then restart it."""
     broker.kill()
     await heard_of(db, "IS NOT NULL", n=1)
     await asyncio.to_thread(broker.start)

@@ -1,4 +1,4 @@
-"""Which broker, and whether its library is there."""
+"""Tests of the broker settings."""
 
 import random
 import sys
@@ -18,7 +18,7 @@ from tidemill.dispatch.broker_dispatcher import (
 @pytest.mark.parametrize("url", ["kafka://localhost", "localhost:6379", "http://redis", "redis:localhost"])
 def test_broker_setting_with_unknown_scheme_is_rejected(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_BROKER", url)
-    with pytest.raises(InvalidSettings, match="TIDEMILL_BROKER: a broker's address begins with one of redis://"):
+    with pytest.raises(InvalidSettings, match="TIDEMILL_BROKER: must start with one of redis://"):
         load_settings()
 
 

@@ -1,4 +1,4 @@
-"""What every dispatcher does: PostgreSQL, Redis, RabbitMQ."""
+"""Tests that every dispatcher passes: PostgreSQL, Redis, RabbitMQ."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -39,7 +39,7 @@ async def _cut_broker(url: str, make: Callable[..., Any]) -> AsyncIterator[Any]:
 
 @pytest.fixture(params=["postgres", "redis", "rabbitmq"])
 async def world(request: pytest.FixtureRequest, db: Database, dispatchers: Callable[..., Any]) -> AsyncIterator[Any]:
-    """A dispatcher, and what cuts its lines."""
+    """A dispatcher, and a function that breaks its connections."""
     if request.param == "postgres":
         async with _cut_postgres(db) as found:
             yield found
@@ -84,13 +84,13 @@ async def test_dispatcher_reconnects_after_connection_is_cut(world: Any, ears: L
     dispatcher, cut = world
     ear = ears(dispatcher)
     for times in (1, 2, 3):
-        await ear.has_begun(times)  # whatever was missed meanwhile: the worker looks around
+        await ear.has_begun(times)  # hints may have been missed: the worker checks for work
         said = envelope()
 
         async def is_said(said: Any = said) -> bool:
             try:
                 return bool(await dispatcher.dispatch([said]) == [None])
-            except Exception:  # noqa: BLE001  it is said again until somebody takes it
+            except Exception:  # noqa: BLE001  sent again until the dispatcher accepts it
                 return False
 
         await eventually(is_said)

@@ -1,4 +1,4 @@
-"""The message that goes through a broker: one strict form, and every mistake is named."""
+"""Tests of the message format: it is strict, and every problem is reported."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -70,22 +70,25 @@ def test_invalid_envelope_bytes_are_rejected_with_problems(message: bytes) -> No
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (changed("header", version="1.1"), "header.version is 1.1, not 1.0"),
-        (changed("header", job_id="7"), "header.job_id is not a UUID; body.job_id is not that of the header"),
-        (changed("header", type=""), "header.type is not a kind of job"),
-        (changed("header", created_at="2024-12-24T12:00:00"), "header.created_at is not a time with its zone"),
-        (changed("header", created_at=7), "header.created_at is not a time with its zone"),
-        (changed("header", attempt=True), "header.attempt and header.max_attempts are not whole numbers from 1 on"),
-        (changed("header", attempt=4), "header.attempt is 4 of 3"),
-        (changed("header", priority=1), "header.priority is not part of a message"),
-        (changed("body", batch_ids=[0]), "body.batch_ids is not a list of batches"),
-        (changed("body", batch_ids=[1] * 17), "body.batch_ids has 17 batches, more than 16"),
-        (changed("body", rows=[1]), "body.rows is not part of a message"),
-        (changed("tracing", trace_id="xyz"), "tracing.trace_id is not 32 hexadecimal digits"),
-        (changed("tracing", span_id=7), "tracing.span_id is not 16 hexadecimal digits"),
-        (b" " * (ENVELOPE_MAX_BYTES + 1), f"it has {ENVELOPE_MAX_BYTES + 1} bytes, more than {ENVELOPE_MAX_BYTES}"),
-        (b"[" * 2_000, "it is not JSON"),
-        (b"7", "it is not a JSON object"),
+        (changed("header", version="1.1"), "header.version: must be 1.0, not 1.1"),
+        (changed("header", job_id="7"), "header.job_id: must be a UUID; body.job_id: must equal header.job_id"),
+        (changed("header", type=""), "header.type: must be a kind"),
+        (
+            changed("header", created_at="2024-12-24T12:00:00"),
+            "header.created_at: must be a timestamp with a time zone",
+        ),
+        (changed("header", created_at=7), "header.created_at: must be a timestamp with a time zone"),
+        (changed("header", attempt=True), "header.attempt, header.max_attempts: must be integers of at least 1"),
+        (changed("header", attempt=4), "header.attempt: must be at most 3, not 4"),
+        (changed("header", priority=1), "header.priority: unknown field"),
+        (changed("body", batch_ids=[0]), "body.batch_ids: must be a list of batch IDs"),
+        (changed("body", batch_ids=[1] * 17), "body.batch_ids: must have at most 16 batches, not 17"),
+        (changed("body", rows=[1]), "body.rows: unknown field"),
+        (changed("tracing", trace_id="xyz"), "tracing.trace_id: must be 32 hexadecimal digits"),
+        (changed("tracing", span_id=7), "tracing.span_id: must be 16 hexadecimal digits"),
+        (b" " * (ENVELOPE_MAX_BYTES + 1), f"The message has {ENVELOPE_MAX_BYTES + 1} bytes, the maximum"),
+        (b"[" * 2_000, "The message is not valid JSON"),
+        (b"7", "The message is not a JSON object"),
     ],
 )
 def test_invalid_envelope_field_is_named_in_error(message: bytes, reason: str) -> None:
@@ -95,7 +98,7 @@ def test_invalid_envelope_field_is_named_in_error(message: bytes, reason: str) -
 
 
 def test_envelope_over_size_limit_is_not_encoded() -> None:
-    with pytest.raises(InvalidRequest, match="larger than"):
+    with pytest.raises(InvalidRequest, match="the maximum is"):
         encode_envelope(Envelope(JOB, "k" * ENVELOPE_MAX_BYTES, datetime(2024, 12, 24, tzinfo=UTC)))
 
 

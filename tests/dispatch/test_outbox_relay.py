@@ -1,4 +1,4 @@
-"""From the transaction of a submission to the broker: nothing is forgotten, and nothing stands in the way of others."""
+"""Tests of the outbox relay: no hint is lost, and no hint delays others."""
 
 import asyncio
 from collections.abc import Callable
@@ -49,7 +49,7 @@ async def test_outbox_hint_is_written_in_submission_transaction(db: Database) ->
 
 
 async def test_outbox_claim_uses_index_with_outdated_table_statistics(db: Database) -> None:
-    """After a vacuum of an empty outbox a join would compare each hint with each: seconds for a thousand of them."""
+    """After a vacuum of an empty outbox, a join would be a nested loop: seconds for a thousand hints."""
     await db.run(database.add_hints, "test", 5_000)
     await rows(db, "UPDATE pg_class SET relpages = 4, reltuples = 0 WHERE oid = 'tidemill.outbox'::regclass")
     seen = await rows_looked_at(db, "outbox/claim", {"worker": "w", "limit": 100, "seconds": 30})
@@ -123,7 +123,7 @@ async def test_relay_sends_hint_committed_after_newer_one(db: Database, redis: s
     relay = OutboxRelay(db, dispatchers(redis), "w1", "redis")
     async with db.transaction() as slow:
         await run_steps_async(slow, build_submission_steps(Submission("test"), [b"1"]))
-        await add_job(db, 1)  # has a higher number, and is there first
+        await add_job(db, 1)  # has a higher ID and commits first
         assert await relay.send_batch() == 1
     assert await relay.send_batch() == 1
     assert await waiting(db) == []
@@ -143,7 +143,7 @@ async def test_relay_resends_hint_after_crash_between_send_and_remove(
         with pytest.raises(SystemError):
             await OutboxRelay(db, dispatcher, "dead", "redis").send_batch()
     await ear.has_heard(job_id)
-    assert await OutboxRelay(db, dispatcher, "alive", "redis").send_batch() == 0  # perhaps it only takes long
+    assert await OutboxRelay(db, dispatcher, "alive", "redis").send_batch() == 0  # the other relay may only be slow
     await shift_clock(db, "31 s")
     assert await OutboxRelay(db, dispatcher, "alive", "redis").send_batch() == 1
     assert await waiting(db) == []
@@ -200,7 +200,7 @@ async def test_relay_quarantines_hint_rejected_too_often_and_sends_others(
     assert await waiting(db) == []
     kept = await rows(db, "SELECT source, job_id, reason FROM tidemill.quarantine")
     assert [(source, job_id) for source, job_id, _ in kept] == [("refused", bad)]
-    assert "larger than" in kept[0][2]
+    assert "the maximum is" in kept[0][2]
 
 
 async def test_outbox_keeps_hints_during_broker_outage_and_sends_them_after(
@@ -220,13 +220,13 @@ async def test_outbox_keeps_hints_during_broker_outage_and_sends_them_after(
     await ears(dispatcher).has_heard(*made)
     leave()
     names = [name for name, _ in told if name.startswith("broker")]
-    assert names == ["broker.lost", "broker.found"]  # once each, however often it was tried
+    assert names == ["broker.lost", "broker.found"]  # once each, however often it was sent
 
 
 async def test_full_broker_is_reported_lost_once_and_outbox_stays_bounded(
     db: Database, own_redis: BrokerServer, dispatchers: Make, ears: Listen
 ) -> None:
-    """A Redis that is full: it can be reached, and every hint is refused."""
+    """A full Redis responds and rejects every hint."""
     dispatcher, job_id = dispatchers(own_redis.url), await add_job(db, 3, batch_size=1)
     told, relay = Told(), OutboxRelay(db, dispatcher, "w1", "redis")
     await dispatcher.check_connection()
@@ -258,7 +258,7 @@ async def test_released_outbox_hints_are_merged_into_one_per_job(db: Database) -
     await db.run(outbox.release_hint_claims, "w1", [hint.id for hint in claimed], "lost\0")
     assert await waiting(db) == [(job_id, 3, False)]
     kept = await rows(db, "SELECT created_at FROM tidemill.outbox")
-    assert kept == [(min(hint.created_at for hint in claimed),)]  # and it has waited since then
+    assert kept == [(min(hint.created_at for hint in claimed),)]  # its age counts from its first creation
 
 
 async def test_relay_sends_in_bounded_blocks_and_does_not_resend_sent_ones(
@@ -287,9 +287,7 @@ async def test_relay_sends_in_bounded_blocks_and_does_not_resend_sent_ones(
 async def test_relay_releases_hints_it_cannot_send_within_claim_time(
     db: Database, redis: str, dispatchers: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "tidemill.dispatch.outbox_relay.OUTBOX_CLAIM_S", 0.0
-    )  # as if sending took as long as the claim holds
+    monkeypatch.setattr("tidemill.dispatch.outbox_relay.OUTBOX_CLAIM_S", 0.0)  # as if sending took as long as the claim
     await add_job(db, 1)
     await OutboxRelay(db, dispatchers(redis), "w1", "redis").send_batch()
     assert [taken for *_, taken in await waiting(db)] == [False]
@@ -306,7 +304,7 @@ async def test_relay_resends_block_at_once_after_broker_restart(
     with pytest.raises(BrokerUnavailable):
         await relay.send_batch()
     own_redis.start()
-    assert await relay.send_batch() == 1  # at once, not when the claim runs out
+    assert await relay.send_batch() == 1  # immediately, not when the claim expires
 
 
 async def test_maintenance_resends_lost_hint_of_waiting_job(db: Database) -> None:

@@ -1,4 +1,4 @@
-"""A hint says which job a child looks at first. It is no licence to let others wait."""
+"""Tests of hints: the hinted job is claimed first, but other jobs do not starve."""
 
 from collections.abc import AsyncIterator
 from uuid import UUID, uuid4
@@ -92,11 +92,11 @@ async def test_claimer_polls_sooner_when_owner_is_at_job_limit(
     await add_job(db, 1)
     assert await claimer.claim(uuid4()) is not None
     assert await claimer.claim(uuid4()) is None
-    assert claimer.poll_interval_s == 60, "nothing is there, and whoever brings something tells of it"
+    assert claimer.poll_interval_s == 60, "there is no work, and new work sends a hint"
     first = (await rows(db, "SELECT id FROM tidemill.job"))[0][0]
     second = await add_job(db, 1)
     claimer.invalidate_cache()
     assert await claimer.claim(uuid4()) is None
     assert claimer.poll_interval_s == OWNER_LIMIT_POLL_S
     await rows(db, "UPDATE tidemill.batch SET state = 'done', open = 0, done = 1 WHERE job_id = %s", first)
-    assert await claimed(claimer, 1) == [second], "it is not believed that nothing has changed"
+    assert await claimed(claimer, 1) == [second], "the cached list of jobs was invalidated"

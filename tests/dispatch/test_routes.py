@@ -1,4 +1,4 @@
-"""Messages that are no hints: seen and forgotten by admins, and nobody else."""
+"""Tests of the quarantine routes: only admins can list and delete messages."""
 
 import httpx2
 import pytest
@@ -10,7 +10,9 @@ from tidemill.dispatch import outbox
 
 async def filled(api: Api, n: int) -> httpx2.AsyncClient:
     for number in range(n):
-        await api.db.run(outbox.quarantine_message, "w1", b"\x00\xff rubbish %d" % number, "it is not JSON")
+        await api.db.run(
+            outbox.quarantine_message, "w1", b"\x00\xff rubbish %d" % number, "The message is not valid JSON"
+        )
     return await api.user("root", Role.ADMIN)
 
 
@@ -20,7 +22,9 @@ async def test_quarantine_list_is_paged_newest_first_for_admin(api: Api) -> None
     rest = (await root.get("/v1/quarantine", params={"page_size": 3, "after": first["next_page"]})).json()
     found = first["items"] + rest["items"]
     assert [one["message"] for one in found] == [f"\\x00\\xff rubbish {number}" for number in (4, 3, 2, 1, 0)]
-    assert {(one["source"], one["reason"], one["size"]) for one in found} == {("received", "it is not JSON", 12)}
+    assert {(one["source"], one["reason"], one["size"]) for one in found} == {
+        ("received", "The message is not valid JSON", 12)
+    }
     assert "next_page" not in rest
     assert (await root.get("/health")).json()["quarantined"] == 5
 
@@ -28,7 +32,7 @@ async def test_quarantine_list_is_paged_newest_first_for_admin(api: Api) -> None
 async def test_quarantine_clear_removes_messages_up_to_given_id(api: Api) -> None:
     root = await filled(api, 3)
     newest, *_ = (await root.get("/v1/quarantine")).json()["items"]
-    await api.db.run(outbox.quarantine_message, "w1", b"since then", "it is not JSON")
+    await api.db.run(outbox.quarantine_message, "w1", b"since then", "The message is not valid JSON")
     assert (await root.delete("/v1/quarantine", params={"up_to": newest["id"]})).json() == {"removed": 3}
     assert [one["message"] for one in (await root.get("/v1/quarantine")).json()["items"]] == ["since then"]
 

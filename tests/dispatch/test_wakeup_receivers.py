@@ -1,4 +1,4 @@
-"""What a worker hears while its broker is away."""
+"""Tests of the notifications that a worker handles while its broker is unavailable."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from tidemill.store.database import Database
 
 
 class Crew:
-    """Counts how often everybody is woken."""
+    """Counts how often all children are woken."""
 
     has_time = True
 
@@ -58,7 +58,7 @@ async def test_relay_retry_delay_is_not_shortened_by_submissions_during_outage(
         await asyncio.gather(*loops, return_exceptions=True)
         await hearing.close()
         await rows(db, "DELETE FROM tidemill.broker")
-    assert len(tries) <= 2  # the second one if the database was heard of during the first
+    assert len(tries) <= 2  # the second one if a notification arrived during the first
 
 
 async def wakes_somebody(db: Database, crew: Crew) -> None:

@@ -1,4 +1,4 @@
-"""Real workers with a broker: woken by hints, at work without them."""
+"""Tests of real workers with a broker: hints wake them, and they work without hints."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tidemill.jobs.administration import check_health
 from tidemill.store import job_lifecycle
 from tidemill.store.database import Database
 
-NEVER_MS = 600_000  # so that whoever works was woken
+NEVER_MS = 600_000  # so that a worker that works was woken
 APP = """
     @mill.handler("test")
     async def handle(item: Item) -> None: ...
@@ -21,7 +21,7 @@ APP = """
 
 
 async def heard_of(db: Database, trouble: str = "IS NULL", n: int = 1) -> None:
-    """Workers have said what they think of their broker."""
+    """Wait until the workers have reported the state of their broker."""
     look = f"SELECT 1 FROM tidemill.worker WHERE info ? 'broker' AND info->'broker'->>'trouble' {trouble}"
 
     async def seen() -> bool:
@@ -31,7 +31,7 @@ async def heard_of(db: Database, trouble: str = "IS NULL", n: int = 1) -> None:
 
 
 async def is_awake(db: Database) -> None:
-    """The worker has run something, so that its child is up and has looked around for the last time by itself."""
+    """Run one job first, so that the child has started and has finished its own first check for work."""
     await closed(db, await add_job(db, 1))
 
 
@@ -63,7 +63,7 @@ async def test_worker_receives_hints_again_after_broker_restart(
         await heard_of(db, "IS NOT NULL")
         health = await check_health(db)
         assert (health.is_operational, health.status, health.broker) == (True, "degraded", "lost")
-        # Without the broker the database wakes it: work does not wait.
+        # Without the broker, notifications of the database wake the worker.
         assert (await closed(db, await add_job(db, 10))).status is JobStatus.COMPLETED
         own_redis.start()
         await heard_of(db)
@@ -89,7 +89,7 @@ async def test_worker_without_broker_completes_jobs_and_health_is_degraded(db: D
 async def test_worker_ignores_obsolete_and_quarantines_malformed_hints(
     db: Database, workers: Workers, redis: str
 ) -> None:
-    """Obsolete ones are dropped, malformed ones kept for people; then the next is heard."""
+    """Obsolete hints are dropped, malformed messages quarantined; then the next hint is handled."""
     start(workers, redis)
     await heard_of(db)
     await is_awake(db)

@@ -1,4 +1,4 @@
-"""A gate whose width follows what comes back."""
+"""Tests of the adaptive semaphore."""
 
 import asyncio
 import itertools
@@ -15,13 +15,13 @@ REFUSED = Retry("429", throttled=True)
 
 
 async def settle() -> None:
-    """Let everybody who can go on go on."""
+    """Let all tasks run that can."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 def refuse(crew: AdaptiveSemaphore, *, until: float, started: float | None = None) -> None:
-    """A window full of refusals that ends at that time."""
+    """Record a window of throttled outcomes that ends at this time."""
     for _ in range(20):
         crew.record_outcome(REFUSED, until - 0.6 if started is None else started, until)
 
@@ -87,7 +87,7 @@ async def test_semaphore_alternates_between_lanes_when_slots_are_scarce() -> Non
     assert crew.slots == 1
     first, second = (await entering(crew, 1, "a")), (await entering(crew, 1, "b"))
     assert (inside(first), inside(second)) == (1, 0)
-    assert crew.should_yield_slot, "somebody waits: after this item it is their turn"
+    assert crew.should_yield_slot, "another batch waits for the slot"
     crew.release()
     await settle()
     assert inside(second) == 1
@@ -119,7 +119,7 @@ async def test_cancelled_waiter_does_not_consume_slot() -> None:
     early.cancel()
     await settle()
     crew.release()
-    late.cancel()  # it was let in, and has not noticed yet
+    late.cancel()  # it got the slot, but has not resumed yet
     await settle()
     assert early.cancelled()
     assert late.cancelled()
@@ -132,7 +132,7 @@ async def test_slot_released_during_cancellation_goes_to_next_waiter() -> None:
     assert await crew.acquire(None)
     first, second = await entering(crew, 2)
     first.cancel()
-    crew.release()  # before the cancelled one has had a chance to step out of the line
+    crew.release()  # before the cancelled task could leave the queue
     await settle()
     assert first.cancelled()
     assert second.done()
@@ -146,7 +146,7 @@ async def test_throttling_of_requests_started_before_cut_causes_no_second_cut() 
     assert crew.slots == 16
     refuse(crew, until=2.5, started=0.5)
     assert crew.slots == 16
-    assert crew.throttled_total == 40, "counted they are"
+    assert crew.throttled_total == 40, "they are counted"
     refuse(crew, until=4.0, started=1.2)
     assert crew.slots == 4
 
@@ -154,11 +154,11 @@ async def test_throttling_of_requests_started_before_cut_causes_no_second_cut() 
 def test_idle_semaphore_is_not_cut_by_first_throttled_request() -> None:
     crew = AdaptiveSemaphore("k", 50, now=0.0)
     crew.record_outcome(REFUSED, 3_600.0, 3_600.1)
-    assert crew.slots == 50, "one of one is not everything"
+    assert crew.slots == 50, "one response is not enough for a decision"
     for _ in range(99):
         crew.record_outcome(Done(), 3_600.0, 3_600.5)
     crew.record_outcome(Done(), 3_600.0, 3_601.5)
-    assert 40 < crew.slots < 50, "one of a hundred is what it is"
+    assert 40 < crew.slots < 50, "one of a hundred is evidence"
 
 
 def test_request_starts_are_reserved_at_even_gaps() -> None:
@@ -171,7 +171,7 @@ def test_request_starts_are_reserved_at_even_gaps() -> None:
     waits = [crew.reserve_start(2.0) for _ in range(5)]
     assert waits[0] <= 0
     assert [later - sooner for sooner, later in itertools.pairwise(waits)] == pytest.approx([gap] * 4)
-    assert crew.reserve_start(100.0) <= 0, "what was not used is not saved up"
+    assert crew.reserve_start(100.0) <= 0, "unused starts do not accumulate"
     assert crew.reserve_start(100.0) > gap / 2
 
 

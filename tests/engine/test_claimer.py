@@ -1,4 +1,4 @@
-"""Which job next: fair between owners, then by priority, and not too many jobs of one owner."""
+"""Tests of the choice of the next job: fair between owners, by priority, with a limit per owner."""
 
 import random
 from collections import Counter
@@ -48,7 +48,7 @@ def test_started_job_counts_towards_owner_limit_immediately() -> None:
     first, second, foreign = job(1), job(2), job(3, owner=2)
     then = with_job_started([first, second, foreign], first)
     assert filter_startable(then, 1) == [job(1, turning=True, of_owner=1), foreign]
-    assert with_job_started(then, then[0]) == then, "going on with it starts nothing"
+    assert with_job_started(then, then[0]) == then, "continuing a running job starts no new one"
 
 
 @given(jobs, st.integers())

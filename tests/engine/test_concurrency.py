@@ -1,4 +1,4 @@
-"""Many pass together, or one alone."""
+"""Tests of the shared or exclusive lock."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -10,13 +10,13 @@ from tidemill.engine.adaptive_semaphore import SharedExclusiveLock
 
 
 async def settle() -> None:
-    """Let every task that can go on do so."""
+    """Let all tasks run that can."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 class Visitor:
-    """Somebody who goes through the gate and stays until told to leave."""
+    """A task that holds the lock until it is released."""
 
     def __init__(self, gate: SharedExclusiveLock, *, alone: bool = False) -> None:
         self.inside = False
@@ -66,7 +66,7 @@ async def test_exclusive_lock_blocks_all_other_holders() -> None:
     assert (suspect.inside, neighbour.inside, other.inside) == (True, False, False)
     await suspect.leave()
     await settle()
-    assert other.inside != neighbour.inside, "the two never meet"
+    assert other.inside != neighbour.inside, "the two never hold it together"
     await asyncio.gather(neighbour.leave(), other.leave())
 
 

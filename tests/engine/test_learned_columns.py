@@ -1,4 +1,4 @@
-"""A job knows the columns of its results, in the order they came."""
+"""Tests of learned result columns and their order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -161,9 +161,9 @@ async def test_submission_without_handler_code_uses_declared_columns_of_kind(mil
         ("sku", "a list of names"),
         ([], "a list of names"),
         ([1], "a list of names"),
-        (["a", "a"], "different names"),
+        (["a", "a"], "unique names"),
         (["a" * (COLUMN_NAME_MAX_CHARS + 1)], "at most 200 characters"),
-        (["\x00"], "none of them NUL"),
+        (["\x00"], "no NUL"),
         ([str(n) for n in range(GRID_COLUMNS_MAX + 1)], "at most 256"),
     ],
     ids=["text", "none", "numbers", "twice", "long", "nul", "many"],

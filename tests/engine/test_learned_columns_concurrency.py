@@ -1,4 +1,4 @@
-"""Columns are learnt beside others who learn, lock, delete, kill and die."""
+"""Tests of learned columns with concurrent workers, locks, deletes and crashes."""
 
 import asyncio
 import contextlib
@@ -80,7 +80,7 @@ async def test_columns_stored_by_other_process_are_cached_after_one_query(db: Da
 
 
 async def test_running_batch_does_not_deadlock_with_delete_of_its_job(mill: Mill, db: Database) -> None:
-    """Delete has the job and waits for the batch; the batch's handler must not wait for the job."""
+    """A delete locks the job and waits for the batch; the batch's handler must not wait for the job."""
     reached, go_on = asyncio.Event(), asyncio.Event()
 
     @mill.batch_handler("test")
@@ -146,7 +146,7 @@ async def test_results_salvaged_from_crashed_child_have_columns(workers: Workers
 async def test_every_stored_result_has_columns_while_children_are_killed(
     workers: Workers, db: Database, tmp_path: Path
 ) -> None:
-    # Slow until the last one was killed, however long it takes to start another.
+    # Slow until the last child was killed, however long the start of another takes.
     workers.app("""
         @mill.handler("test", concurrency=5)
         async def run(item):
@@ -162,7 +162,7 @@ async def test_every_stored_result_has_columns_while_children_are_killed(
 
         await eventually(goes_on)
         await assert_every_key_has_a_column(db, job_id)
-        with contextlib.suppress(ProcessLookupError):  # one that died before may still have been counted
+        with contextlib.suppress(ProcessLookupError):  # a child that died before may still have been counted
             os.kill(workers.children(process)[0], signal.SIGKILL)
     (tmp_path / "killed").touch()
     await closed(db, job_id)

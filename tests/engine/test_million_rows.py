@@ -1,4 +1,4 @@
-"""A million rows of a file, from end to end."""
+"""End-to-end test with a file of a million rows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The one shape of every loop: tick, wait, wake, stop, survive."""
+"""Tests of the periodic loop: tick, wait, wake, stop and errors."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from tidemill.telemetry.events import Event, subscribe
 
 
 class Ticking(PeriodicLoop):
-    """Does what the list says: a number is the wait after that tick, an exception is raised."""
+    """A loop with scripted ticks: a number is returned as the wait, an exception is raised."""
 
     name = "ticking"
 

@@ -1,4 +1,4 @@
-"""A job whose source is a URL: fetched first, then read like any file; whoever waits for it does not wait in vain."""
+"""Tests of jobs whose source is a URL: it is downloaded first and then read like any file."""
 
 import asyncio
 import gzip
@@ -51,7 +51,7 @@ def mill(settings: Settings, server: Server) -> Mill:
 
     @mill.handler("test")
     async def run(item: Item) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     return mill
 
@@ -64,7 +64,7 @@ async def submit_url(db: Database, url: str) -> UUID:
 
 @asynccontextmanager
 async def reading(db: Database, mill: Mill) -> AsyncIterator[tuple[EngineContext, "asyncio.Task[float]"]]:
-    """An ingester in the midst of its download."""
+    """Start an ingester and wait until it downloads."""
     book = SharedState.create(1)
     context = make_engine_context(db, mill.settings, mill.registry, worker="w1", shared_state=book)
     tick = asyncio.create_task(Ingester(context, book.lanes[0]).tick())
@@ -124,9 +124,9 @@ async def test_url_source_download_error_fails_job_with_reason(db: Database, mil
     first, second = await job_of(db, missing), await job_of(db, inside)
     assert (first.status, second.status) == (JobStatus.FAILED, JobStatus.FAILED)
     where = server.url("/x")
-    assert first.failure_reason == f"the source cannot be read: {where}: the server answered 404 Not Found"
+    assert first.failure_reason == f"Cannot read the source: {where}: the server responded with 404 Not Found"
     assert second.failure_reason == (
-        "the source cannot be read: http://localhost/x: localhost: it is not on the public internet"
+        "Cannot read the source: http://localhost/x: localhost: the host is not on the public internet"
     )
 
 

@@ -1,4 +1,4 @@
-"""A limiter as arithmetic: what ``tidemill.take_permits`` does, without a database."""
+"""A model of a limiter: the arithmetic of ``tidemill.take_permits`` without a database."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from tidemill.limits.limiter import Limiter
 
 @dataclass
 class Bucket:
-    """Its level at a moment; below nothing, permits are given that begin later."""
+    """Return the level of the bucket at a time; if it is negative, permits start later."""
 
     limiter: Limiter
     level: float
@@ -15,7 +15,7 @@ class Bucket:
     spare: list[float] = field(default_factory=list)
 
     def take(self, clock: float, wanted: int, *, lead: float, reach: float) -> list[float]:
-        """When each of the permits begins that are given now."""
+        """Return the start times of the permits that are granted now."""
         slack, pace = self.limiter.slack_s, self.limiter.permits_per_s or 0.0
         good = sorted(start for start in self.spare if start > clock + lead - slack / 2)
         late = [start for start in self.spare if clock - slack < start <= clock + lead - slack / 2]
@@ -30,7 +30,7 @@ class Bucket:
 
 
 def most_above(starts: list[float], rate: float, burst: float) -> float:
-    """By how many starts the worst window of all is above ``burst + rate x window``; 0 or less is none."""
+    """Return by how many starts the worst window exceeds ``burst + rate x window``; at most 0 if none does."""
     # From start i to start j there are j - i + 1; the worst i for each j is the one with the least i - rate * t.
     worst, lowest = float("-inf"), float("inf")
     for place, moment in enumerate(starts):

@@ -1,4 +1,4 @@
-"""Limiters as people declare them: what is wrong is told, all of it, before anything starts."""
+"""Tests of limiter declarations: all problems are reported at startup."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def test_limiters_are_declared_in_config_file_and_on_mill(settings: Settings, tm
     [
         ({}, 'Set at least one of "rate"'),
         ({"rate": "fast"}, 'Input should be a rate, such as "5/s"'),
-        ({"rate": "0/s"}, "A rate is from 1 per day"),
+        ({"rate": "0/s"}, "Rate must be from 1 per day"),
         ({"rate": True}, "Input should be a rate"),
         ({"rate": "5/fortnight"}, "Input should be a rate"),
         ({"rate": 5, "delay": 1}, 'limiters.shop.delay: Conflicts with "rate"'),
@@ -40,7 +40,7 @@ def test_limiters_are_declared_in_config_file_and_on_mill(settings: Settings, tm
         ({"rate": 1, "burst": 1.5}, "Input should be an integer from 1"),
         ({"rate": 1, "lowest": "2/s"}, "The lowest rate is above the rate"),
         ({"delay": "soon"}, "Input should be a duration"),
-        ({"rate": 1, "burts": 2}, "Unknown key; did you mean burst?"),
+        ({"rate": 1, "burts": 2}, 'Unknown key; did you mean "burst"?'),
     ],
 )
 def test_invalid_limiter_declaration_is_rejected_with_reason(said: dict[str, Any], wrong: str) -> None:
@@ -56,7 +56,7 @@ def test_handler_with_undeclared_limiter_is_rejected_with_suggestion(mill: Mill)
     @mill.handler("call", limit="shp")
     async def call(item: Item) -> None: ...
 
-    with pytest.raises(InvalidSettings, match="kind 'call' has limit='shp', which is not declared; did you mean shop"):
+    with pytest.raises(InvalidSettings, match='uses limiter "shp", which is not declared; did you mean "shop"'):
         load_limiters(make_runtime(None, mill.settings, mill.registry), mill.registry)
 
 

@@ -1,4 +1,4 @@
-"""Handlers that name a limiter, or ask one: in this process, against the real database."""
+"""Tests of handlers with a limiter or with permits of their own."""
 
 import asyncio
 import time
@@ -91,7 +91,7 @@ async def test_long_block_releases_batch_and_job_is_not_claimed(mill: Mill, db: 
     job_id = await mill.submit_async("call", range(100))
     await drain(mill, retries=False, db=db)
     claimed = len(calls)
-    await drain(mill, retries=False, db=db)  # another process, which knows nothing of it yet
+    await drain(mill, retries=False, db=db)  # another process, which does not know of the block yet
     assert len(calls) == claimed < 100
     job = await job_of(db, job_id)
     assert job.counts.pending == 100 - claimed
@@ -111,7 +111,7 @@ async def test_limiter_members_do_not_wait_for_each_other(mill: Mill, db: Databa
     job_id = await mill.submit_async("fetch", pages)
     await drain(mill, retries=False, db=db)
     assert {site: len(times) for site, times in begun.items()} == {page["site"]: 1 for page in pages}
-    # Those that would have waited for longer than a batch may take come again by themselves, uncharged.
+    # Items that would wait longer than a batch may take are retried, uncharged.
     assert await fates(db, job_id) == {("done", None, 1): 7, ("retry_wait", "limited", 0): 4}
     await assert_sound(db, job_id)
 
@@ -216,7 +216,7 @@ async def test_throttled_call_blocks_only_limiter_of_that_call(mill: Mill, db: D
     await drain(mill, retries=False, db=db)
     found = await rows(db, "SELECT name FROM tidemill.limiter WHERE blocked_until > tidemill.now()")
     assert found == [("geo",)]
-    # Who comes while it is blocked is sent away until it is not, and pays no attempt.
+    # Items that arrive during the block are retried after it, uncharged.
     told = await fates(db, job_id)
     assert sum(n for (status, _, attempts), n in told.items() if status == "retry_wait" and attempts == 0) == 3
 
@@ -248,4 +248,4 @@ async def test_limiter_member_key_none_fails_item_with_type_error(mill: Mill, db
     async with asyncio.timeout(10):
         await drain(mill, db=db)
     [(reason,)] = await rows(db, "SELECT error->>'reason' FROM tidemill.outcome WHERE job_id = %s", job_id)
-    assert reason == "TypeError: the member of a limiter is named by a text"
+    assert reason == "TypeError: the key of a limiter's member must be a string"

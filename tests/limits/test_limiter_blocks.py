@@ -1,11 +1,11 @@
-"""One process is refused: no other one begins, and workers that wait can be stopped at once."""
+"""Tests of blocks: a throttled call of one process blocks all, and waiting workers stop immediately."""
 
 from pathlib import Path
 
 from support import Workers, add_job, assert_sound, eventually, rows
 from tidemill.store.database import Database
 
-BLOCK_S, HEARD_S = 3.0, 1.5  # how far ahead permits are taken, how long they are good, and a busy machine
+BLOCK_S, HEARD_S = 3.0, 1.5  # the lookahead and the validity of permits, and a slow machine
 
 APP = """
     mill.limiter("shop", "40/s", burst=10)

@@ -1,4 +1,4 @@
-"""What changes while processes run: declarations, blocks, answers that are lost."""
+"""Tests of changes while processes run: declarations, blocks, lost responses."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ def line_of(db: Database, limiter: Limiter, child: int = 1) -> LimiterQueue:
 
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """How often the row was asked."""
+    """Return how often the limiter's row was requested."""
     real, made = store.take_permits, []
 
     async def counted(conn: object, asking: PermitRequest) -> object:
@@ -44,7 +44,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 async def test_slot_request_repeated_after_lost_response_takes_one_slot(db: Database) -> None:
-    """The first time its answer was lost: the statement runs again, with the same words."""
+    """The first response is lost: the statement runs again with the same parameters."""
     await db.run(store.declare_limiters, [replace(PLACES, concurrency=1)])
     for _ in range(2):
         _, answer = await db.read(store.take_permits, ASK)
@@ -71,7 +71,7 @@ async def test_process_holding_slots_is_granted_remaining_slots(db: Database) ->
 async def test_unused_permits_are_returned_at_most_once_on_connection_loss(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever does not hear that they are back does not give them back again."""
+    """A process that gets no confirmation does not return permits a second time."""
     await db.run(store.declare_limiters, [SHOP])
     real = store.return_permits
     tries: list[tuple[str, str, list[float], float]] = []
@@ -96,7 +96,7 @@ async def test_unused_permits_are_returned_at_most_once_on_connection_loss(
 async def test_slot_counting_follows_database_row_not_local_declaration(
     db: Database, trips: Counted, now: Limiter
 ) -> None:
-    """Of an update that reaches one worker after another: those of yesterday go on, and do not look without a pause."""
+    """A rolling update: workers with the old declaration continue and do not poll without a pause."""
     await db.run(store.declare_limiters, [now])
     line = line_of(db, SHOP if now is PLACES else PLACES)
     async with asyncio.timeout(15):
@@ -145,7 +145,7 @@ async def test_unblocked_limiter_admits_again_in_processes_that_were_blocked(
     begun, asked = time.monotonic(), trips()
     for _ in range(20):
         assert await line.try_acquire(None) is not None
-    assert trips() - asked <= 1 + (time.monotonic() - begun) / 0.2  # nobody looks again and again
+    assert trips() - asked <= 1 + (time.monotonic() - begun) / 0.2  # no busy polling
     await unblock_limiter(db, "shop")
 
     async def may_begin() -> bool:

@@ -1,4 +1,4 @@
-"""The row of a limiter: one statement at a time, by the database's clock."""
+"""Tests of the limiter's row: single statements that use the database's clock."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ async def ask(db: Database, **options: object) -> PermitGrant:
 
 
 async def drain(db: Database, **options: object) -> PermitGrant:
-    """All there is, and all that comes within two seconds."""
+    """Request all permits that are available within two seconds."""
     return await ask(db, wanted=50, reach=2.0, **options)
 
 
@@ -47,7 +47,7 @@ async def test_limiter_row_grants_same_permits_as_model(db: Database) -> None:
 
 async def test_returned_permit_is_granted_to_next_request(db: Database) -> None:
     first = await drain(db)
-    assert len(first.starts) == 19  # 9.5 at once, and those of two seconds
+    assert len(first.starts) == 19  # 9.5 at once, and the permits of two seconds
     assert (await ask(db)).wait > 0
     await db.run(store.return_permits, "shop", "", first.starts[-1:], first.slack)
     assert (await ask(db)).starts == first.starts[-1:]
@@ -55,7 +55,7 @@ async def test_returned_permit_is_granted_to_next_request(db: Database) -> None:
 
 
 async def test_returned_burst_permits_are_granted_again_once_each(db: Database) -> None:
-    await rows(db, "UPDATE tidemill.limiter SET slack = 60 WHERE name = 'shop'")  # so that nothing comes too late here
+    await rows(db, "UPDATE tidemill.limiter SET slack = 60 WHERE name = 'shop'")  # so that no permit expires here
     burst = await ask(db, wanted=9)
     assert len(set(burst.starts)) == 1
     await db.run(store.return_permits, "shop", "", burst.starts[1:], burst.slack)

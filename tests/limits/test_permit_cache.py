@@ -1,4 +1,4 @@
-"""Never above burst + rate x window in any window: of the moments at which permits are used, however late they are."""
+"""Tests that starts never exceed burst + rate x window, however late permits are used."""
 
 from dataclasses import dataclass
 
@@ -20,15 +20,15 @@ limiters = st.builds(
 
 @dataclass(frozen=True)
 class Visit:
-    """A process asks, hears the answer after a trip, and uses what it got at the worst moments."""
+    """A process that requests permits and uses them at the worst times."""
 
-    pause: float  # since the visit before, in times between two permits
+    pause: float  # since the last request, in intervals between two permits
     wanted: int
     lead: float
     trip_out: float
     trip_back: float
-    lateness: list[float]  # of each permit, as a part of the time for which it is good
-    returned: bool  # all that is not used is given back
+    lateness: list[float]  # for each permit, as a share of its validity
+    returned: bool  # return all unused permits
 
 
 visits = st.lists(
@@ -56,11 +56,11 @@ def test_limiter_rate_is_kept_when_permits_are_used_late(limiter: Limiter, comin
     for visit in coming:
         clock += visit.pause / limiter.rate
         starts = bucket.take(clock, visit.wanted, lead=visit.lead, reach=reach)
-        # Our own clock is the database's here: what a process knows of it is only what its trips tell.
+        # The local clock equals the database's clock here; a process knows only the bounds from its round trips.
         trip = ClockOffsetBounds.from_round_trip(clock - visit.trip_out, clock + visit.trip_back, clock)
         fit = trip if fit is None else fit.narrow(trip)
         if fit.high - fit.low > limiter.slack_s / 2:
-            continue  # the network is slower than the limiter is exact: then it decides
+            continue  # the network is slower than the slack of the limiter
         stock = PermitCache()
         stock.add_permits(starts, fit, limiter.slack_s)
         for place in range(visit.wanted):

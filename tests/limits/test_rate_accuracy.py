@@ -1,4 +1,4 @@
-"""Eight processes and one limiter: starts keep to it in any window, and use what it gives."""
+"""Tests that the starts of eight processes respect one limiter and use most of its rate."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tidemill.store.database import Database
 
 RATE, BURST, PROCESSES = 20.0, 10, 8
 USED = 0.95  # of the rate
-USED_BESIDE_OTHERS = 0.7  # in a few seconds, on a machine that other tests use too
+USED_BESIDE_OTHERS = 0.7  # within a few seconds, on a machine that runs other tests too
 
 APP = """
     mill.limiter("shop", "{rate}/s", burst={burst})
@@ -24,7 +24,7 @@ APP = """
 
 
 def starts_in(folder: Path) -> list[float]:
-    """When items began, on the clock that all processes of a machine share."""
+    """Return when items started, on the clock that all processes of a machine share."""
     lines = [line for path in folder.glob("starts.*") for line in path.read_text().splitlines()]
     return sorted(float(line) for line in lines if line)
 

@@ -1,4 +1,4 @@
-"""Refusals in odd words: whatever a service or a handler says, items have an outcome and places are free again."""
+"""Tests of malformed throttling responses: every item has an outcome, and slots are released."""
 
 import asyncio
 from typing import Any
@@ -15,14 +15,14 @@ from tidemill.testing import drain
 
 
 class TooMany(Exception):
-    """As HTTP clients raise it, with a date that no calendar has."""
+    """As HTTP clients raise it, with an invalid date."""
 
     status_code = 429
     headers = {"Retry-After": "Mon, 16 Nov 99999999999 12:00:00 GMT"}  # noqa: RUF012  as it is there
 
 
 class Bare(Retry):
-    """Of somebody who forgot the rest."""
+    """An outcome without the attributes of its base class."""
 
     throttled = True
 

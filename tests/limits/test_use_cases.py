@@ -1,4 +1,4 @@
-"""People look at limiters, change them and lift their blocks."""
+"""Tests of listing, changing and unblocking limiters."""
 
 import pytest
 from typer.testing import CliRunner
@@ -38,7 +38,7 @@ async def test_limiter_change_applies_until_declaration_changes(db: Database) ->
     changed = await change_limiter(db, "shop", rate="2/s", burst=3)
     assert (changed["rate"], changed["burst"], changed["changed"]) == (2.0, 3, True)
     assert await rows(db, "SELECT rate FROM tidemill.limiter WHERE key = 'a.example'") == [(2.0,)]
-    await db.run(store.declare_limiters, [SHOP])  # a worker that starts again with what it had
+    await db.run(store.declare_limiters, [SHOP])  # a worker that restarts with the same declaration
     assert (await get_limiter(db, "shop"))["rate"] == 2.0
     await db.run(store.declare_limiters, [Limiter("shop", 7.0, 10)])
     assert (await get_limiter(db, "shop"))["rate"] == 7.0
@@ -53,11 +53,11 @@ async def test_unblock_limiter_applies_to_one_member_or_all(db: Database) -> Non
 
 
 async def test_invalid_limiter_change_is_rejected_with_reason(db: Database) -> None:
-    with pytest.raises(UnknownEntity, match="there is no limiter 'shp'"):
+    with pytest.raises(UnknownEntity, match='Limiter "shp" does not exist'):
         await change_limiter(db, "shp", rate=1)
     with pytest.raises(InvalidInput, match="Input should be a rate"):
         await change_limiter(db, "shop", rate="quick")
-    with pytest.raises(InvalidInput, match="say what to change"):
+    with pytest.raises(InvalidInput, match="Nothing to change"):
         await change_limiter(db, "shop")
     with pytest.raises(Conflict, match="has no rate"):
         await change_limiter(db, "places", rate=1)

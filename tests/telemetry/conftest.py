@@ -1,4 +1,4 @@
-"""What is told, in this process and by real workers."""
+"""Fixtures that record events of this process and of real workers."""
 
 from collections.abc import Iterator
 from pathlib import Path

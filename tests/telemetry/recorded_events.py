@@ -1,4 +1,4 @@
-"""Listening to what is told, in this process and by real workers."""
+"""Records events of this process and of real workers."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from tidemill.telemetry.events import Event
 
 
 class Told(list[Event]):
-    """Every event of this process."""
+    """Record every event of this process."""
 
     def of(self, name: str) -> list[dict[str, Any]]:
         return [dict(event.fields) for event in self if event.name == name]
@@ -47,12 +47,12 @@ class Logged(Workers):
         return process
 
     def lines(self, worker: int = 0) -> list[dict[str, Any]]:
-        """Every whole line by now."""
+        """Return the complete lines so far."""
         text = self._logs[worker].read_text()
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     async def said(self, event: str, worker: int = 0) -> dict[str, Any]:
-        """The first line of an event, as soon as it is written."""
+        """Wait for the first line of an event and return it."""
 
         async def look() -> list[dict[str, Any]]:
             return [line for line in self.lines(worker) if line["event"] == event]
@@ -60,7 +60,7 @@ class Logged(Workers):
         return (await eventually(look))[0]
 
     async def metrics(self, worker: int = 0, path: str = "/metrics") -> dict[tuple[str, tuple[str, ...]], float]:
-        """What Prometheus would read: name and labels of each series."""
+        """Return the series that Prometheus would scrape, by name and labels."""
         status, text = await self.page(worker, path)
         assert status == 200, text
         return {
@@ -70,7 +70,7 @@ class Logged(Workers):
         }
 
     async def page(self, worker: int = 0, path: str = "/metrics") -> tuple[int, str]:
-        """What a worker answers: status and body."""
+        """Return the status and the body of a worker's response."""
         port = (await self.said("metrics.served", worker))["port"]
         async with httpx2.AsyncClient() as client:
             answer = await client.get(f"http://127.0.0.1:{port}{path}")

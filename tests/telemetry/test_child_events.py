@@ -1,4 +1,4 @@
-"""Events of children on their way to the parent's metrics."""
+"""Tests of the events that children send to their parent."""
 
 import os
 import select
@@ -21,7 +21,7 @@ def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def heard() -> list[Event]:
-    """What the parent hears of its children."""
+    """Record the events that the parent receives from its children."""
     told: list[Event] = []
     subscribe(told.append, children=True)
     events._subscribers.clear()

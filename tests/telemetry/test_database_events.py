@@ -1,4 +1,4 @@
-"""What is told of the database: slow transactions, the usual ones together, waits for a connection."""
+"""Tests of database events: slow transactions, latency, waits for a connection."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ async def test_transaction_latency_is_reported_once_per_interval(
     async with Database(tidemill_database) as db:
         for _ in range(5):
             await db.run(glance)
-        assert told.of("database.latency") == [], "not before its time is over"
+        assert told.of("database.latency") == [], "not before the interval is over"
         monkeypatch.setattr(database, "LATENCY_REPORT_INTERVAL_S", 0.0)
         await db.run(glance)
     (latency,) = told.of("database.latency")
@@ -55,7 +55,7 @@ async def test_pool_wait_emits_pool_waited_event(tidemill_database: str, told: T
         await db.run(glance)
         told.clear()
         await asyncio.gather(db.run(doze), db.run(glance))
-    # Who has the connection may have waited a little for it too, where the machine is busy.
+    # On a busy machine the holder of the connection may have waited for it briefly, too.
     assert max(wait["ms"] for wait in told.of("pool.waited")) >= 30
 
 

@@ -1,4 +1,4 @@
-"""Named events and the log lines they become."""
+"""Tests of events and log lines."""
 
 import asyncio
 import json
@@ -182,7 +182,7 @@ def test_log_level_is_raised_for_high_error_rate_and_server_errors(
 
 
 def documented() -> dict[str, set[str]]:
-    """Every event of the table, with the names of its fields."""
+    """Return every event of the table with the names of its fields."""
     assert events.__doc__ is not None
     table = re.findall(r"^([a-z]+\.[a-z]+) +((?:\w+,\s+)*\w+)  ", events.__doc__, re.MULTILINE)
     return {name: set(re.split(r",\s+", fields)) for name, fields in table}
@@ -194,7 +194,7 @@ def sources() -> str:
 
 
 def emitted() -> dict[str, set[str]]:
-    """Every event that the source tells of by name, with the names of its fields."""
+    """Return every event that the source code emits, with the names of its fields."""
     found = re.findall(r'\bemit\(\s*"([a-z.]+)"((?:[^()]|\([^()]*\))*)\)', sources())
     return {name: set(re.findall(r"\b([a-z_]+)=", arguments)) for name, arguments in found}
 

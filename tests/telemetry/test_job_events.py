@@ -1,4 +1,4 @@
-"""What is told of a job from its submission to its end."""
+"""Tests of the events of a job from its submission to its end."""
 
 import pytest
 

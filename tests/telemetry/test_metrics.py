@@ -1,4 +1,4 @@
-"""Events as metrics: what is counted, and that labels stay few."""
+"""Tests of metrics: the counts, and the limited number of labels."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ FLUSHED |= {"fill": 0.5, "ms": 3.0, "kind": "k"}
 
 
 def shown(meter: MetricsSubscriber) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Every series: its name and the values of its labels."""
+    """Return the values of all series by name and label values."""
     text = meter.render()[0].decode()
     return {
         (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value

@@ -1,4 +1,4 @@
-"""The page of metrics that a worker serves."""
+"""Tests of the metrics server of a worker."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 
 
 async def ask(port: int, request: str) -> tuple[str, str]:
-    """The head and the body of the answer to these bytes."""
+    """Return the head and the body of the response to these bytes."""
     reader, writer = await asyncio.open_connection(HOST, port)
     writer.write(request.encode())
     answer = (await reader.read()).decode()
@@ -76,7 +76,7 @@ async def test_metrics_server_uses_next_port_when_port_is_taken() -> None:
 
 
 async def test_metrics_server_on_foreign_address_raises_invalid_settings() -> None:
-    with pytest.raises(InvalidSettings, match=r"cannot serve metrics at 192\.0\.2\.1:9464"):
+    with pytest.raises(InvalidSettings, match=r"Cannot serve metrics at 192\.0\.2\.1:9464"):
         async with serve_metrics(MetricsSubscriber(), "192.0.2.1", 9464, "/metrics"):
             pass
 

@@ -1,4 +1,4 @@
-"""Samples of jobs: written while they move, few enough, and what is drawn of them."""
+"""Tests of progress samples: when they are written, how many are kept, and the rates computed from them."""
 
 from datetime import timedelta
 from typing import Any
@@ -26,7 +26,7 @@ async def settled(db: Database, job_id: UUID) -> list[int]:
 
 
 async def add_samples(db: Database, job_id: UUID, n: int) -> None:
-    """So many samples, a second apart, of a job that settles ten items a second."""
+    """Return samples, one second apart, of a job that settles ten items per second."""
     await rows(
         db,
         "INSERT INTO tidemill.job_sample SELECT j.id, j.created_at + s * interval '1 s', 10 * s, s"
@@ -41,7 +41,7 @@ async def test_sampler_adds_sample_only_after_progress(db: Database) -> None:
     observer = ProgressSampler(db)
     await take(db, job_id, 10)
     await observer.sample_active_jobs()
-    assert await settled(db, job_id) == [], "nothing of it is settled yet"
+    assert await settled(db, job_id) == [], "no item is settled yet"
     for _ in range(2):
         await settle(db, await take(db, job_id, 10))
     await observer.sample_active_jobs()
@@ -115,7 +115,7 @@ async def test_thinning_keeps_newest_samples_and_every_second_older_one(db: Data
     assert await db.run_async_commit(progress_samples.thin_samples, [long, short]) == 1_250
     assert await db.run_async_commit(progress_samples.thin_samples, [long, short]) == 0
     left = [n for (n,) in await rows(db, "SELECT failed FROM tidemill.job_sample WHERE job_id = %s ORDER BY at", long)]
-    assert left[-500:] == list(range(2_501, 3_001)), "the newest are all there"
+    assert left[-500:] == list(range(2_501, 3_001)), "all of the newest samples are kept"
     assert left[:3] == [1, 3, 5]
     assert await rows(db, "SELECT count(*) FROM tidemill.job_sample WHERE job_id = %s", short) == [(100,)]
 

@@ -1,4 +1,4 @@
-"""The request that submitted a job is on every line of the job's life, whichever process writes it."""
+"""Tests that every log line about a job has the ID of the request that submitted it, in all processes."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-# Items fail at first; one of them holds its process until somebody has killed it.
+# Items fail at first; one of them blocks its process until the test kills it.
 HANDLER = """
     @mill.handler("test", max_attempts=2, backoff=0.05, concurrency=50)
     async def run(item):

@@ -1,4 +1,4 @@
-"""The metrics of the HTTP API: its requests, and how much waits."""
+"""Tests of the metrics of the HTTP API: requests and queue depth."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""The metrics of real workers: children included, also those that were killed."""
+"""Tests of the metrics of real workers, including children that were killed."""
 
 import os
 import signal
@@ -30,16 +30,17 @@ async def test_worker_metrics_keep_counts_of_killed_children(logged: Logged, db:
     async def all_counted() -> bool:
         seen = await logged.metrics()
         told = seen.get(("tidemill_jobs_closed_total", ("completed_with_errors", "test")))
-        # What a child tells goes through a pipe: on a busy machine the parent's own events may be ahead of it.
+        # Events of a child go through a pipe: on a busy machine they may arrive after those of the parent.
         return bool(told) and seen.get(("tidemill_items_total", ("test", "done"))) == 720
 
     await eventually(all_counted)
-    os.kill(logged.children(worker)[0], signal.SIGKILL)  # not before: what it has written and not told goes with it
+    # Kill the child only now: events that it has not sent yet would be lost.
+    os.kill(logged.children(worker)[0], signal.SIGKILL)
 
     async def is_dead() -> bool:
         return ("tidemill_children_died_total", ("killed",)) in await logged.metrics()
 
-    async def is_latency_reported() -> bool:  # about once a second: the job may take less
+    async def is_latency_reported() -> bool:  # reported about once a second: the job may take less time
         return ("tidemill_db_latency_ewma_ms", ()) in await logged.metrics()
 
     await eventually(is_dead)

@@ -1,4 +1,4 @@
-"""Batches: how much to take, and how one is cut into pieces."""
+"""Batches: how many items to claim, and how to split a batch."""
 
 import bisect
 import itertools
@@ -8,16 +8,14 @@ from typing import Any, Literal
 from uuid import UUID
 
 SEQ_LIST_MAX = 1_000  # a list is one array value: 1,000 seqs cost 1.3 ms to slice, a million 1.4 s
-CARVE_FACTOR = 1.5  # a batch that is hardly larger than wanted is taken whole
-BATCH_INPUT_MAX_BYTES = (
-    4 * 1024 * 1024
-)  # of input that a worker loads for one batch; in Python they take five times as much
+CARVE_FACTOR = 1.5  # a batch up to this many times the wanted size is claimed whole
+BATCH_INPUT_MAX_BYTES = 4 * 1024 * 1024  # encoded input of one batch; in Python it takes five times as much memory
 RETRY_BUCKETS_MAX = 8  # retry lists per flush
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A batch in somebody's hand. Only the holder of (lease_id, flush_no) may change it."""
+    """A batch that a worker has claimed. Only the holder of (lease_id, flush_no) may change it."""
 
     batch_id: int
     job_id: UUID
@@ -33,15 +31,15 @@ class Lease:
     crashes: int = 0
     losses: int = 0
     retrying: bool = False
-    half: bool = False  # of a list that its handler could not take: it is not merged with others
+    half: bool = False  # half of a list that its handler could not process: it is not merged with other lists
     sparse: bool = False
     request_id: str | None = None
     traceparent: str | None = None
-    limiter: str | None = None  # that its job waits for, beside what its handler names
+    limiter: str | None = None  # the job's own limiter, in addition to that of its handler
 
     @property
     def event_fields(self) -> dict[str, Any]:
-        """What every event about it says."""
+        """The fields of every event about the batch."""
         names = {"job": self.job_id, "kind": self.kind, "batch": self.batch_id}
         return names | {"request_id": self.request_id, "traceparent": self.traceparent}
 
@@ -51,7 +49,7 @@ class Lease:
 
     @property
     def is_untouched(self) -> bool:
-        """No item of this range has an outcome yet."""
+        """Whether this is a range and none of its items has an outcome yet."""
         return self.seqs is None and self.open == self.hi - self.lo
 
     def with_flushed(self, count: int) -> "Lease":
@@ -62,7 +60,7 @@ ClaimMethod = Literal["whole", "carve", "slice", "merge"]
 
 
 def choose_claim_method(ready: Lease, target_items: int) -> ClaimMethod:
-    """How to take about ``wanted`` items from a ready batch. Isolated items are taken one by one."""
+    """Return how to claim about ``target_items`` items of a ready batch. Isolated items are claimed one by one."""
     target_items = 1 if ready.isolated else target_items
     if ready.seqs is not None:
         if ready.open > target_items:
@@ -74,7 +72,7 @@ def choose_claim_method(ready: Lease, target_items: int) -> ClaimMethod:
 
 
 class BatchCutter:
-    """Cuts a growing row of items into batches: so many items and so many bytes each, but one item at least."""
+    """Cuts a sequence of items into batches of limited items and bytes, with at least one item each."""
 
     def __init__(self, lo: int, max_items: int) -> None:
         self._max_items = max_items
@@ -91,7 +89,7 @@ class BatchCutter:
         self._bytes += size
 
     def add_items(self, sizes: Sequence[int]) -> None:
-        """Many at once: as many as fit are taken without a look at each."""
+        """Add many items; items that fit into a batch are added together."""
         before = list(itertools.accumulate(sizes, initial=0))
         at = 0
         while at < len(sizes):
@@ -107,7 +105,7 @@ class BatchCutter:
             at = end
 
     def finish_ranges(self) -> tuple[list[int], list[int]]:
-        """Where the batches begin, and where they end."""
+        """Close the last batch; return the starts and the ends of all batches."""
         if self._next > self._lo:
             self._close_batch()
         return [lo for lo, _ in self._cuts], [hi for _, hi in self._cuts]
@@ -129,10 +127,10 @@ class BatchPart:
 
 
 def split_off_suspects(lease: Lease, suspects: Iterable[int]) -> list[BatchPart]:
-    """Cut a batch so that every suspect can run alone and nobody else has to."""
+    """Split a batch so that every suspect runs alone and the other items do not."""
     alone = sorted(set(suspects))
     if lease.seqs is not None:
-        alone = [seq for seq in alone if seq in lease.seqs]  # others were settled in the last moment
+        alone = [seq for seq in alone if seq in lease.seqs]  # other suspects were settled just before the crash
         rest = tuple(seq for seq in lease.seqs if seq not in set(alone))
         lists = [(tuple(alone), True), (rest, False)]
         return [BatchPart(seqs[0], seqs[-1] + 1, seqs, isolated, lease.half) for seqs, isolated in lists if seqs]
@@ -148,7 +146,7 @@ def split_off_suspects(lease: Lease, suspects: Iterable[int]) -> list[BatchPart]
 
 
 def split_in_half(lease: Lease) -> list[BatchPart]:
-    """Cut a batch in two, to find the item that a set-based handler cannot take."""
+    """Split a batch in two, to find the item that a set-based handler cannot process."""
     if lease.seqs is not None:
         middle = len(lease.seqs) // 2
         halves = (lease.seqs[:middle], lease.seqs[middle:])
@@ -159,13 +157,14 @@ def split_in_half(lease: Lease) -> list[BatchPart]:
 
 
 def group_retries_by_delay(waits: Sequence[tuple[int, float]]) -> list[tuple[float, list[int]]]:
-    """Group (seq, delay) into few lists: each waits for the longest delay of its bucket, none for less.
+    """Group (seq, delay) pairs into a few lists. Each list waits for the longest delay in it.
 
-    Without the bound a ``Retry(after=…)`` per item would make one list, one claim and one flush per item.
+    Without a limit on the lists, ``Retry(after=…)`` with a different delay per item would create one list, one claim
+    and one flush per item.
     """
     groups: list[list[tuple[int, float]]] = []
     for wait in sorted(waits, key=lambda wait: wait[1]):
-        if groups and wait[1] <= groups[-1][0][1] * 1.25 + 0.05:  # within a quarter: they share a list
+        if groups and wait[1] <= groups[-1][0][1] * 1.25 + 0.05:  # delays within 25 % share a list
             groups[-1].append(wait)
         else:
             groups.append([wait])

@@ -1,4 +1,4 @@
-"""Where stored files are, and what they may be called: words alone, so that settings can be checked anywhere."""
+"""The location and the names of stored files. Parsing needs no connection, so settings can be checked anywhere."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tidemill.core.errors import InvalidInput
 
-BLOB_NAME_MAX_BYTES = 900  # bytes; S3 takes 1,024, and a prefix comes before
+BLOB_NAME_MAX_BYTES = 900  # S3 allows 1,024, including the prefix
 BLOB_NAME_SEGMENT_MAX_CHARS = 200
 BUCKET_SCHEMES = ("s3", "gs", "az")
 _NAME_SEGMENT_PATTERN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -33,7 +33,10 @@ class BucketLocation:
 
 
 def is_blob_name(name: str) -> bool:
-    """Words between slashes, none of which begins with a dot; what ends in ``.tmp`` is never a whole file."""
+    """Return whether a name is valid: segments between slashes, none starts with a dot, no ``.tmp`` at the end.
+
+    Names that end in ``.tmp`` are reserved for incomplete files.
+    """
     segments = name.split("/")
     fits = all(
         len(segment) <= BLOB_NAME_SEGMENT_MAX_CHARS and _NAME_SEGMENT_PATTERN.fullmatch(segment) for segment in segments
@@ -43,28 +46,34 @@ def is_blob_name(name: str) -> bool:
 
 def check_blob_name(name: str) -> str:
     if not is_blob_name(name):
-        raise InvalidInput(f"{name[:BLOB_NAME_SEGMENT_MAX_CHARS]!r} is not the name of a stored file")
+        raise InvalidInput(f'Invalid name of a stored file: "{name[:BLOB_NAME_SEGMENT_MAX_CHARS]}"')
     return name
 
 
 def parse_blob_location(text: str) -> Path | BucketLocation:
-    """A folder, or a bucket; InvalidInput says what is wrong. What may be a secret is not repeated."""
-    found = _URL_PATTERN.fullmatch(text)
-    if found is None:
+    """Parse the path of a folder or the URL of a bucket.
+
+    Raises:
+        InvalidInput: It is neither. The message does not repeat parts that may be secrets.
+    """
+    match = _URL_PATTERN.fullmatch(text)
+    if match is None:
         if not text.strip() or "\0" in text:
-            raise InvalidInput("a folder, or the address of a bucket, is needed")
+            raise InvalidInput("must be a folder or the URL of a bucket")
         return Path(text)
-    scheme, rest = found[1].lower(), found[2]
+    scheme, rest = match[1].lower(), match[2]
     if scheme == "file" and rest.startswith("/"):
         return Path(rest)
     if scheme not in BUCKET_SCHEMES:
-        raise InvalidInput("a folder is needed, or an address that begins with s3://, gs:// or az://")
+        raise InvalidInput("must be a folder, or a URL that starts with s3://, gs:// or az://")
     if any(sign in rest for sign in "@?#:"):
-        raise InvalidInput("the address of a bucket is only its name and a prefix; keys belong into the environment")
+        raise InvalidInput(
+            "the URL of a bucket has only its name and a prefix; put credentials into environment variables"
+        )
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.strip("/")
     if not _BUCKET_NAME_PATTERN.fullmatch(bucket) or (prefix and not is_blob_name(prefix)):
         raise InvalidInput(
-            f"{scheme}://{rest[:BLOB_NAME_SEGMENT_MAX_CHARS]} is not the address of a bucket, like {scheme}://name/prefix"
+            f'"{scheme}://{rest[:BLOB_NAME_SEGMENT_MAX_CHARS]}" is not a bucket URL, as in {scheme}://name/prefix'
         )
     return BucketLocation(scheme, bucket, prefix)

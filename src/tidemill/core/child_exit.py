@@ -1,8 +1,8 @@
-"""Which items the death of a child process counts against.
+"""Decides which items the death of a child process counts against.
 
-A parent that sees its child die knows which items the child had started. Those are suspects: they run alone, one by
-one, and three deaths alone make an item poison. A death that says nothing about the items, such as a SIGKILL from
-outside or a lost host, counts against none.
+The parent knows which items a dead child had started. These items are suspects: each runs alone, and an item that
+kills its process three times alone fails as poison. A death that an item cannot have caused, such as a SIGKILL from
+another process or a lost host, counts against no item.
 """
 
 from collections.abc import Sequence
@@ -16,21 +16,24 @@ STUCK_GRACE_S = 1.0
 
 
 class ExitCause(StrEnum):
-    """Why a child is no more."""
+    """Why a child process ended."""
 
-    CRASHED = "crashed"  # by itself: a signal of its own making, an exit, out of memory
-    KILLED = "killed"  # by somebody else
-    STUCK = "stuck"  # by its parent, because an item was over its time
-    STOPPED = "stopped"  # as it was told, or by its parent at the end of the grace
+    CRASHED = "crashed"  # a signal that the process caused itself, an exit, or out of memory
+    KILLED = "killed"  # a signal from another process
+    STUCK = "stuck"  # killed by its parent because an item exceeded its timeout
+    STOPPED = "stopped"  # stopped on request, or killed by its parent after the grace period
 
 
 def classify_exit(
     *, returncode: int, killed_as: ExitCause | None, running_items: int, peak_rss_mb: float, limit_mb: float
 ) -> ExitCause:
-    """``returncode`` as subprocess gives it: negative is a signal. The kernel's OOM killer sends SIGKILL too."""
+    """Return why a child process ended.
+
+    ``returncode`` is that of ``subprocess``: a negative value is a signal. The kernel's OOM killer also sends SIGKILL.
+    """
     if killed_as is not None:
         return killed_as
-    if returncode == 0:  # a child that stops as it should has nothing in hand: a handler called exit(0)
+    if returncode == 0:  # a child that stops normally has no running items; otherwise a handler called exit(0)
         return ExitCause.CRASHED if running_items else ExitCause.STOPPED
     if -returncode == SIGKILL:
         return ExitCause.CRASHED if peak_rss_mb >= 0.8 * limit_mb else ExitCause.KILLED
@@ -47,18 +50,18 @@ class RunningItem:
 
 
 def is_only_running_item(running_items: int) -> bool:
-    """Only when one single item was in the whole process does its death name the item."""
+    """Return whether exactly one item ran in the process, so that its death was caused by this item."""
     return running_items == 1
 
 
 def is_child_stuck(
     now_ns: int, *, heartbeat_ns: int, oldest_items: Sequence[tuple[int | None, float | None]], silence_s: float
 ) -> bool:
-    """Whether a child that holds leases must be killed.
+    """Return whether a child that holds leases must be killed.
 
-    Either an item is over its time and the child has not dealt with it, or the child says nothing and no item
-    could be the reason. ``in_hand`` has, per lease, when its oldest item was started and the limit of one item,
-    in seconds.
+    A child is stuck if an item exceeded its timeout and the child has not cancelled it, or if the child sends no
+    heartbeat although no item is running. ``oldest_items`` has, per lease, the start of its oldest item and the
+    timeout of one item in seconds.
     """
     for started_ns, timeout in oldest_items:
         if started_ns is not None and timeout is not None and now_ns - started_ns > (timeout + STUCK_GRACE_S) * 1e9:

@@ -9,7 +9,7 @@ _API_KEY_PATTERN = re.compile(r"(tm_[0-9a-f]{8})_[0-9a-f]{48}")
 
 
 def generate_api_key() -> tuple[str, str]:
-    """The prefix that names a key, and the key."""
+    """Return the public prefix of a new key, and the key."""
     prefix = f"tm_{secrets.token_hex(4)}"
     return prefix, f"{prefix}_{secrets.token_hex(24)}"
 
@@ -19,9 +19,9 @@ def generate_token() -> str:
 
 
 def parse_key_prefix(key: str) -> str | None:
-    """None when it does not look like a key at all."""
-    found = _API_KEY_PATTERN.fullmatch(key)
-    return found[1] if found else None
+    """Return the prefix of an API key, or None if the text is not formatted like one."""
+    match = _API_KEY_PATTERN.fullmatch(key)
+    return match[1] if match else None
 
 
 def hash_secret(text: str) -> bytes:
@@ -29,5 +29,5 @@ def hash_secret(text: str) -> bytes:
 
 
 def matches_hash(kept: bytes, text: str) -> bool:
-    """In the same time whatever the difference."""
+    """Compare a secret with a stored hash in constant time."""
     return hmac.compare_digest(kept, hash_secret(text))

@@ -1,7 +1,7 @@
 """Protects spreadsheets from text that they would execute as a formula.
 
-Such text gets one apostrophe in front, and so does text that would be one without its own apostrophes. Removing one
-apostrophe restores every text.
+Text that starts like a formula, after any number of apostrophes, gets one more apostrophe in front. Removing one
+apostrophe restores the original.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Decides what is written for an outcome: a pure function of item, outcome and retry policy. Counts decisions."""
+"""Decides what to write for an outcome: a pure function of item, outcome and retry policy. Counts decisions."""
 
 import math
 from collections import Counter
@@ -17,12 +17,12 @@ RETRY_DELAY_MAX_S = 365 * 86_400.0
 _NO_DETAILS: Mapping[str, Any] = {}
 _RESERVED_ERROR_KEYS = frozenset(
     ("row", "attempt", "retryable", "misses", "throttles")
-)  # what no handler can say of an error
+)  # set by the engine: a handler's details cannot override them
 
 
 @dataclass(slots=True)  # not frozen: one is made per item, and freezing costs 1 µs of its 0.4
 class Verdict:
-    """What becomes of one item after one attempt. ``delay`` is set exactly when it will be tried again."""
+    """The result of one attempt at one item. ``delay`` is set if and only if the item will be retried."""
 
     seq: int
     status: ItemStatus
@@ -66,18 +66,18 @@ def decide_from_outcome(
         case Fail():
             return Decision(ItemStatus.FAILED, error=build_failure_error(outcome))
         case Outcome():
-            raise TypeError(f"{type(outcome).__name__} is not an outcome a handler may give")
+            raise TypeError(f"A handler must not return {type(outcome).__name__}: it is not a known outcome")
         case _:
             assert_never(outcome)
 
 
 def build_failure_error(outcome: Fail) -> dict[str, Any]:
-    """What is kept of an item that cannot succeed."""
+    """Return the error that is stored for a failed item."""
     return _build_error(outcome.code, outcome.reason, retryable=outcome.retryable, details=outcome.details)
 
 
 def _decide_not_found(item: Item, outcome: NotFound, policy: RetryPolicy) -> Decision:
-    """By the number of attempts, or as a handler says that has another way to look, or none."""
+    """Decide by the handler's ``again`` if it is set, else by the number of attempts."""
     error = _build_error("not_found", outcome.reason, retryable=True)
     if outcome.again is None:
         again = item.attempt < policy.max_attempts_not_found
@@ -91,7 +91,7 @@ def _decide_not_found(item: Item, outcome: NotFound, policy: RetryPolicy) -> Dec
 
 
 def _decide_retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float, backoff_factor: float) -> Decision:
-    """A refusal is not the item's fault: a good number of them are free. Anything else uses an attempt up."""
+    """Retry or fail. The first UNCHARGED_THROTTLES_MAX throttled calls do not count as attempts."""
     throttled = bool(outcome.throttled)
     charged = item.throttles >= UNCHARGED_THROTTLES_MAX if throttled else outcome.charged
     if charged and item.attempt - item.misses >= policy.max_attempts:
@@ -113,50 +113,50 @@ def _decide_retry(item: Item, outcome: Retry, policy: RetryPolicy, jitter: float
 
 
 def outcome_from_exception(error: BaseException) -> Outcome:
-    """Any exception a handler let go, as an outcome: its own if it raised one, else a retry."""
+    """Convert an exception of a handler to an outcome: itself if it is one, else a retry."""
     if isinstance(error, Outcome):
         return error
     if isinstance(error, MemoryError):
-        return Retry("the handler ran out of memory", code="memory")
+        return Retry("The handler ran out of memory", code="memory")
     if isinstance(error, SystemExit):
-        return Retry(f"the handler called exit({error.code!r})", code="exit")
+        return Retry(f"The handler called exit({error.code!r})", code="exit")
     if is_throttling_error(error):
         return Retry(describe_exception(error), after=read_retry_after_s(error), throttled=True)
     return Retry(describe_exception(error))
 
 
 def describe_exception(error: BaseException) -> str:
-    """An exception in a line; one that has no words for itself is still named."""
+    """Describe an exception in one line: its type, and its message if it has one."""
     name = type(error).__name__
     try:
-        words = str(error)
+        message = str(error)
     except Exception:  # noqa: BLE001  a user's __str__ may raise anything
-        words = ""
-    return f"{name}: {words}" if words else name
+        message = ""
+    return f"{name}: {message}" if message else name
 
 
 def outcome_from_defect(defect: Mapping[str, object]) -> Fail:
-    """A record that could not be parsed never reaches a handler."""
+    """Fail a record that could not be parsed; it never reaches a handler."""
     where = {str(name): value for name, value in defect.items() if name in ("line", "value", "byte_offset")}
-    return Fail(str(defect.get("reason", "the record could not be read")), code="invalid", details=where)
+    return Fail(str(defect.get("reason", "The record could not be parsed")), code="invalid", details=where)
 
 
 def make_timeout_retry(seconds: float) -> Retry:
-    return Retry(f"the handler took longer than {seconds:g} s", code="timeout")
+    return Retry(f"The handler took longer than {seconds:g} s", code="timeout")
 
 
 def make_poison_failure(deaths: int) -> Fail:
-    return Fail(f"the process running it died {deaths} times while it ran alone", code="poison", retryable=True)
+    return Fail(f"The item crashed its process {deaths} times while it ran alone", code="poison", retryable=True)
 
 
 def _build_exhausted_error(outcome: Retry) -> dict[str, Any]:
-    # A timeout stays a timeout: people look for it by that name. Other causes are kept in the reason.
+    # Users search for these codes. All other codes become "exhausted"; the reason keeps the cause.
     code = outcome.code if outcome.code in ("timeout", "memory", "throttled") else "exhausted"
     return _build_error(code, outcome.reason, retryable=True)
 
 
 def complete_stored_error(error: Mapping[str, Any], seq: int, attempts: int) -> dict[str, Any]:
-    """An error with what its outcome says beside it: none of that is stored twice."""
+    """Add the fields of an error that are not stored with it: attempt, retryable and row."""
     return {"attempt": attempts, "retryable": False, **error, "row": seq + 1}
 
 
@@ -175,24 +175,24 @@ def _build_error(
 
 
 def clean_text(text: object, max_chars: int) -> str:
-    """Text that PostgreSQL can store: a handler's message may carry NUL characters and halves of pairs."""
+    """Return text that PostgreSQL can store: a handler's message may have NUL characters and unpaired surrogates."""
     if type(text) is str and len(text) <= max_chars and text.isascii() and "\x00" not in text:
         return text
     return str(text)[:max_chars].encode(errors="replace").decode().replace("\x00", "\ufffd")
 
 
 def _clamp_delay(seconds: float) -> float:
-    if not math.isfinite(seconds):  # TypeError for what is no number at all
-        raise ValueError(f"Retry(after={seconds}): it must be a number of seconds")
+    if not math.isfinite(seconds):  # raises TypeError if it is not a number
+        raise ValueError(f"Retry(after={seconds}): after must be a finite number of seconds")
     return min(max(float(seconds), 0.0), RETRY_DELAY_MAX_S)
 
 
-_FAILED = ItemStatus.FAILED  # looked up once: a member of an enum costs more than the comparison
+_FAILED = ItemStatus.FAILED  # looked up once: the lookup of an enum member costs more than the comparison
 
 
 @dataclass(slots=True)
 class Tally:
-    """So many items, by what became of them; ``codes`` counts the failures per error code."""
+    """The number of items per result; ``codes`` counts the failures per error code."""
 
     items: int = 0
     done: int = 0
@@ -227,7 +227,7 @@ class Tally:
 
 
 def count_retry_codes(verdicts: Iterable[Verdict]) -> Counter[str]:
-    """Why items are tried again: error code -> items."""
+    """Return the number of retried items per error code."""
     return _count_codes([verdict for verdict in verdicts if verdict.delay is not None])
 
 

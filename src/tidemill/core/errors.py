@@ -1,49 +1,49 @@
-"""Everything Tidemill raises on purpose.
+"""The exceptions that Tidemill raises.
 
 TidemillError
-├── InvalidInput        an input row or a parameter that cannot be accepted
-│   ├── InvalidColumns  columns of a file that do not fit; each with its sentence
-│   ├── InvalidRequest  several things that are wrong with a request; each with its sentence
-│   └── InvalidRows     rows of a file that do not fit; each with its sentence
-├── InvalidSettings     settings that stop the start; the message lists all of them
-├── NoRoom              a disk of ours is full, or does not take what is written
-├── TooLarge            more than a limit allows; nothing of it is kept
-├── StartHookFailed     a start hook of a mill raised; the worker's child cannot start
-├── UnknownKind         no handler of that name
-├── Forbidden           the user may not do this
-├── Unknown             there is no such thing, or not for you
+├── InvalidInput             an input row or a parameter is invalid
+│   ├── InvalidColumns       columns of a file do not match the resource; one message per column
+│   ├── InvalidRequest       a request has several problems; one message per problem
+│   └── InvalidRows          rows of a file are invalid; one message per row
+├── InvalidSettings          settings prevent the start; the message lists all of them
+├── DiskFull                 a local disk is full or rejects writes
+├── TooLarge                 the input exceeds a limit; nothing of it is stored
+├── StartHookFailed          a start hook of a mill failed; the child process cannot start
+├── UnknownKind              no handler is registered for the kind
+├── Forbidden                the user lacks the permission
+├── UnknownEntity            it does not exist, or the user may not see it
 │   ├── UnknownJob
 │   ├── UnknownItem
 │   ├── UnknownFile
 │   ├── UnknownResource
 │   └── UnknownUser
-├── KeyReused           an idempotency key that stands for another submission
-├── Conflict            the job is in a state that does not allow this
-├── Busy                everybody is busy; try again soon
-├── Unavailable         the database cannot be reached, or its schema is not ours
-│   ├── StoreUnavailable  the store of files does not answer; later it may
-│   └── StoreDenied     it does not let us: somebody has to look at the keys
-├── Unreachable         another machine does not answer, or not in time
-├── BrokerLost          the broker does not answer, or not as it should
-├── Interrupted         nobody wants it any more; what there is of it stays
-└── StaleLease          the lease was lost; nothing was written
+├── IdempotencyKeyReused     the idempotency key belongs to a different submission
+├── Conflict                 the state of the job does not allow the operation
+├── Busy                     all child processes are busy; retry soon
+├── Unavailable              the database is unreachable, or its schema has another version
+│   ├── StorageUnavailable   the file store does not respond; it may later
+│   └── StorageAccessDenied  the file store denies access; check its credentials
+├── RemoteUnreachable        a remote server does not respond in time
+├── BrokerUnavailable        the broker does not respond correctly
+├── Interrupted              the work is no longer wanted; partial results are kept
+└── StaleLease               the lease was lost; nothing was written
 """
 
 from collections.abc import Sequence
 
-PROBLEMS_IN_MESSAGE_MAX = 20  # sentences of one message: a file can have ten thousand columns that are wrong
+PROBLEMS_IN_MESSAGE_MAX = 20  # problems listed in one message: a file can have ten thousand invalid columns
 
 
 class TidemillError(Exception):
-    """The root of the tree; its message is a sentence for the user."""
+    """The base class of all errors; its message is written for the user."""
 
 
 class InvalidInput(TidemillError):
-    """An input row or a parameter that cannot be accepted."""
+    """An input row or a parameter is invalid."""
 
 
 class InvalidColumns(InvalidInput):
-    """Columns of a file that do not fit what it is imported into; ``problems`` has a sentence for each."""
+    """Columns of a file do not match the resource; ``problems`` has one message per column."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         first, more = problems[:PROBLEMS_IN_MESSAGE_MAX], len(problems) - PROBLEMS_IN_MESSAGE_MAX
@@ -52,9 +52,9 @@ class InvalidColumns(InvalidInput):
 
 
 class InvalidRequest(InvalidInput):
-    """Several things that are wrong with a request; ``problems`` has a sentence for each.
+    """A request has several problems; ``problems`` has one message for each.
 
-    ``places``: where in the request each of them is, if that is known.
+    ``paths`` has the position of each problem in the request, if it is known.
     """
 
     def __init__(self, problems: Sequence[str], paths: Sequence[tuple[str, ...]] = ()) -> None:
@@ -64,96 +64,96 @@ class InvalidRequest(InvalidInput):
 
 
 class InvalidRows(InvalidInput):
-    """Rows of a file that cannot be taken; ``problems`` has a sentence for each of the first, ``count`` is of all."""
+    """Rows of a file are invalid; ``problems`` describes the first of them, ``count`` is the number of all."""
 
     def __init__(self, problems: Sequence[str], count: int) -> None:
-        super().__init__(f"nothing was changed: {problems[0]}" + (f", and {count - 1} more" if count > 1 else ""))
+        super().__init__(f"No rows were changed: {problems[0]}" + (f", and {count - 1} more" if count > 1 else ""))
         self.problems = list(problems)
         self.count = count
 
 
 class InvalidSettings(TidemillError):
-    """Settings that stop the start; the message lists all of them."""
+    """Settings prevent the start; the message lists all of them."""
 
 
 class DiskFull(TidemillError):
-    """A disk of ours does not take what is written; nothing is wrong with what was given."""
+    """A local disk is full or rejects writes; the input is not the cause."""
 
 
 class TooLarge(TidemillError):
-    """More than a limit allows; nothing of it is kept."""
+    """The input exceeds a limit; nothing of it is stored."""
 
 
 class StartHookFailed(TidemillError):
-    """A start hook of a mill raised, or took too long."""
+    """A start hook of a mill raised an exception or timed out."""
 
 
 class UnknownKind(TidemillError):
-    """No handler of that name."""
+    """No handler is registered for the kind."""
 
 
 class Forbidden(TidemillError):
-    """The user may not do this, and may know that it exists."""
+    """The user lacks the permission, but may know that the object exists."""
 
 
 class UnknownEntity(TidemillError):
-    """There is no such thing, or not for whoever asks: the two look alike."""
+    """The object does not exist, or the user may not see it; the error is the same for both."""
 
 
 class UnknownJob(UnknownEntity):
-    """No such job."""
+    """The job does not exist."""
 
 
 class UnknownItem(UnknownEntity):
-    """No such item in that job."""
+    """The job has no such item."""
 
 
 class UnknownFile(UnknownEntity):
-    """No stored file of that name."""
+    """No stored file has this name."""
 
 
 class UnknownResource(UnknownEntity):
-    """No such resource, or none that this role may use."""
+    """The resource does not exist, or the role may not use it."""
 
 
 class UnknownUser(UnknownEntity):
-    """No such user, or no such key."""
+    """The user or the API key does not exist."""
 
 
 class IdempotencyKeyReused(TidemillError):
-    """An idempotency key that stands for another submission."""
+    """The idempotency key belongs to a different submission."""
 
 
 class Conflict(TidemillError):
-    """The job is in a state that does not allow this."""
+    """The state of the job does not allow the operation."""
 
 
 class Busy(TidemillError):
-    """Everybody is busy; try again soon."""
+    """All child processes are busy; retry soon."""
 
 
 class Unavailable(TidemillError):
-    """The database cannot be reached, or its schema is not ours."""
+    """The database is unreachable, or its schema has another version."""
 
 
 class StorageUnavailable(Unavailable):
-    """The store of files does not answer, not in time, or not as it should; later it may."""
+    """The file store does not respond in time or correctly; a retry may succeed."""
 
 
 class StorageAccessDenied(Unavailable):
-    """The store of files does not let us: the keys are wrong, or may not do this."""
+    """The file store denies access: its credentials are wrong or lack the permission."""
 
 
 class RemoteUnreachable(TidemillError):
-    """Another machine does not answer, or not in time."""
+    """A remote server does not respond in time."""
 
 
 class BrokerUnavailable(TidemillError):
-    """The broker does not answer, or not as it should. Work goes on without it."""
+    """The broker does not respond correctly. Workers continue without it."""
 
 
 class Interrupted(TidemillError):
-    """Nobody wants it any more, or not now; what there is of it stays, to go on from."""
+    """The work is no longer wanted, or not now; partial results are kept so that it can resume."""
 
 
 class StaleLease(TidemillError):

@@ -1,4 +1,4 @@
-"""The form of a file of rows: its format, its compression, and what stands in its columns."""
+"""The format, compression and columns of a file of rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ from tidemill.core.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
-    """A layout. An option that is None was not given: detection or the format's default decides."""
+    """How to parse a file. An option that is None is not set: detection or the format's default applies."""
 
     format: str | None = None
     compression: str | None = None
@@ -20,16 +20,16 @@ class FileLayout:
     quote: str | None = None  # empty: values are not quoted
     header: bool | None = None
     line_end: str | None = None
-    sheet: str | int | None = None  # the name of a worksheet, or its number from 1
+    sheet: str | int | None = None  # the name of a worksheet, or its number starting at 1
     keep_empty: bool | None = None
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """A layout as a job stores it."""
+        """Parse a layout as a job stores it."""
         return cls(**{name: value[name] for name in LAYOUT_OPTIONS if name in value})
 
     def to_json(self) -> dict[str, str | int | bool]:
-        """The options that are given, by name."""
+        """Return the options that are set, by name."""
         return {name: value for name in LAYOUT_OPTIONS if (value := getattr(self, name)) is not None}
 
 
@@ -45,12 +45,12 @@ _TEXT_LIKE_SQL_TYPES = ("citext", "name", '"char"')
 
 
 def is_text_type(type_: ColumnType, sql_type: str) -> bool:
-    """Whether values are texts as people write them, whatever the server calls their type."""
+    """Return whether values of the type are plain text, including the text-like types of PostgreSQL."""
     return type_ == "text" or sql_type.rpartition(".")[2] in _TEXT_LIKE_SQL_TYPES
 
 
 CopyFormat = Literal["csv", "ndjson"]
-"""What an encoder is fed with: bytes as COPY delivers them, a header first if it is CSV."""
+"""The format in which COPY delivers rows to an encoder; CSV starts with a header."""
 
 
 class FileFormat(StrEnum):
@@ -76,12 +76,12 @@ FORMAT_CONTENT_TYPES = {
 }
 COMPRESSION_CONTENT_TYPES = {Compression.GZIP: "application/gzip", Compression.ZSTD: "application/zstd"}
 COMPRESSION_SUFFIXES = {Compression.NONE: "", Compression.GZIP: ".gz", Compression.ZSTD: ".zst"}
-SELF_COMPRESSED_FORMATS = (FileFormat.XLSX, FileFormat.PARQUET)  # compressed by themselves
+SELF_COMPRESSED_FORMATS = (FileFormat.XLSX, FileFormat.PARQUET)  # formats with built-in compression
 
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """``type`` is that of a resource's field; of rows that say nothing about themselves it is text."""
+    """A column of an output file. ``type`` is the type of the resource's field, or text for rows without a schema."""
 
     name: str
     type: ColumnType = "text"
@@ -99,11 +99,13 @@ class OutputFileSpec:
         self.validate()
 
     def validate(self) -> None:
-        """InvalidInput says what does not go together."""
+        """Raise InvalidInput if the options cannot be combined."""
         if self.compression is not Compression.NONE and self.format in SELF_COMPRESSED_FORMATS:
-            raise InvalidInput(f"{self.format} is compressed by itself: ask for it without {self.compression}")
+            raise InvalidInput(
+                f'Format "{self.format}" has built-in compression: omit compression "{self.compression}"'
+            )
         if self.spreadsheet_safe and self.format not in (FileFormat.CSV, FileFormat.XLSX):
-            raise InvalidInput(f"spreadsheet_safe is for csv and xlsx, not for {self.format}")
+            raise InvalidInput(f'spreadsheet_safe requires format csv or xlsx, not "{self.format}"')
 
     @property
     def postgres_copy_format(self) -> CopyFormat:
@@ -111,7 +113,7 @@ class OutputFileSpec:
 
     @property
     def is_raw_copy(self) -> bool:
-        """The file is its feed, byte by byte."""
+        """Whether the file is the unchanged output of COPY."""
         return self.compression is Compression.NONE and self.format in (FileFormat.CSV, FileFormat.NDJSON)
 
     @property
@@ -130,9 +132,9 @@ class ResultFileFormat(StrEnum):
 
 
 def parse_result_format(path: Path) -> str:
-    """The format of a result file, by the suffix of its name."""
+    """Return the format of a result file, from the suffix of its name."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in ResultFileFormat.__members__.values():
         formats = ", ".join(f".{name}" for name in ResultFileFormat)
-        raise InvalidInput(f"{path.name}: results are written as {formats}")
+        raise InvalidInput(f'Unsupported result file "{path.name}": the name must end in {formats}')
     return suffix

@@ -1,4 +1,4 @@
-"""The source of a job's inputs: its reference, its records in blocks, and the protocols of readers and observers."""
+"""The input source of a job: its reference, its records in blocks, and the protocols of readers and observers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Checkpoint = Mapping[str, int]  # a position in a source, in the units of its fo
 
 
 class InputDefect(TypedDict):
-    """Why a record is not an input: the reason, the line, and the beginning of its text."""
+    """Why a record is not a valid input: the reason, the line, and the beginning of its text."""
 
     line: int
     code: str
@@ -22,18 +22,18 @@ class InputDefect(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReference:
-    """What a job reads its inputs from: a stored file, which a worker downloads first if there is a URL."""
+    """The stored file that a job reads its inputs from. If it has a URL, a worker downloads it first."""
 
     blob: str
     url: str | None = None
     format: str | None = None
     layout: FileLayout | None = None
-    name: str | None = None  # the name of the file where it came from
+    name: str | None = None  # the original name of the file
     fixes_of: str | None = None  # the job whose fixed inputs replace those of the file
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """A reference as a job stores it."""
+        """Parse a reference as a job stores it."""
         layout = value.get("layout")
         return cls(
             blob=str(value.get("blob", "")),
@@ -54,44 +54,47 @@ class SourceReference:
 class InputBlock:
     """The next records of a source, encoded as JSON, in order.
 
-    A record that is no input is kept as text, a JSON string, and has a defect: why, under its index in this block.
-    ``lines`` are the physical lines of the records; None when all of them follow the plain rule of ``line_of``.
+    A record that is not a valid input is kept as a JSON string, and ``defects`` has the reason under its index in this
+    block. ``lines`` are the physical lines of the records; None if ``resolve_line_number`` can compute all of them.
     """
 
-    inputs: list[bytes]  # none: the source is at its end
-    checkpoint: Checkpoint  # where the next one begins
+    inputs: list[bytes]  # empty at the end of the source
+    checkpoint: Checkpoint  # where the next block begins
     defects: dict[int, InputDefect] = field(default_factory=dict)
     lines: list[int] | None = None
 
 
 def resolve_line_number(row: int, line: int | None, first_line: int) -> int:
-    """The physical line of a record: the one that was noted, or the one that its number says."""
+    """Return the physical line of a record: ``line`` if it is known, else computed from the row number."""
     return row + first_line - 1 if line is None else line
 
 
 class InputSource(Protocol):
-    """Records from a checkpoint on. Reading from the same checkpoint gives the same records."""
+    """Reads records from a checkpoint. Reading from the same checkpoint returns the same records."""
 
     @property
     def columns(self) -> list[str] | None:
-        """Their names in the file's own order; None where records name their own."""
+        """The column names in file order; None if each record has its own names."""
 
     @property
     def first_line(self) -> int:
-        """Of the first record."""
+        """The physical line of the first record."""
 
     @property
     def layout(self) -> FileLayout:
-        """The layout that the file is read with; without options where the source has no file."""
+        """The layout that the file is read with; it has no options if the source is not a file."""
 
     def read(self, rows: int, size: int) -> InputBlock:
-        """So many rows and about so many bytes at most, but one record at least; none at the end."""
+        """Return at most ``rows`` records and about ``size`` bytes, but at least one record; no record at the end."""
 
     def close(self) -> None: ...
 
 
 class InputSourceOpener(Protocol):
-    """Blocks, for long if the source must be fetched first; Interrupted soon after ``going_on`` says no."""
+    """Opens an input source. Blocks, for long if the file must be downloaded first.
+
+    Raises Interrupted soon after ``should_continue`` returns False.
+    """
 
     def __call__(
         self, reference: SourceReference, checkpoint: Checkpoint, should_continue: Callable[[], bool] = ...
@@ -99,16 +102,16 @@ class InputSourceOpener(Protocol):
 
 
 class InputObserver(Protocol):
-    """Sees the inputs of a job while they are read, in order and from the first one on.
+    """Sees the inputs of a job while they are read, in order, starting with the first.
 
-    ``params`` are those of the job, completed with what the open source has shown. ``rows_wait_for_end`` says that no
-    row may start before the source is read to its end.
+    ``params`` are the job's parameters, completed from the open source. If ``rows_wait_for_end`` is set, no row may
+    start before the whole source is read.
     """
 
     params: JsonObject
     rows_wait_for_end: bool
 
     def observe(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
-        """The next inputs, the first of which has this seq: who loses to whom, and in which key (seq, other, place)."""
+        """Take the next inputs, starting at seq ``lo``; return duplicates as (seq, seq that wins, index of the key)."""
 
     def close(self) -> None: ...

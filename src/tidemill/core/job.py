@@ -13,7 +13,7 @@ from tidemill.core.status import Intent, ItemStatus, JobStatus
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Where every item of a job is. The sum always holds."""
+    """The number of items of a job per status. ``total`` is always their sum."""
 
     total: int = 0
     pending: int = 0
@@ -35,7 +35,7 @@ class Counts:
 
     @property
     def processed(self) -> int:
-        """Settled by work: what was cancelled cost none, and says nothing of how quick a job is."""
+        """Settled items without cancelled ones, which took no work and would distort the rate."""
         return self.settled - self.cancelled
 
     @property
@@ -45,7 +45,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One submitted piece of work, and how far it is."""
+    """A submitted job and its progress."""
 
     id: UUID
     key: str
@@ -64,8 +64,8 @@ class Job:
     params: JsonObject = field(default_factory=dict)
     policy: JsonObject = field(default_factory=dict)
     codes: dict[str, int] = field(default_factory=dict)
-    retried: int = 0  # attempts that ended in another one
-    source: str | None = None  # the format of the file that it was made of
+    retried: int = 0  # attempts that were followed by a retry
+    source: str | None = None  # the format of the job's input file
     file_id: str | None = None
     result_columns: tuple[str, ...] = ()
     request_id: str | None = None
@@ -77,16 +77,16 @@ class Job:
         return self.closed_at is not None
 
 
-@dataclass(slots=True)  # not frozen: one is made per item
+@dataclass(slots=True)  # not frozen: one is created per item
 class Item:
-    """One input row of a job. ``key`` is stable over attempts: give it to services that deduplicate."""
+    """One input row of a job. ``key`` is the same at every attempt: pass it to services as an idempotency key."""
 
     job_id: UUID
     seq: int
     input: Any
     attempt: int = 1
     defect: InputDefect | None = None
-    throttles: int = 0  # refusals since the last attempt that counted
+    throttles: int = 0  # throttled calls since the last charged attempt
     misses: int = 0  # attempts that ended in NotFound(again=True)
 
     @property
@@ -95,13 +95,13 @@ class Item:
 
     @property
     def row(self) -> int:
-        """The record's number in its source, from 1."""
+        """The number of the row in its source, starting at 1."""
         return self.seq + 1
 
 
 @dataclass(frozen=True, slots=True)
 class ItemRecord:
-    """One item of a job as it is stored: its input, and what has become of it."""
+    """One stored item of a job: its input and its outcome."""
 
     job_id: UUID
     seq: int
@@ -114,19 +114,19 @@ class ItemRecord:
 
     @property
     def row(self) -> int:
-        """The record's number in its source, from 1."""
+        """The number of the row in its source, starting at 1."""
         return self.seq + 1
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSliceResult:
-    """So much was settled by the slice itself; what workers did meanwhile is not in it."""
+    """The work of one time slice. Work that workers did at the same time is not included."""
 
     settled: int
-    failed: int  # of the settled
-    retried: int  # will be tried again
+    failed: int  # a part of settled
+    retried: int  # items that will be retried
     seconds: float
-    is_drained: bool  # nothing of the job is open: there is no need for another slice
-    next_due_at: datetime | None  # of what waits, the first; None when nothing waits, or the job is not to run
-    due_in: float | None  # the same in seconds from now, 0 when it is due
-    child_died: bool = False  # the process died in it; what was finished is saved, the rest goes back
+    is_drained: bool  # the job has no open items, so no further slice is needed
+    next_due_at: datetime | None  # when the first waiting batch is due; None if none waits or the job may not run
+    due_in: float | None  # the seconds until next_due_at, 0 if it has passed
+    child_died: bool = False  # the child process died; finished items are recorded, the rest is requeued

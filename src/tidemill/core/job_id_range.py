@@ -1,4 +1,4 @@
-"""Which job ids a moment, a prefix or a key can belong to."""
+"""Ranges of job IDs that match a time, an ID prefix or a job key."""
 
 import re
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ JOB_ID_MIN, JOB_ID_MAX = UUID(int=0), UUID(int=2**128 - 1)
 JOB_ID_TIME_MAX_MS = 2**48 - 1
 
 
-JOB_ID_TIME_SLACK_MS = 1_000  # between the moment that an id was made of and the time that was stored beside it
+JOB_ID_TIME_SLACK_MS = 1_000  # between the time inside an ID and the time that was stored with it
 
 
-JOB_KEY_YEAR_MAX = 9_998  # with a day after it
+JOB_KEY_YEAR_MAX = 9_998  # adding one day cannot overflow
 
 
 _HEX_PREFIX_PATTERN = re.compile("[0-9a-f]{1,32}")
@@ -25,7 +25,7 @@ _JOB_KEY_PREFIX_PATTERN = re.compile(r"J(\d{8})?\d{0,7}(_\d*)?")
 
 @dataclass(frozen=True, slots=True)
 class JobIdRange:
-    """Which jobs can match: ids from ``lo`` to ``hi``, keys that begin with ``prefix``."""
+    """Jobs that can match: IDs from ``lo`` to ``hi``, keys that start with ``prefix``."""
 
     lo: UUID = JOB_ID_MIN
     hi: UUID = JOB_ID_MAX
@@ -39,7 +39,7 @@ class JobIdRange:
         return JobIdRange(max(self.lo, lo), min(self.hi, hi), self.prefix)
 
     def limit_to_created(self, from_: datetime | None, to: datetime | None) -> "JobIdRange":
-        """Hardly more than those made in that time; the stored times decide."""
+        """Return the range of jobs created in this time, plus some slack; the caller checks the stored times."""
         lo = JOB_ID_MIN if from_ is None else min_id_at(from_, -JOB_ID_TIME_SLACK_MS)
         return self.intersect(lo, JOB_ID_MAX if to is None else min_id_at(to, JOB_ID_TIME_SLACK_MS))
 
@@ -48,13 +48,13 @@ class JobIdRange:
 
 
 def min_id_at(moment: datetime, shift_ms: int = 0) -> UUID:
-    """The least id that can be made at a moment: 48 bits of milliseconds, then zeros."""
+    """Return the smallest ID that can be created at a time: 48 bits of milliseconds, then zeros."""
     milliseconds = int(moment.timestamp() * 1000) + shift_ms
     return UUID(int=min(max(milliseconds, 0), JOB_ID_TIME_MAX_MS) << 80)
 
 
 def parse_id_prefix(text: str) -> tuple[UUID, UUID] | None:
-    """The ids that begin with these hexadecimal digits, with or without dashes."""
+    """Return the first and the last ID that start with these hexadecimal digits; dashes are ignored."""
     digits = text.replace("-", "").lower()
     if not _HEX_PREFIX_PATTERN.fullmatch(digits):
         return None
@@ -62,7 +62,7 @@ def parse_id_prefix(text: str) -> tuple[UUID, UUID] | None:
 
 
 def build_lookup_params(job: UUID | str) -> dict[str, UUID | str | None]:
-    """What to look a job up by: its id, or else its key."""
+    """Return the parameters that look up a job by its ID or by its key."""
     if isinstance(job, UUID):
         return {"id": job, "key": None}
     ids = parse_id_prefix(job)
@@ -71,10 +71,10 @@ def build_lookup_params(job: UUID | str) -> dict[str, UUID | str | None]:
 
 
 def parse_job_prefix(text: str) -> JobIdRange | None:
-    """Where jobs are whose key or id begins with this; None if there can be none."""
-    found = parse_id_prefix(text)
-    if found is not None:
-        return JobIdRange(*found)
+    """Return the range of jobs whose key or ID starts with this text; None if no job can match."""
+    id_range = parse_id_prefix(text)
+    if id_range is not None:
+        return JobIdRange(*id_range)
     key = text.strip().upper()
     match = _JOB_KEY_PREFIX_PATTERN.fullmatch(key)
     if match is None:

@@ -8,7 +8,8 @@ _JSON_STRING, _JSON_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"'), re.compile(rb"[
 
 
 def is_json_too_deep(data: bytes) -> bool:
-    """Whether encoded JSON is nested more than MAX_DEPTH levels deep. Most rows have fewer brackets than that."""
+    """Return whether encoded JSON is nested more than MAX_JSON_DEPTH levels deep."""
+    # Most rows have fewer brackets than that.
     if data.count(b"[") + data.count(b"{") <= MAX_JSON_DEPTH:
         return False
     depth = deepest = 0
@@ -19,5 +20,5 @@ def is_json_too_deep(data: bytes) -> bool:
 
 
 JsonObject = dict[str, Any]
-"""A JSON object that comes from outside: an item's input, a job's parameters, an answer that is not validated yet.
+"""A JSON object from outside: an item's input, a job's parameters, a response that is not validated yet.
 For fields that Tidemill itself defines, use a dataclass or a TypedDict."""

@@ -1,4 +1,4 @@
-"""A kind of work and how it wants to be run."""
+"""A kind of work and the options of its handler."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -31,16 +31,14 @@ class Handler:
     permanent: tuple[type[BaseException], ...] = ()
     sparse: bool = False
     in_transaction: bool = False
-    exact: bool = False  # fractions of inputs come as Decimal, with all their digits
+    exact: bool = False  # decode fractional numbers in inputs as Decimal, with all digits
     limiter: str | None = None
-    limit_by: Callable[..., str] | None = None  # (item) -> the member of the limiter that it counts against
+    limit_by: Callable[..., str] | None = None  # (item) -> the member of the limiter that the item counts against
     columns: tuple[str, ...] = ()
-    batch_size: int | None = None  # items of a batch; without it, what the settings say
-    make_input_observer: Callable[..., Any] | None = (
-        None  # (params, source) -> Intake: looks at the inputs as they come
-    )
+    batch_size: int | None = None  # items per batch; None: as configured in the settings
+    make_input_observer: Callable[..., Any] | None = None  # (params, source) -> InputObserver
     after_flush: Callable[..., Awaitable[None]] | None = None  # (conn, lease, done verdicts), in the flush transaction
-    close: Callable[[], Awaitable[None]] | None = None  # lets go of what the handler holds between items
+    close: Callable[[], Awaitable[None]] | None = None  # releases resources that the handler keeps between items
 
     is_batch: bool = field(init=False, repr=False, compare=False)  # mode == "batch"
 
@@ -49,7 +47,7 @@ class Handler:
 
 
 class HandlerLookup(Protocol):
-    """The kinds a worker can run."""
+    """The kinds that a worker can run."""
 
     def get(self, kind: str) -> Handler: ...
     def kinds(self) -> list[str]: ...

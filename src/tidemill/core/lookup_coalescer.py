@@ -1,4 +1,4 @@
-"""One look for all who ask at about the same time."""
+"""Combines concurrent lookups of single keys into one lookup of many keys."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class Coalescer(Generic[K, V]):
-    """``look`` is given what was asked for since it last looked, and answers in that order."""
+    """Runs ``lookup`` with all keys requested since its last run; it returns the values in the same order."""
 
     def __init__(self, lookup: Callable[[Sequence[K]], Awaitable[Sequence[V]]]) -> None:
         self._lookup = lookup
@@ -22,24 +22,24 @@ class Coalescer(Generic[K, V]):
             future = self._pending[key] = asyncio.get_running_loop().create_future()
         if self._lookup_task is None:
             self._lookup_task = asyncio.create_task(self._run_lookups())
-        return await asyncio.shield(future)  # one of several who ask may be cancelled
+        return await asyncio.shield(future)  # other callers may wait for the same key if this one is cancelled
 
     async def _run_lookups(self) -> None:
         try:
             while self._pending:
-                await asyncio.sleep(0)  # those who are about to ask are heard, too
-                asked, self._pending = self._pending, {}
-                await self._resolve_requests(asked)
+                await asyncio.sleep(0)  # let tasks that are ready to run add their keys
+                requests, self._pending = self._pending, {}
+                await self._resolve_requests(requests)
         finally:
             self._lookup_task = None
 
-    async def _resolve_requests(self, asked: dict[K, asyncio.Future[V]]) -> None:
+    async def _resolve_requests(self, requests: dict[K, asyncio.Future[V]]) -> None:
         try:
-            found = await self._lookup(list(asked))
-        except Exception as error:  # noqa: BLE001  it is for those who asked
-            for future in asked.values():
+            values = await self._lookup(list(requests))
+        except Exception as error:  # noqa: BLE001  every caller gets the exception
+            for future in requests.values():
                 future.set_exception(error)
-                future.exception()  # nobody may be left to hear it
+                future.exception()  # avoids a warning if all callers were cancelled
         else:
-            for future, value in zip(asked.values(), found, strict=True):
+            for future, value in zip(requests.values(), values, strict=True):
                 future.set_result(value)

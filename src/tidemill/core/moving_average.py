@@ -1,6 +1,6 @@
-"""Numbers that are measured again and again."""
+"""Exponentially weighted moving averages."""
 
-MOVING_AVERAGE_ALPHA = 0.3  # of the newest observation in a moving average
+MOVING_AVERAGE_ALPHA = 0.3  # the weight of the newest observation
 
 
 def clamp(value: float, low: float, high: float) -> float:
@@ -8,5 +8,5 @@ def clamp(value: float, low: float, high: float) -> float:
 
 
 def update_moving_average(average: float | None, newest: float, alpha: float = MOVING_AVERAGE_ALPHA) -> float:
-    """An exponentially weighted moving average; the first observation is its beginning."""
+    """Return the moving average after a new observation; the first observation is the first average."""
     return newest if average is None else average + alpha * (newest - average)

@@ -1,6 +1,6 @@
 """The outcomes of an item. A handler returns or raises one of them.
 
-Any other return value is the result of ``Done``. Any other exception is a ``Retry`` until the attempts are used up.
+Any other return value becomes the result of ``Done``. Any other exception is a ``Retry`` until no attempts are left.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 
 class ErrorDetails(TypedDict, total=False):
-    """Why an item did not succeed. A handler may add fields of its own, such as the ones that ``Fail`` takes."""
+    """Why an item did not succeed. A handler may add its own fields with the ``details`` of ``Fail``."""
 
     code: str
     reason: str
@@ -21,15 +21,15 @@ class ErrorDetails(TypedDict, total=False):
     throttles: int
     misses: int
     row: int
-    errors: list["ErrorDetails"]  # of an imported row with several errors: all of them
+    errors: list["ErrorDetails"]  # all errors of an imported row, if it has several
 
 
 class Outcome(Exception):
-    """The root of the five."""
+    """The base class of all outcomes."""
 
 
 class Done(Outcome):
-    """The item is finished; ``result`` is what the grid and the export show."""
+    """The item succeeded; the results table and result exports show ``result``."""
 
     def __init__(self, result: Any = None, *, normalized: Any = None) -> None:
         super().__init__()
@@ -38,10 +38,10 @@ class Done(Outcome):
 
 
 class NotFound(Outcome):
-    """The outside world has no such thing; tried again once, conservatively.
+    """The lookup found nothing. By default the item is retried once, after ``RetryPolicy.not_found_delay`` seconds.
 
-    ``result`` is what the grid shows of it all the same, such as what came near. A handler that has other ways to look
-    says itself whether there is another one (``again``), and ``item.misses`` tells it how many it has tried.
+    ``result`` is shown in the results anyway, such as the nearest candidates. A handler with several lookup strategies
+    sets ``again`` to True while there is another one to use; ``item.misses`` is the number it has used.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Skip(Outcome):
 
 
 class Retry(Outcome):
-    """Try again, after ``after`` seconds if given, else with exponential backoff.
+    """Retry the item, after ``after`` seconds if set, else with exponential backoff.
 
-    ``throttled`` says that whoever the handler called is asked too much: no attempt is charged, and fewer items of
-    the kind are in hand for a while.
+    Set ``throttled`` if the called service rejected the request because of its rate: no attempt is charged, and the
+    worker runs fewer items of the kind at a time for a while.
     """
 
     throttled: bool = False
-    charged: bool = True  # whether it uses an attempt up, unless it is throttled
+    charged: bool = True  # whether it counts as an attempt, unless it is throttled
 
     def __init__(
         self, reason: str = "retry", *, after: float | None = None, code: str | None = None, throttled: bool = False
@@ -83,15 +83,18 @@ class Retry(Outcome):
 
 
 class Wait(Retry):
-    """Not yet: what it needs may come with others of its job. Whoever says so knows when to stop saying it."""
+    """Retry later without charging an attempt, because the item depends on others of its job.
+
+    There is no limit: the handler must stop returning it at some point.
+    """
 
     charged = False
 
 
 class Fail(Outcome):
-    """The item cannot succeed; ``code`` groups failures, ``retryable`` says whether a redrive makes sense.
+    """The item failed; ``code`` groups failures, ``retryable`` states whether a manual retry can succeed.
 
-    ``details`` are kept beside them, such as the field and the value that are wrong.
+    ``details`` are stored with the error, such as the invalid field and its value.
     """
 
     def __init__(
@@ -110,10 +113,10 @@ class Fail(Outcome):
 
 
 class BatchExceptions(dict[int, Outcome]):
-    """What a set-based handler says of some items, by their place among those it was given; all others are done.
+    """The outcomes of a set-based handler, by the index of the item in its batch; all other items are done.
 
-    ``failed`` are more of them, which cannot succeed: of each its code, its reason and its details. In a file with
-    nothing but bad rows, a Fail for each would be most of the work.
+    ``failed`` has further items that failed, each with code, reason and details. It avoids creating a Fail per item,
+    which would be most of the work for a file in which every row is invalid.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class BatchExceptions(dict[int, Outcome]):
 
 
 class AbortJob(Exception):
-    """Not of an item but of its job: it cannot go on. What is unsettled goes back; the job fails for this reason."""
+    """Fail the whole job with this reason. The unsettled items of the batch are released."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The authenticated user of a request."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,18 +10,18 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-LOCAL_USER_ID: Final = 0  # this machine: whoever has the database's credentials
+LOCAL_USER_ID: Final = 0  # the user of local commands, which authenticate with the database's credentials
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A user and how they proved to be that: ``by`` names their key or session and never holds a secret."""
+    """A user and their credential: ``by`` names the API key or session and never contains a secret."""
 
     user_id: int
     name: str
     role: Role
     by: str
-    csrf: str | None = None  # of a browser's session: what its writes must carry
+    csrf: str | None = None  # the token that writes from a browser session must send
 
     @property
     def is_admin(self) -> bool:

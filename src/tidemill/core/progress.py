@@ -1,4 +1,4 @@
-"""How quick a job is, and when it may be done: estimates that say when they cannot be made."""
+"""Estimates the throughput of a job and when it will be done, or explains why there is no estimate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from itertools import pairwise
 from tidemill.core.job import Job
 from tidemill.core.status import JobStatus
 
-RATE_WINDOW = timedelta(seconds=30)  # what counts as now
-PROGRESS_SAMPLE_INTERVAL = timedelta(seconds=5)  # between two samples of a job that moves
+RATE_WINDOW = timedelta(seconds=30)  # the current rate is the rate in this window
+PROGRESS_SAMPLE_INTERVAL = timedelta(seconds=5)  # between two samples of a job in progress
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressSample:
-    """So many items were settled, not cancelled, at that time. Taken only when they are more or fewer than before."""
+    """The number of settled items, without cancelled ones, at a time. Samples are stored only when it changes."""
 
     at: datetime
     settled: int
@@ -23,27 +23,27 @@ class ProgressSample:
 
 
 class NoEstimate(StrEnum):
-    """Why nobody can say when a job will be done."""
+    """Why there is no estimate of when a job will be done."""
 
     CLOSED = "closed"
     PAUSED = "paused"
     CANCELLING = "cancelling"
-    INGESTING = "ingesting"  # how much there is to do is not known yet
-    NOT_MOVING = "not_moving"  # nothing was settled in the last half minute
+    INGESTING = "ingesting"  # the total number of items is not known yet
+    NOT_MOVING = "not_moving"  # no item was settled within the rate window
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressRates:
-    """Items settled per second, not cancelled: in the last half minute, and since the job was submitted."""
+    """Items settled per second, without cancelled ones: in the last 30 seconds, and since the job was submitted."""
 
     now_per_s: float
     average_per_s: float
     eta_s: float | None
-    why: NoEstimate | None  # there is no eta
+    why: NoEstimate | None  # the reason if eta_s is None
 
 
 def compute_rates(samples: Sequence[ProgressSample], job: Job, now: datetime) -> ProgressRates:
-    """From the newest samples, in order of time, and the job's own counts at ``now``."""
+    """Compute the rates from the newest samples, in order of time, and the job's counts at ``now``."""
     created = job.created_at or now
     seconds = ((job.closed_at or now) - created).total_seconds()
     average = job.counts.processed / seconds if seconds > 0 else 0.0
@@ -53,7 +53,7 @@ def compute_rates(samples: Sequence[ProgressSample], job: Job, now: datetime) ->
 
 
 def _compute_current_rate(samples: Sequence[ProgressSample], settled: int, created: datetime, now: datetime) -> float:
-    """What was settled since half a minute ago. What a reprocess takes back is not counted against it."""
+    """Return the settled items per second in the rate window. Items reopened by a reprocess do not reduce it."""
     origin, base = _find_window_start(samples, created, now)
     counts = [base, *(sample.settled for sample in samples if origin < sample.at <= now), settled]
     moved = sum(max(0, later - earlier) for earlier, later in pairwise(counts))
@@ -62,16 +62,16 @@ def _compute_current_rate(samples: Sequence[ProgressSample], settled: int, creat
 
 
 def _find_window_start(samples: Sequence[ProgressSample], created: datetime, now: datetime) -> tuple[datetime, int]:
-    """From when on to measure, and how many were settled then."""
+    """Return the start of the measurement and the number of items settled at that time."""
     start = now - RATE_WINDOW
     before = [sample for sample in samples if sample.at <= start]
     if before:
-        # A sample stands for the time until the next one; of a job that stood still for long, for just the last of it.
+        # A sample is valid until the next one. After a long standstill, count only the last sample interval of it.
         return max(before[-1].at, start - PROGRESS_SAMPLE_INTERVAL), before[-1].settled
     if created >= start or not samples:
-        return created, 0  # without any sample nobody knows when it moved: its average has to do
+        return created, 0  # without samples, use the average since the start
     first = samples[0]
-    # Nobody looked before. A sample by itself says that so much was settled since the look before it would have been.
+    # There is no earlier sample. Assume that a recent first sample was settled within one sample interval.
     return (
         (first.at, first.settled)
         if now - first.at >= PROGRESS_SAMPLE_INTERVAL

@@ -1,4 +1,4 @@
-"""Rows that are chosen by their numbers: single ones, and ranges of which both ends are part."""
+"""Rows selected by number: single rows and inclusive ranges."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,39 +11,39 @@ SeqRange = tuple[int, int]
 
 
 def merge_ranges(ranges: Iterable[Sequence[int]]) -> tuple[SeqRange, ...]:
-    """The same rows in ranges that are in order and apart from one another."""
-    found: list[SeqRange] = []
+    """Return the same rows as sorted ranges that neither overlap nor touch."""
+    merged: list[SeqRange] = []
     for first, last in sorted((int(first), int(last)) for first, last in ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            found.append((first, last))
-    return tuple(found)
+            merged.append((first, last))
+    return tuple(merged)
 
 
 def is_in_ranges(seq: int, ranges: Sequence[SeqRange]) -> bool:
-    """``ranges`` as ``merged`` has them."""
+    """Return whether a row is in one of the ranges, which must come from ``merge_ranges``."""
     at = bisect_right(ranges, (seq, BIGINT_SAFE_MAX)) - 1
     return at >= 0 and seq <= ranges[at][1]
 
 
 def select_seqs_between(lo: int, hi: int, seqs: Iterable[int], ranges: Iterable[SeqRange]) -> list[int]:
-    """Those from ``lo`` to before ``hi``, in order."""
-    found = {seq for seq in seqs if lo <= seq < hi}
+    """Return the selected seqs from ``lo`` up to but excluding ``hi``, in order."""
+    selected = {seq for seq in seqs if lo <= seq < hi}
     for first, last in ranges:
-        found.update(range(max(lo, first), min(hi, last + 1)))
-    return sorted(found)
+        selected.update(range(max(lo, first), min(hi, last + 1)))
+    return sorted(selected)
 
 
 @dataclass(frozen=True, slots=True)
 class RowSelection:
-    """Which of a job's rows, beside their statuses: by cause, by key, or those that are named; but some."""
+    """A selection of a job's rows by error code, key or number, without ``excluded_seqs``. It has no statuses."""
 
     codes: frozenset[str] | None = None
     key: str | None = None
     seqs: frozenset[int] | None = None
     excluded_seqs: frozenset[int] = frozenset()
-    ranges: tuple[SeqRange, ...] = ()  # beside the seqs; in order, and apart from one another
+    ranges: tuple[SeqRange, ...] = ()  # in addition to the seqs; as ``merge_ranges`` returns them
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -57,7 +57,7 @@ class RowSelection:
         )
 
     def to_json(self) -> Mapping[str, object]:
-        """The same as JSON; empty when all rows are meant."""
+        """Return the selection as JSON; empty if it selects all rows."""
         codes = {} if self.codes is None else {"codes": sorted(self.codes)}
         key = {} if self.key is None else {"key": self.key}
         seqs = {} if self.seqs is None else {"seqs": sorted(self.seqs)}

@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Intent(StrEnum):
-    """What the user, or a failure policy, wants of a job."""
+    """What should happen to a job, as set by the user or its failure policy."""
 
     RUN = "run"
     PAUSE = "pause"
@@ -65,7 +65,7 @@ ITEM_STATUS_TRANSITIONS: Final[dict[ItemStatus, frozenset[ItemStatus]]] = {
     **dict.fromkeys(TERMINAL_ITEM_STATUSES, frozenset({_S.PENDING})),  # reprocess and redrive
 }
 
-# The words of the documents that asked for this system, and of neighbours people come from.
+# Status names of other systems, accepted as synonyms.
 _ITEM_STATUS_SYNONYMS: Final[dict[str, ItemStatus]] = {
     "error": _S.FAILED,
     "dlq": _S.FAILED,
@@ -96,23 +96,23 @@ _JOB_STATUS_SYNONYMS: Final[dict[str, JobStatus]] = {
 
 
 def parse_item_status(word: str) -> ItemStatus:
-    """Read a status in our words or a document's, whatever its case; ValueError when it is neither."""
+    """Parse an item status or a synonym, in any case; raise ValueError if it is unknown."""
     folded = _normalize_status(word)
     try:
         return _ITEM_STATUS_SYNONYMS.get(folded) or ItemStatus(folded)
     except ValueError:
         known = ", ".join(ItemStatus)
-        raise ValueError(f"unknown status {word!r}; known are {known}") from None
+        raise ValueError(f'unknown status "{word}"; must be one of {known}') from None
 
 
 def parse_job_status(word: str) -> JobStatus:
-    """The same for the status of a job."""
+    """Parse a job status or a synonym, in any case; raise ValueError if it is unknown."""
     folded = _normalize_status(word)
     try:
         return _JOB_STATUS_SYNONYMS.get(folded) or JobStatus(folded)
     except ValueError:
         known = ", ".join(JobStatus)
-        raise ValueError(f"unknown status {word!r}; known are {known}") from None
+        raise ValueError(f'unknown status "{word}"; must be one of {known}') from None
 
 
 def _normalize_status(word: str) -> str:
@@ -122,7 +122,7 @@ def _normalize_status(word: str) -> str:
 def derive_job_status(
     *, intent: Intent, ingest_done: bool, closed_as: JobStatus | None, total: int, started: bool
 ) -> JobStatus:
-    """The one word shown for a job, from the facts that are stored."""
+    """Derive the status of a job from its stored state."""
     if closed_as is not None:
         return closed_as
     if intent in (Intent.CANCEL, Intent.FAIL):
@@ -135,7 +135,7 @@ def derive_job_status(
 
 
 def derive_closing_status(*, intent: Intent, failed: int) -> JobStatus:
-    """What a job with nothing open is closed as."""
+    """Return the final status of a job without open items."""
     if intent is Intent.CANCEL:
         return JobStatus.CANCELLED
     if intent is Intent.FAIL:
@@ -153,7 +153,10 @@ _WAITING_STATUSES = (ItemStatus.PENDING, ItemStatus.RETRY_WAIT)
 
 @dataclass(frozen=True, slots=True)
 class ItemStatusResolver:
-    """Live ranges ``(lo, hi, state)`` by their end, and the items of leased lists; read in one snapshot."""
+    """Resolves item statuses from live ranges ``(lo, hi, state)``, sorted by end, and the items of leased lists.
+
+    All of them must be read in one snapshot.
+    """
 
     ranges: Sequence[tuple[int, int, str]] = ()
     leased_seqs: frozenset[int] = frozenset()
@@ -164,17 +167,17 @@ class ItemStatusResolver:
         object.__setattr__(self, "_ends", [hi for _, hi, _ in self.ranges])
 
     def resolve(self, seq: int, stored: str | None) -> str | None:
-        """What an item is, given the status of its outcome if it has one."""
+        """Return the status of an item, given the stored status of its outcome if it has one."""
         if stored is not None:
             return ItemStatus.PROCESSING if stored in _WAITING_STATUSES and seq in self.leased_seqs else stored
-        # Live ranges do not overlap: the first one that ends behind the item covers it, or none does.
-        place = bisect_right(self._ends, seq)
-        if place < len(self.ranges) and self.ranges[place][0] <= seq:
-            return _STATUS_BY_BATCH_STATE[self.ranges[place][2]]
+        # Live ranges do not overlap: the first one that ends after the item covers it, or none does.
+        index = bisect_right(self._ends, seq)
+        if index < len(self.ranges) and self.ranges[index][0] <= seq:
+            return _STATUS_BY_BATCH_STATE[self.ranges[index][2]]
         return ItemStatus.DONE if self.sparse else None
 
 
-WORKER_LIVENESS_S = 30.0  # a worker that was not heard of for longer is not counted on; they are heard of every 5 s
+WORKER_LIVENESS_S = 30.0  # a worker without a heartbeat for longer counts as dead; workers send one every 5 s
 
 
 def explain_open_item(
@@ -189,17 +192,17 @@ def explain_open_item(
     limiter: str | None = None,
     blocked_until: datetime | None = None,
 ) -> str:
-    """The nearest thing that must change before the item is settled."""
+    """Return why an item is not settled yet: the first condition that must change."""
     if status is ItemStatus.PROCESSING:
-        return f"in hand of worker {worker}"
+        return f"Processing on worker {worker}"
     if intent in (Intent.CANCEL, Intent.FAIL):
-        return "cancelling"
+        return "Cancelling"
     if intent is Intent.PAUSE:
-        return "paused"
+        return "Paused"
     if not has_worker:
-        return "no worker has this kind" + ("; a kickoff runs it" if has_kickoff else "")
+        return "No running worker handles this kind" + ("; a kickoff can run it" if has_kickoff else "")
     if status is ItemStatus.RETRY_WAIT and due_at is not None and not is_due:
-        return f"waits for its retry at {due_at.isoformat(timespec='seconds')}"
+        return f"Waiting for its retry at {due_at.isoformat(timespec='seconds')}"
     if limiter is not None and blocked_until is not None:
-        return f"limiter {limiter} is blocked until {blocked_until.isoformat(timespec='seconds')}"
-    return "waits for its turn" if limiter is None else f"waits for its turn at limiter {limiter}"
+        return f'Limiter "{limiter}" is blocked until {blocked_until.isoformat(timespec="seconds")}'
+    return "Queued" if limiter is None else f'Waiting for limiter "{limiter}"'

@@ -1,8 +1,8 @@
-"""Detects throttled answers (HTTP 429 and 503) in exceptions, and when to retry.
+"""Detects throttled responses (HTTP 429 and 503) in exceptions, and when to retry.
 
-The libraries people call services with put the status of an answer in one of a few places: httpx and requests in
+HTTP clients expose the status of a response in different attributes: httpx and requests in
 ``error.response.status_code``, aiohttp and urllib in ``error.status``, many clients of single services in
-``error.status_code``. An exception raised ``from`` such a one counts too.
+``error.status_code``. An exception raised ``from`` such an exception counts too.
 """
 
 import math
@@ -15,14 +15,14 @@ EXCEPTION_CAUSES_MAX = 5  # length of the chain of causes that is checked
 
 
 def is_throttling_error(error: BaseException) -> bool:
-    """Whether the called service throttled the request."""
+    """Return whether the called service throttled the request."""
     return any(
         read_http_status(cause) in (HTTP_TOO_MANY_REQUESTS, HTTP_SERVICE_UNAVAILABLE) for cause in iterate_causes(error)
     )
 
 
 def read_http_status(error: BaseException) -> int | None:
-    """The HTTP status of the response that an exception carries, if any."""
+    """Return the HTTP status of the response that an exception carries, if any."""
     for holder in (error, _read_attribute(error, "response")):
         for name in ("status_code", "status"):
             value = _read_attribute(holder, name)
@@ -32,7 +32,7 @@ def read_http_status(error: BaseException) -> int | None:
 
 
 def read_retry_after_s(error: BaseException) -> float | None:
-    """The seconds of the Retry-After header; a date is compared with the response's own Date, not with our clock."""
+    """Return the seconds of the Retry-After header. A date is compared with the response's Date header."""
     for cause in iterate_causes(error):
         for holder in (_read_attribute(cause, "response"), cause):
             wait = _parse_retry_after(_read_header(holder, "Retry-After"), _read_header(holder, "Date"))
@@ -42,7 +42,7 @@ def read_retry_after_s(error: BaseException) -> float | None:
 
 
 def iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception, the one it was raised from, and so on."""
+    """Yield the exception, the one it was raised from, and so on."""
     cause: BaseException | None = error
     for _ in range(EXCEPTION_CAUSES_MAX):
         if cause is None:
@@ -64,11 +64,7 @@ def _parse_retry_after(value: str | None, date: str | None) -> float | None:
 def _seconds_between(date: str | None, then: str) -> float:
     try:
         return (parsedate_to_datetime(then) - parsedate_to_datetime(date or "")).total_seconds()
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # no date, none that there can be, or one with a zone and one without
+    except (TypeError, ValueError, OverflowError):  # not a valid date, or only one of them has a time zone
         return math.nan
 
 
@@ -76,7 +72,7 @@ def _read_header(holder: object, name: str) -> str | None:
     get = _read_attribute(_read_attribute(holder, "headers"), "get")
     try:
         value = get(name, None) or get(name.lower(), None)
-    except Exception:  # noqa: BLE001  what is called headers there may be anything
+    except Exception:  # noqa: BLE001  the attribute may be any object
         return None
     return value if isinstance(value, str) else None
 

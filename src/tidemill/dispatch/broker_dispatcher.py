@@ -1,4 +1,4 @@
-"""Wake-ups through a broker: Redis or RabbitMQ, by Taskiq. Losing one, or the broker, costs only latency."""
+"""Sends and receives hints through a broker, Redis or RabbitMQ, with Taskiq. Lost hints increase only latency."""
 
 import asyncio
 import contextlib
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
     from taskiq import AckableMessage
 
 BROKER_BY_SCHEME = {"redis": "redis", "rediss": "redis", "amqp": "rabbitmq", "amqps": "rabbitmq"}
-BROKER_SEND_TIMEOUT_S = 15.0  # for a block of hints
+BROKER_SEND_TIMEOUT_S = 15.0  # per block of hints
 BROKER_CLOSE_TIMEOUT_S = 2.0
 MAX_RECONNECT_DELAY_S = 10.0
 
 
 def parse_broker_name(url: str) -> str:
-    """Which broker an address names; InvalidSettings if none."""
+    """Return which broker a URL is for; raise InvalidSettings if its scheme is unknown."""
     scheme = urlsplit(url).scheme
     if scheme not in BROKER_BY_SCHEME:
-        raise InvalidSettings(f"TIDEMILL_BROKER: {scheme or url!r} is no broker: say redis://… or amqp://…")
+        raise InvalidSettings(f'TIDEMILL_BROKER: unknown broker "{scheme or url}"; use redis://… or amqp://…')
     return BROKER_BY_SCHEME[scheme]
 
 
 def make_connection_factory(
     url: str, namespace: str, kinds: Sequence[str], worker: str
 ) -> Callable[[], BrokerConnection]:
-    """What makes lines to the broker at ``url``; InvalidSettings if its library is not installed."""
+    """Return a function that creates connections to the broker; raise InvalidSettings if its library is missing."""
     try:
         if parse_broker_name(url) == "redis":
-            from tidemill.dispatch.redis_connection import RedisConnection  # noqa: PLC0415  of an extra that few installations have
+            from tidemill.dispatch.redis_connection import RedisConnection  # noqa: PLC0415  an optional dependency
 
             return lambda: RedisConnection(url, namespace, kinds, worker)
         from tidemill.dispatch.rabbitmq_connection import RabbitMQConnection  # noqa: PLC0415  as above
 
         return lambda: RabbitMQConnection(url, namespace, kinds)
     except ImportError as error:
-        raise InvalidSettings(f"TIDEMILL_BROKER needs `pip install 'tidemill[brokers]'`: {error}") from None
+        raise InvalidSettings(f"TIDEMILL_BROKER requires `pip install 'tidemill[brokers]'`: {error}") from None
 
 
 def compute_reconnect_delay(failures: int) -> float:
-    """Seconds until the next try, longer each time, and not the same for everybody."""
+    """Return the seconds until the next attempt: exponential backoff with jitter."""
     return min(MAX_RECONNECT_DELAY_S, 0.2 * (1 << min(failures, 10))) * (0.5 + random.random() / 2)  # noqa: S311  not a secret
 
 
 class BrokerDispatcher:
-    """A ``JobDispatcher`` of two lines, one to send and one to receive; each is made again when it breaks."""
+    """A ``WakeupDispatcher`` with two connections, one to send and one to receive; each is replaced when it breaks."""
 
     def __init__(self, make_connection: Callable[[], BrokerConnection], kinds: Sequence[str]) -> None:
         self._make_connection = make_connection
@@ -64,50 +64,52 @@ class BrokerDispatcher:
 
     @property
     def current_error(self) -> str | None:
-        """Why there is no broker now; None when all is well."""
+        """Why the broker is unavailable, or None."""
         return next(iter(self._error_by_action.values()), None)
 
     async def dispatch(self, envelopes: Sequence[Envelope]) -> list[str | None]:
-        doing = "open"
+        action = "open"
         try:
             async with asyncio.timeout(BROKER_SEND_TIMEOUT_S):
-                line = await self._get_send_connection()
-                self._record_action_result(doing, None)
+                connection = await self._get_send_connection()
+                self._record_action_result(action, None)
                 if not envelopes:
                     return []
-                doing = "send"
-                answers = await _send_envelopes(line, envelopes)
+                action = "send"
+                errors = await _send_envelopes(connection, envelopes)
         except Exception as error:
             await self.close()
-            self._record_action_result(doing, _describe_broker_error(error))
+            self._record_action_result(action, _describe_broker_error(error))
             raise BrokerUnavailable(_describe_broker_error(error)) from error
-        self._record_action_result(doing, None)
-        return answers
+        self._record_action_result(action, None)
+        return errors
 
     def clear_send_error(self) -> None:
-        """What could not be sent, somebody else has sent, or nobody wants it: there is no trouble any more."""
+        """Clear the last error of sending, because no hints are left to send."""
         self._record_action_result("send", None)
 
     async def check_connection(self) -> None:
-        """Find out whether there is a broker; BrokerLost if not."""
+        """Connect if necessary; raise BrokerUnavailable if that fails."""
         await self.dispatch([])
 
     async def receive_wakeups(self, handler: WakeupReceiver) -> None:
         failures = 0
         while True:
-            began = time.monotonic()
+            started = time.monotonic()
             try:
-                async with _open_connection(self._make_connection()) as line, _open_messages(line) as messages:
+                async with (
+                    _open_connection(self._make_connection()) as connection,
+                    _open_messages(connection) as messages,
+                ):
                     self._record_action_result("receive", None)
                     await handler.wake_after_reconnect()
                     await self._receive_messages(messages, handler)
-                    error = "the broker has closed the line"
-            except Exception as failure:  # noqa: BLE001  whatever it was, work goes on without it and we try again
+                    error = "The broker closed the connection"
+            except Exception as failure:  # noqa: BLE001  workers continue without the broker, and this loop reconnects
                 error = _describe_broker_error(failure)
             self._record_action_result("receive", error)
-            failures = (
-                0 if time.monotonic() - began > MAX_RECONNECT_DELAY_S else failures
-            )  # one that held is made again soon
+            if time.monotonic() - started > MAX_RECONNECT_DELAY_S:
+                failures = 0  # the connection worked for a while: reconnect soon
             await asyncio.sleep(compute_reconnect_delay(failures))
             failures += 1
 
@@ -148,11 +150,11 @@ class BrokerDispatcher:
             await handler.wake_for_job(envelope.job_id)
         else:
             await handler.quarantine_invalid_message(
-                message.data, f"header.type is {envelope.kind[:80]!r}, which nobody here runs"
+                message.data, f'header.type: this worker does not run kind "{envelope.kind[:80]}"'
             )
 
     def _record_action_result(self, what: str, error: str | None) -> None:
-        """Tell of it when the broker is lost, and when it is back; not of every try in between."""
+        """Emit an event when the broker is lost and when it is back, but not for every attempt in between."""
         before = self.current_error
         self._error_by_action.pop(what, None)
         if error is not None:
@@ -164,18 +166,18 @@ class BrokerDispatcher:
 
 
 async def _send_envelopes(line: BrokerConnection, envelopes: Sequence[Envelope]) -> list[str | None]:
-    answers: list[str | None] = [None] * len(envelopes)
+    errors: list[str | None] = [None] * len(envelopes)
     messages: list[tuple[str, bytes]] = []
-    places: list[int] = []
-    for place, envelope in enumerate(envelopes):
+    indexes: list[int] = []
+    for index, envelope in enumerate(envelopes):
         try:
             messages.append((line.queue_name_for(envelope.kind), encode_envelope(envelope)))
-            places.append(place)
-        except InvalidRequest as error:
-            answers[place] = str(error)
-    for place, answer in zip(places, await line.send(messages) if messages else [], strict=True):
-        answers[place] = answer
-    return answers
+            indexes.append(index)
+        except InvalidRequest as invalid:
+            errors[index] = str(invalid)
+    for index, error in zip(indexes, await line.send(messages) if messages else [], strict=True):
+        errors[index] = error
+    return errors
 
 
 @asynccontextmanager
@@ -190,7 +192,7 @@ async def _open_connection(line: BrokerConnection) -> AsyncIterator[BrokerConnec
 
 @asynccontextmanager
 async def _open_messages(line: BrokerConnection) -> "AsyncIterator[AsyncIterator[AckableMessage | None]]":
-    """The messages of the queues that ``line`` consumes.
+    """Yield the messages of the queues that the connection consumes.
 
     A broker that was killed may accept a connection and then never answer the request to consume, or to stop
     consuming: both have a timeout.
@@ -207,7 +209,7 @@ async def _open_messages(line: BrokerConnection) -> "AsyncIterator[AsyncIterator
 
 
 async def _close_quietly(line: BrokerConnection) -> None:
-    """What is broken need not be closed with all honours."""
+    """Close a connection that may be broken; ignore errors."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(BROKER_CLOSE_TIMEOUT_S):
             await line.shutdown()
@@ -221,5 +223,5 @@ async def _acknowledge_message(message: "AckableMessage") -> None:
 
 def _describe_broker_error(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
-        return "the broker does not answer in time"
+        return "The broker does not respond in time"
     return describe_exception(error)

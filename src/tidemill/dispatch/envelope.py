@@ -1,7 +1,7 @@
-"""The message that goes through a broker: references only, in one strict format.
+"""The format of messages in the broker. They contain only references.
 
-A message is a hint that a job has work. The truth is in PostgreSQL, so a message that is lost, late, repeated or out of
-order costs latency only.
+A message is a hint that a job has work. All state is in PostgreSQL, so a message that is lost, late, repeated or out of
+order only affects latency.
 """
 
 import json
@@ -30,7 +30,7 @@ _TRACING_ID_PATTERNS = {"trace_id": re.compile(r"[0-9a-f]{32}"), "span_id": re.c
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """``attempt`` counts how often it was sent to the broker; ``batch_ids`` are for tracing only."""
+    """A hint. ``attempt`` counts how often it was sent to the broker; ``batch_ids`` are only for tracing."""
 
     job_id: UUID
     kind: str
@@ -43,13 +43,13 @@ class Envelope:
 
 
 def parse_traceparent(traceparent: str | None) -> tuple[str | None, str | None]:
-    """The trace and the span of a W3C traceparent; nothing of one that is not well formed."""
-    found = _TRACEPARENT_PATTERN.fullmatch(traceparent or "")
-    return (found[1], found[2]) if found else (None, None)
+    """Return the trace ID and the span ID of a W3C traceparent; None for both if it is malformed."""
+    match = _TRACEPARENT_PATTERN.fullmatch(traceparent or "")
+    return (match[1], match[2]) if match else (None, None)
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """As it is sent; InvalidRequest if that would be too much."""
+    """Encode a message; raise InvalidRequest if it is too large."""
     job_id = str(envelope.job_id)
     document = {
         "header": {
@@ -65,12 +65,12 @@ def encode_envelope(envelope: Envelope) -> bytes:
     }
     message = json.dumps(document, separators=(",", ":")).encode()
     if len(message) > ENVELOPE_MAX_BYTES:
-        raise InvalidRequest([f"a message of {len(message)} bytes is larger than {ENVELOPE_MAX_BYTES}"])
+        raise InvalidRequest([f"The message has {len(message)} bytes, the maximum is {ENVELOPE_MAX_BYTES}"])
     return message
 
 
 def decode_envelope(message: bytes) -> Envelope:
-    """What was sent; InvalidRequest names every mistake of a message that is not exactly so."""
+    """Decode a message; raise InvalidRequest with all problems if it is invalid."""
     document = _parse_document(message)
     problems = [*_find_structure_problems(document)]
     if problems:
@@ -93,69 +93,71 @@ def decode_envelope(message: bytes) -> Envelope:
 
 def _parse_document(message: bytes) -> JsonObject:
     if len(message) > ENVELOPE_MAX_BYTES:
-        raise InvalidRequest([f"it has {len(message)} bytes, more than {ENVELOPE_MAX_BYTES}"])
+        raise InvalidRequest([f"The message has {len(message)} bytes, the maximum is {ENVELOPE_MAX_BYTES}"])
     try:
         document = json.loads(message)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest([f"it is not JSON: {error}"]) from None
+        raise InvalidRequest([f"The message is not valid JSON: {error}"]) from None
     if not isinstance(document, dict):
-        raise InvalidRequest(["it is not a JSON object"])
+        raise InvalidRequest(["The message is not a JSON object"])
     return document
 
 
 def _find_structure_problems(document: JsonObject) -> list[str]:
-    problems = [f"{_make_printable(part)} is not part of a message" for part in document if part not in ENVELOPE_PARTS]
+    problems = [f"{_make_printable(part)}: unknown field" for part in document if part not in ENVELOPE_PARTS]
     for part, names in ENVELOPE_PARTS.items():
-        found = document.get(part)
-        if not isinstance(found, dict):
-            problems.append(f"{part} is missing" if part not in document else f"{part} is not an object")
+        fields = document.get(part)
+        if not isinstance(fields, dict):
+            problems.append(f"{part}: is required" if part not in document else f"{part}: must be an object")
             continue
-        problems += [f"{part}.{name} is missing" for name in names if name not in found]
-        problems += [f"{part}.{_make_printable(name)} is not part of a message" for name in found if name not in names]
+        problems += [f"{part}.{name}: is required" for name in names if name not in fields]
+        problems += [f"{part}.{_make_printable(name)}: unknown field" for name in fields if name not in names]
     return problems
 
 
 def _find_header_problems(header: JsonObject) -> list[str]:
     problems = []
     if header["version"] != ENVELOPE_VERSION:
-        problems.append(f"header.version is {_make_printable(header['version'])}, not {ENVELOPE_VERSION}")
+        problems.append(f"header.version: must be {ENVELOPE_VERSION}, not {_make_printable(header['version'])}")
     if not _matches_pattern(_ENVELOPE_UUID_PATTERN, header["job_id"]):
-        problems.append("header.job_id is not a UUID")
+        problems.append("header.job_id: must be a UUID")
     if not (isinstance(header["type"], str) and header["type"]):
-        problems.append("header.type is not a kind of job")
+        problems.append("header.type: must be a kind")
     if not _is_zoned_timestamp(header["created_at"]):
-        problems.append("header.created_at is not a time with its zone")
+        problems.append("header.created_at: must be a timestamp with a time zone")
     attempt, most = header["attempt"], header["max_attempts"]
     if not (_is_positive_bigint(attempt) and _is_positive_bigint(most)):
-        problems.append("header.attempt and header.max_attempts are not whole numbers from 1 on")
+        problems.append("header.attempt, header.max_attempts: must be integers of at least 1")
     elif attempt > most:
-        problems.append(f"header.attempt is {attempt} of {most}")
+        problems.append(f"header.attempt: must be at most {most}, not {attempt}")
     return problems
 
 
 def _find_body_problems(header: JsonObject, body: JsonObject) -> list[str]:
     problems = []
     if body["job_id"] != header["job_id"]:
-        problems.append("body.job_id is not that of the header")
+        problems.append("body.job_id: must equal header.job_id")
     batches = body["batch_ids"]
     if not (isinstance(batches, list) and all(map(_is_positive_bigint, batches))):
-        problems.append("body.batch_ids is not a list of batches")
+        problems.append("body.batch_ids: must be a list of batch IDs")
     elif len(batches) > ENVELOPE_MAX_BATCHES:
-        problems.append(f"body.batch_ids has {len(batches)} batches, more than {ENVELOPE_MAX_BATCHES}")
+        problems.append(f"body.batch_ids: must have at most {ENVELOPE_MAX_BATCHES} batches, not {len(batches)}")
     return problems
 
 
 def _find_tracing_problems(traced: JsonObject) -> list[str]:
-    wrong = [
+    invalid = [
         name
-        for name, form in _TRACING_ID_PATTERNS.items()
-        if traced[name] is not None and not _matches_pattern(form, traced[name])
+        for name, pattern in _TRACING_ID_PATTERNS.items()
+        if traced[name] is not None and not _matches_pattern(pattern, traced[name])
     ]
-    return [f"tracing.{name} is not {_TRACING_ID_PATTERNS[name].pattern[-3:-1]} hexadecimal digits" for name in wrong]
+    return [
+        f"tracing.{name}: must be {_TRACING_ID_PATTERNS[name].pattern[-3:-1]} hexadecimal digits" for name in invalid
+    ]
 
 
-def _matches_pattern(form: re.Pattern[str], value: object) -> bool:
-    return isinstance(value, str) and form.fullmatch(value) is not None
+def _matches_pattern(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
 def _is_positive_bigint(value: object) -> bool:
@@ -170,33 +172,37 @@ def _is_zoned_timestamp(value: object) -> bool:
 
 
 def _make_printable(value: object) -> str:
-    """In characters that can be written down: JSON may hold halves of pairs."""
+    """Return the first characters of a value, with unpaired surrogates and NUL escaped."""
     return str(value)[:40].encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 class WakeupReceiver(Protocol):
-    """What a worker does when it hears that a job has work."""
+    """Handles hints in a worker."""
 
     async def wake_after_reconnect(self) -> None:
-        """The line is new: nobody knows what was said before."""
+        """Wake all children after a reconnect, because hints may have been missed."""
 
     async def wait_for_idle_lane(self) -> None:
-        """Wait until somebody here has nothing to do: whoever is busy should leave hints to others."""
+        """Wait until a lane is idle, so that a busy worker leaves hints to other workers."""
 
     async def wake_for_job(self, job_id: UUID) -> None:
-        """A hint: have the job looked at."""
+        """Handle a hint that this job has work."""
 
     async def quarantine_invalid_message(self, message: bytes, reason: str) -> None:
-        """A message that is no hint: keep it for people to see."""
+        """Store a message that is not a valid hint, for inspection."""
 
 
 class WakeupDispatcher(Protocol):
-    """Tells workers which jobs have work. Its messages are hints: what is lost or repeated changes only latency."""
+    """Sends and receives hints that jobs have work. A lost or repeated hint only affects latency."""
 
     async def dispatch(self, envelopes: Sequence[Envelope]) -> list[str | None]:
-        """Send them in one go: for each of them None, or why it was refused. BrokerLost if there is nobody to ask."""
+        """Send hints together; return for each None, or why the broker rejected it.
+
+        Raises:
+            BrokerUnavailable: The broker does not respond.
+        """
 
     async def receive_wakeups(self, handler: WakeupReceiver) -> None:
-        """Hand on what others dispatch, until cancelled. A line that breaks is made again."""
+        """Pass received hints to the handler until cancelled; reconnect if the connection breaks."""
 
     async def close(self) -> None: ...

@@ -19,7 +19,7 @@ QUARANTINE_SHOWN_BYTES = 4_096
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedMessage:
-    """``source``: it was received so, or it was ours and the broker refused it."""
+    """A quarantined message. ``source`` is ``received``, or ``refused`` for a hint that the broker rejected."""
 
     id: int
     at: datetime
@@ -32,28 +32,28 @@ class QuarantinedMessage:
 
 
 async def quarantine_message(conn: Connection, worker: str, message: bytes, reason: str) -> None:
-    """Its beginning is kept, in characters that PostgreSQL can hold."""
+    """Store the beginning of an invalid message, as text that PostgreSQL can store."""
     text = message[:QUARANTINE_SHOWN_BYTES].decode("utf-8", "backslashreplace").replace("\0", "\\x00")
     kept = {"worker": worker, "message": text, "size": len(message), "reason": to_storable_text(reason)}
     await conn.execute(sql("quarantine/add"), kept)
 
 
 def to_storable_text(text: str) -> str:
-    """Words that may repeat what a stranger sent, so that PostgreSQL can hold them."""
+    """Return text that may contain parts of an untrusted message in a form that PostgreSQL can store."""
     return text[:QUARANTINE_SHOWN_BYTES].encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 async def list_quarantined_messages(
     conn: Connection, limit: int, before: int | None = None
 ) -> list[QuarantinedMessage]:
-    """The newest first, older than ``before``."""
+    """Return quarantined messages older than ``before``, newest first."""
     async with conn.cursor(row_factory=class_row(QuarantinedMessage)) as cursor:
         await cursor.execute(sql("quarantine/list"), {"limit": limit, "before": before})
         return await cursor.fetchall()
 
 
 async def delete_quarantined_messages(conn: Connection, upto: int | None = None) -> int:
-    """Forget those up to this one, or all; how many."""
+    """Delete the messages up to this ID, or all; return their number."""
     return (await conn.execute(sql("quarantine/clear"), {"upto": upto})).rowcount
 
 
@@ -61,13 +61,13 @@ async def delete_oldest_quarantined(conn: Connection) -> None:
     await conn.execute(sql("quarantine/thin"), {"keep": QUARANTINE_MAX_MESSAGES})
 
 
-BROKER_SILENCE_S = 3_600.0  # a broker that no worker has for so long is none
+BROKER_SILENCE_S = 3_600.0  # a broker that no worker registered for longer is removed
 RESEND_MAX_JOBS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxHint:
-    """A row of the outbox that a relay has claimed, and what it needs of the job."""
+    """A claimed row of the outbox, with the fields of its job that the message needs."""
 
     id: int
     job_id: UUID
@@ -88,7 +88,7 @@ class OutboxBacklog:
 
 
 async def register_broker(conn: Connection, scheme: str) -> str:
-    """This installation has a broker; the name space of its queues."""
+    """Record that this installation uses a broker; return the namespace of its queues."""
     cursor = await conn.execute(sql("broker/register"), {"scheme": scheme})
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101  INSERT … RETURNING
@@ -96,20 +96,20 @@ async def register_broker(conn: Connection, scheme: str) -> str:
 
 
 async def forget_silent_broker(conn: Connection) -> None:
-    """Without a worker that has a broker there is none, and nothing to send."""
+    """Remove the broker if no worker uses one any more, and clear the outbox then."""
     await conn.execute(sql("broker/forget"), {"seconds": BROKER_SILENCE_S})
     await conn.execute(sql("outbox/clear"))
 
 
 async def claim_hints(conn: Connection, worker: str, *, limit: int, seconds: float) -> list[OutboxHint]:
-    """Up to so many hints, for this relay alone and for so long."""
+    """Claim up to ``limit`` hints for this relay, for ``seconds``."""
     async with conn.cursor(row_factory=class_row(OutboxHint)) as cursor:
         await cursor.execute(sql("outbox/claim"), {"worker": worker, "limit": limit, "seconds": seconds})
         return await cursor.fetchall()
 
 
 async def remove_hints(conn: Connection, worker: str, ids: Sequence[int]) -> None:
-    """They are sent, or wanted no more."""
+    """Delete hints that were sent or are not needed any more."""
     await conn.execute(sql("outbox/remove"), {"worker": worker, "ids": sorted(ids)})
 
 
@@ -120,20 +120,20 @@ async def release_hint_claims(conn: Connection, worker: str, ids: Sequence[int],
 
 
 async def postpone_hint(conn: Connection, worker: str, hint_id: int, error: str, delay: float) -> None:
-    words = {"worker": worker, "id": hint_id, "error": to_storable_text(error), "delay": delay}
-    await conn.execute(sql("outbox/postpone"), words)
+    params = {"worker": worker, "id": hint_id, "error": to_storable_text(error), "delay": delay}
+    await conn.execute(sql("outbox/postpone"), params)
 
 
 async def quarantine_hint(conn: Connection, worker: str, hint_id: int, reason: str, message: bytes) -> None:
-    """Into the quarantine: the broker would not take it again and again."""
+    """Move a hint to the quarantine, after the broker rejected it repeatedly."""
     params = {"worker": worker, "id": hint_id, "reason": to_storable_text(reason), "size": len(message)}
     await conn.execute(sql("outbox/park"), params | {"message": message.decode("utf-8", "replace")})
 
 
 async def add_hints_for_stalled_jobs(conn: Connection, seconds: float, window: float = math.inf) -> list[UUID]:
-    """Write hints anew for jobs that nobody has looked at for so long, or twice as long, and so on; which.
+    """Write new hints for jobs that had no worker for ``seconds``, twice as long, and so on; return the jobs.
 
-    ``window`` is how long ago this was done before: what came to its turn since then gets a hint now.
+    ``window`` is the time since the last call: jobs that reached one of these times since then get a hint.
     """
     params = {"seconds": seconds, "window": window, "limit": RESEND_MAX_JOBS}
     cursor = await conn.execute(sql("outbox/resend"), params)
@@ -149,7 +149,7 @@ async def measure_backlog(conn: Connection) -> OutboxBacklog:
 
 
 async def is_job_runnable(conn: Connection, job_id: UUID) -> bool:
-    """Whether a hint for this job is worth anything: it is there, open, and to run."""
+    """Return whether the job exists, is open and may run, so that a hint for it is useful."""
     cursor = await conn.execute(sql("job/is_to_run"), {"job_id": job_id})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])

@@ -1,4 +1,4 @@
-"""From the outbox to the broker."""
+"""Sends hints from the outbox to the broker."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,8 +12,8 @@ from tidemill.dispatch.outbox import OutboxHint
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
-RELAY_BATCH_SIZE = 1_000  # rows that are claimed, and messages that are sent
-OUTBOX_CLAIM_S = 30.0  # longer than a block may take: whoever needs longer is dead, and another relay sends again
+RELAY_BATCH_SIZE = 1_000  # rows per claim, and messages per block
+OUTBOX_CLAIM_S = 30.0  # longer than sending a block takes; afterwards another relay may claim the rows
 RELAY_IDLE_S = 1.0
 BROKER_REGISTER_INTERVAL_S = 60.0
 MAX_HINT_ATTEMPTS = 5
@@ -21,7 +21,7 @@ HINT_RETRY_DELAY_S = 1.0
 
 
 class OutboxRelay:
-    """Sends what the outbox holds, then forgets it. A crash in between sends it twice, which harms nobody."""
+    """Sends the hints of the outbox, then deletes them. A crash in between sends them twice, which is harmless."""
 
     name = "relay"
 
@@ -55,8 +55,12 @@ class OutboxRelay:
         return 0 if sent == RELAY_BATCH_SIZE else RELAY_IDLE_S
 
     async def send_batch(self) -> int:
-        """One block; how many rows. BrokerLost, and they stay."""
-        await self._dispatcher.check_connection()  # nothing is claimed while there is nobody to send it to: it gathers
+        """Send up to RELAY_BATCH_SIZE rows; return their number.
+
+        Raises:
+            BrokerUnavailable: The broker does not respond; the rows stay in the outbox.
+        """
+        await self._dispatcher.check_connection()  # without a broker, claim no hints
         started = time.monotonic()
         claimed = await self._db.run_async_commit(
             outbox.claim_hints, self._worker, limit=RELAY_BATCH_SIZE, seconds=OUTBOX_CLAIM_S
@@ -70,10 +74,8 @@ class OutboxRelay:
             await self._db.run_async_commit(outbox.remove_hints, self._worker, unwanted)
         rest, sent = list(wanted), list[OutboxHint]()
         for block in split_into_blocks(wanted):
-            if (
-                time.monotonic() - started > OUTBOX_CLAIM_S - BROKER_SEND_TIMEOUT_S
-            ):  # the broker is slow: the claim would run out
-                await self._release_hints(rest, "the broker is slow")
+            if time.monotonic() - started > OUTBOX_CLAIM_S - BROKER_SEND_TIMEOUT_S:  # the claim could expire
+                await self._release_hints(rest, "The broker is slow")
                 break
             sent += await self._send_block(block, rest)
             del rest[: len(block)]
@@ -82,24 +84,24 @@ class OutboxRelay:
         return len(claimed)
 
     async def _send_block(self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]) -> list[OutboxHint]:
-        """Send these and forget them, whatever becomes of those behind them; which were sent."""
-        refused = await self._publish_block(block, rest)
-        sent = [hint for hint in block if hint.id not in refused]
+        """Send a block and delete its hints; postpone or quarantine rejected ones; return those that were sent."""
+        rejected = await self._publish_block(block, rest)
+        sent = [hint for hint in block if hint.id not in rejected]
         await self._db.run_async_commit(outbox.remove_hints, self._worker, [hint.id for hint in sent])
         for hint in block:
-            if hint.id in refused:
-                await self._postpone_or_quarantine(hint, refused[hint.id])
+            if hint.id in rejected:
+                await self._postpone_or_quarantine(hint, rejected[hint.id])
         return sent
 
     async def _publish_block(self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]) -> dict[int, str]:
-        """Those that the broker refused, and why. If it is lost, these and the rest may be taken by others."""
+        """Send a block; return the rejected hints with the reason. If the broker is lost, release the rest."""
         copies = list(chain.from_iterable(repeat(hint, hint.hints) for hint in block))
         try:
-            answers = await self._dispatcher.dispatch([_make_envelope(hint) for hint in copies])
+            errors = await self._dispatcher.dispatch([_make_envelope(hint) for hint in copies])
         except BrokerUnavailable as error:
             await self._release_hints(rest, str(error))
             raise
-        return {hint.id: answer for hint, answer in zip(copies, answers, strict=True) if answer is not None}
+        return {hint.id: error for hint, error in zip(copies, errors, strict=True) if error is not None}
 
     async def _release_hints(self, hints: Sequence[OutboxHint], why: str) -> None:
         await self._db.run(outbox.release_hint_claims, self._worker, [hint.id for hint in hints], why)
@@ -113,7 +115,7 @@ class OutboxRelay:
 
 
 def split_into_blocks(hints: Sequence[OutboxHint]) -> Iterator[list[OutboxHint]]:
-    """So that each is of about as many messages as a broker surely takes in time."""
+    """Split hints into blocks of about RELAY_BATCH_SIZE messages, which a broker accepts in time."""
     block: list[OutboxHint] = []
     messages = 0
     for hint in hints:

@@ -1,4 +1,4 @@
-"""Wakes workers with LISTEN/NOTIFY and hints of a broker. A lost wake-up costs latency only: workers also poll."""
+"""Wakes workers by LISTEN/NOTIFY and by hints of a broker. A lost wake-up only increases latency: workers also poll."""
 
 import asyncio
 import contextlib
@@ -18,14 +18,15 @@ from tidemill.store.statements import make_sql_loader
 from tidemill.telemetry.events import emit
 
 IDLE_LANE_POLL_S = 0.05
-QUARANTINE_TRIM_EVERY_MESSAGES = (
-    1_000  # messages that are none: a stranger may send more than there is room for until somebody cleans up
-)
-MAX_HINT_HOLD_S = 60.0  # brokers wonder about a message that is kept for longer
+QUARANTINE_TRIM_EVERY_MESSAGES = 1_000  # invalid messages may arrive faster than maintenance deletes them
+MAX_HINT_HOLD_S = 60.0  # brokers redeliver a message that is not acknowledged for longer
 
 
 class NotificationReceiver:
-    """Of the database, which everybody hears: for the relay, and for the children while no broker brings hints."""
+    """Receives notifications of the database, which reach every worker.
+
+    They wake the relay and, while no broker delivers hints, the children.
+    """
 
     def __init__(
         self, wake_all: Callable[[], None], wake_relay: Callable[[], None], is_only_source: Callable[[], bool]
@@ -39,19 +40,19 @@ class NotificationReceiver:
         self._wake_relay()
 
     async def wait_for_idle_lane(self) -> None:
-        """At any time: nothing is taken from anybody."""
+        """Return at once: a notification reaches all workers, so none is taken from another worker."""
 
-    async def wake_for_job(self, job_id: UUID) -> None:  # noqa: ARG002  everybody looks for himself, and chooses fairly
+    async def wake_for_job(self, job_id: UUID) -> None:  # noqa: ARG002  every child chooses a job fairly
         self._wake_relay()
         if self._is_only_source():
             self._wake_all()
 
     async def quarantine_invalid_message(self, message: bytes, reason: str) -> None:
-        """There is nothing in a notification that could be wrong."""
+        """Do nothing: invalid notifications are ignored."""
 
 
 class HintReceiver:
-    """Of a broker, each for one worker: one child of ours is told which job it should look at first."""
+    """Receives hints of a broker, each for one worker, and passes the job to one child."""
 
     def __init__(
         self,
@@ -74,23 +75,23 @@ class HintReceiver:
 
     async def wait_for_idle_lane(self) -> None:
         until = time.monotonic() + MAX_HINT_HOLD_S
-        while not self._has_idle_lane() and time.monotonic() < until:  # noqa: ASYNC110  children are other processes: who would set an event
+        while not self._has_idle_lane() and time.monotonic() < until:  # noqa: ASYNC110  children are other processes and cannot set an event
             await asyncio.sleep(IDLE_LANE_POLL_S)
 
     async def wake_for_job(self, job_id: UUID) -> None:
-        wanted = await self._db.read(outbox.is_job_runnable, job_id)
-        if wanted:
+        is_runnable = await self._db.read(outbox.is_job_runnable, job_id)
+        if is_runnable:
             self._wake(job_id)
-        emit("hint.heard" if wanted else "hint.dropped", job=job_id)
+        emit("hint.heard" if is_runnable else "hint.dropped", job=job_id)
 
     async def quarantine_invalid_message(self, message: bytes, reason: str) -> None:
-        """A message that cannot even be kept is told of, and gone: it would come back at once, and for ever."""
+        """Quarantine a message. If that fails, only report it: otherwise the broker would redeliver it forever."""
         try:
             await self._db.run(quarantine.quarantine_message, self._worker, message, reason)
             self._quarantined_total += 1
             if self._quarantined_total % QUARANTINE_TRIM_EVERY_MESSAGES == 0:
                 await self._db.run(quarantine.delete_oldest_quarantined)
-        except Exception as error:  # noqa: BLE001  whatever it is, the next message is waiting
+        except Exception as error:  # noqa: BLE001  continue with the next message
             emit("loop.failed", loop="quarantine", error=describe_exception(error))
         emit("hint.quarantined", job=None, reason=reason, bytes=len(message))
 
@@ -102,7 +103,7 @@ LISTEN_RECONNECT_DELAY_S = 1.0
 
 
 class PostgresDispatcher:
-    """The ``JobDispatcher`` that needs nothing but the database. Everybody who listens hears everything."""
+    """A ``WakeupDispatcher`` that needs only the database. Every listener gets every notification."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -114,21 +115,21 @@ class PostgresDispatcher:
     async def receive_wakeups(self, handler: WakeupReceiver) -> None:
         while True:
             try:
-                async with open_listen_connection(self._db.url) as line:
+                async with open_listen_connection(self._db.url) as connection:
                     await handler.wake_after_reconnect()
                     while True:
-                        for payload in await wait_for_notifications(line, LISTEN_TIMEOUT_S):
+                        for payload in await wait_for_notifications(connection, LISTEN_TIMEOUT_S):
                             await _deliver_payload(payload, handler)
-            except Exception as error:  # noqa: BLE001  whatever broke the line, polling goes on and we try again
+            except Exception as error:  # noqa: BLE001  workers poll in the meantime, and this loop reconnects
                 emit("listen.lost", error=str(error).strip())
                 await asyncio.sleep(LISTEN_RECONNECT_DELAY_S)
 
     async def close(self) -> None:
-        """Nothing is kept open between two calls."""
+        """Do nothing: no connection stays open between calls."""
 
 
 async def _deliver_payload(payload: str, handler: WakeupReceiver) -> None:
-    with contextlib.suppress(ValueError):  # anybody who may connect may notify
+    with contextlib.suppress(ValueError):  # any database user may send notifications
         await handler.wake_for_job(UUID(payload))
 
 
@@ -143,16 +144,16 @@ async def open_listen_connection(url: str) -> AsyncIterator[Connection]:
 
 
 async def wait_for_notifications(conn: Connection, seconds: float) -> list[str]:
-    """The job ids announced within so many seconds, at the first of them.
+    """Wait up to ``seconds`` for a notification; return the job IDs that arrived with it.
 
-    Without one, a ping: a line that broke without a word is noticed.
+    If none arrives, run a query, which detects a broken connection.
     """
-    found = [notify.payload async for notify in conn.notifies(timeout=seconds, stop_after=1)]
-    if not found:
+    payloads = [notify.payload async for notify in conn.notifies(timeout=seconds, stop_after=1)]
+    if not payloads:
         await conn.execute(b"SELECT 1")
-    return found
+    return payloads
 
 
 async def notify_jobs(conn: Connection, job_ids: Sequence[UUID]) -> None:
-    """Say to everybody who listens that these jobs have work."""
+    """Notify all listeners that these jobs have work."""
     await conn.execute(sql("outbox/announce_all"), {"job_ids": list(job_ids)})

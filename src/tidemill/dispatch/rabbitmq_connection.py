@@ -1,7 +1,7 @@
-"""RabbitMQ through Taskiq, with many confirmed messages in one write.
+"""Sends hints through RabbitMQ, with Taskiq, with many confirmed messages per write.
 
-The library publishes one message per turn of the event loop, 0.4 ms each. This module does the same for all messages
-under its lock: 5,000 hints take 0.9 s instead of 2.5 s.
+The library publishes one message per iteration of the event loop, 0.4 ms each. This module publishes all messages under
+one lock: 5,000 hints take 0.9 s instead of 2.5 s.
 """
 
 import asyncio
@@ -28,7 +28,11 @@ PERSISTENT_DELIVERY_MODE = 2
 
 
 async def publish_confirmed(channel: Any, exchange: str, messages: Sequence[tuple[str, bytes]]) -> list[str | None]:
-    """(queue, message) each: None when RabbitMQ has it, or why not. Raises when the line broke before all was said."""
+    """Publish (queue, message) pairs; return for each None, or why RabbitMQ rejected it.
+
+    Raises:
+        ConnectionError: The connection broke before all confirmations arrived.
+    """
     confirmations: list[asyncio.Future[Any]] = []
     frames: list[Any] = []
     names: list[str] = []
@@ -38,20 +42,20 @@ async def publish_confirmed(channel: Any, exchange: str, messages: Sequence[tupl
                 channel.delivery_tag += 1
                 confirmation, name = channel.create_future(), str(channel.delivery_tag)
                 channel.confirmations[channel.delivery_tag] = confirmation
-                channel.message_id_delivery_tag[name] = channel.delivery_tag  # by it, one that is returned is known
+                channel.message_id_delivery_tag[name] = channel.delivery_tag  # identifies a returned message
                 confirmations.append(confirmation)
                 names.append(name)
                 frames += _build_message_frames(exchange, queue, name, body)
             await channel.write_queue.put(ChannelFrame.marshall(frames=frames, channel_number=channel.number))
-        answers = await asyncio.gather(*confirmations, return_exceptions=True)
+        results = await asyncio.gather(*confirmations, return_exceptions=True)
     finally:
         for name in names:
             channel.message_id_delivery_tag.pop(name, None)
-    return [_parse_confirmation(answer) for answer in answers]
+    return [_parse_confirmation(result) for result in results]
 
 
 def _build_message_frames(exchange: str, queue: str, name: str, body: bytes) -> list[Any]:
-    """A message of ours is far smaller than the smallest frame."""
+    """Build the frames of one message, which is always smaller than the smallest frame size."""
     properties = spec.Basic.Properties(
         delivery_mode=PERSISTENT_DELIVERY_MODE, content_type="application/json", message_id=name
     )
@@ -62,27 +66,27 @@ def _build_message_frames(exchange: str, queue: str, name: str, body: bytes) -> 
 
 def _parse_confirmation(answer: Any) -> str | None:
     if isinstance(answer, DeliveryError):
-        return f"RabbitMQ refused it: {answer}"
+        return f"RabbitMQ refused the message: {answer}"
     if isinstance(answer, asyncio.CancelledError):
-        raise ConnectionError("the line to RabbitMQ broke")
+        raise ConnectionError("The connection to RabbitMQ broke")
     if isinstance(answer, BaseException):
         raise answer
     return None
 
 
 for _name in ("aio_pika", "aiormq"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL)  # what they warn of, our own events tell
+    logging.getLogger(_name).setLevel(logging.CRITICAL)  # Tidemill's events report the same problems
 
 RABBITMQ_PUBLISH_BATCH = 1_000
 MAX_DEAD_LETTERS = 1_000
-RABBITMQ_PREFETCH_COUNT = 1  # a worker does not take those of its neighbours
+RABBITMQ_PREFETCH_COUNT = 1  # a worker does not take hints from other workers
 
 
 class RabbitMQConnection(AioPikaBroker):
     """A durable queue per kind behind one exchange; every message is persistent, mandatory and confirmed.
 
-    Taskiq's broker mends its connection behind the curtain. Here a line that breaks ends, and is made again as a whole:
-    one way to recover for all brokers, and it can be seen.
+    Taskiq's broker reconnects silently. Here a broken connection is closed and replaced, so that all brokers recover in
+    the same way, and events report it.
     """
 
     def __init__(self, url: str, namespace: str, kinds: Sequence[str]) -> None:
@@ -102,10 +106,11 @@ class RabbitMQConnection(AioPikaBroker):
 
     async def startup(self) -> None:
         await AsyncBroker.startup(self)
-        line: Any = await connect(self.url, timeout=BROKER_CONNECT_TIMEOUT_S, heartbeat=round(BROKER_SILENCE_TIMEOUT_S))
-        self.read_conn = self.write_conn = line  # one that breaks is not mended but replaced
-        self.write_channel = await line.channel(on_return_raises=True)
-        self.read_channel = await line.channel()
+        heartbeat = round(BROKER_SILENCE_TIMEOUT_S)
+        connection: Any = await connect(self.url, timeout=BROKER_CONNECT_TIMEOUT_S, heartbeat=heartbeat)
+        self.read_conn = self.write_conn = connection  # not a robust connection: a broken one is replaced
+        self.write_channel = await connection.channel(on_return_raises=True)
+        self.read_channel = await connection.channel()
         await self._declare_exchanges()
         await self._declare_queues(self.write_channel)
 
@@ -118,16 +123,16 @@ class RabbitMQConnection(AioPikaBroker):
             answers += await publish_confirmed(
                 channel, self._exchange.name, messages[start : start + RABBITMQ_PUBLISH_BATCH]
             )
-        # Perhaps somebody has deleted a queue: the next try makes it again.
+        # A queue may have been deleted: the next attempt declares it again.
         self._declared_queues -= {
             queue for (queue, _), answer in zip(messages, answers, strict=True) if answer is not None
         }
         return answers
 
-    async def listen(self) -> AsyncGenerator[AckableMessage | None, None]:  # type: ignore[override]  # see Line
+    async def listen(self) -> AsyncGenerator[AckableMessage | None, None]:  # type: ignore[override]  # see BrokerConnection
         assert self.read_channel is not None  # noqa: S101  opened
         await self.read_channel.set_qos(prefetch_count=RABBITMQ_PREFETCH_COUNT)
-        consumers = [queue.iterator(**words) for queue, words in await self._declare_queues(self.read_channel)]
+        consumers = [queue.iterator(**options) for queue, options in await self._declare_queues(self.read_channel)]
         for consumer in consumers:
             await consumer.consume()
         yield None
@@ -139,7 +144,7 @@ class RabbitMQConnection(AioPikaBroker):
         await self.write_channel.queue_delete(self.queue_name_for(kind))
 
     async def _declare_missing_queues(self, names: set[str]) -> None:
-        """Queues of kinds that this worker does not run: whoever does may come later."""
+        """Declare the queues of kinds that this worker does not run; workers for them may start later."""
         assert self.write_channel is not None  # noqa: S101  opened
         for name in sorted(names):
             queue = _make_quorum_queue(name, MAX_QUEUED_HINTS)
@@ -148,13 +153,13 @@ class RabbitMQConnection(AioPikaBroker):
                 "x-dead-letter-routing-key": self._dead_letter_queue.name,
                 "x-queue-type": queue.type.value,
             }
-            made = await self.write_channel.declare_queue(name, durable=True, arguments=arguments | queue.arguments)
-            await made.bind(self._exchange.name, routing_key=name)
+            declared = await self.write_channel.declare_queue(name, durable=True, arguments=arguments | queue.arguments)
+            await declared.bind(self._exchange.name, routing_key=name)
             self._declared_queues.add(name)
 
 
 async def _read_messages(consumer: AbstractQueueIterator) -> AsyncGenerator[AckableMessage, None]:
-    with suppress(RuntimeError, asyncio.CancelledError):  # of a channel that closes while the consumer does
+    with suppress(RuntimeError, asyncio.CancelledError):  # the channel was closed at the same time
         async with consumer:
             async for message in consumer:
                 yield AckableMessage(data=message.body, ack=message.ack)

@@ -1,4 +1,4 @@
-"""Redis streams, through Taskiq."""
+"""Sends hints through Redis streams, with Taskiq."""
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -12,17 +12,17 @@ from tidemill.dispatch.broker_connection import BROKER_CONNECT_TIMEOUT_S, BROKER
 
 REDIS_CONSUMER_GROUP = "tidemill"
 REDIS_READ_BLOCK_MS = 2_000
-REDIS_ABANDONED_HINT_MS = 60_000  # a hint that a worker took and did not answer for so long is somebody else's
-REDIS_DEAD_CONSUMER_MS = 3_600_000  # a consumer that has been silent for so long is no more
+REDIS_ABANDONED_HINT_MS = 60_000  # a hint that a worker did not acknowledge in this time goes to another worker
+REDIS_DEAD_CONSUMER_MS = 3_600_000  # a consumer that was idle for longer is removed
 REDIS_SEND_BATCH = 1_000
 
 
 class RedisConnection(RedisStreamBroker):
-    """A stream per kind, read by one group: each hint reaches one worker.
+    """A stream per kind, read by one consumer group, so that each hint reaches one worker.
 
-    Differs from Taskiq's broker in what hints need: one at a time, so that a worker does not take those of its
-    neighbours; an entry without a message is handed on as an empty one, where Taskiq would stop listening; and what is
-    acknowledged is deleted, so that Redis does not grow.
+    It differs from Taskiq's broker: it reads one hint at a time, so that a worker does not take hints from others; it
+    passes on an entry without a message as an empty one, where Taskiq would stop listening; and it deletes acknowledged
+    entries, so that the streams do not grow.
     """
 
     def __init__(self, url: str, namespace: str, kinds: Sequence[str], worker: str) -> None:
@@ -34,7 +34,7 @@ class RedisConnection(RedisStreamBroker):
             additional_streams=dict.fromkeys(others, ">"),
             consumer_group_name=REDIS_CONSUMER_GROUP,
             consumer_name=worker,
-            consumer_id="0",  # what was sent before anybody listened counts too
+            consumer_id="0",  # also deliver hints that were sent before the first worker listened
             xread_block=REDIS_READ_BLOCK_MS,
             max_connection_pool_size=4,
             socket_timeout=BROKER_SILENCE_TIMEOUT_S,
@@ -44,7 +44,7 @@ class RedisConnection(RedisStreamBroker):
         self._next_reclaim_at = 0.0
 
     def queue_name_for(self, kind: str) -> str:
-        return f"tidemill:{{{self._namespace}}}:{kind}"  # in braces: one slot of a cluster has them all
+        return f"tidemill:{{{self._namespace}}}:{kind}"  # in braces: all keys are in one slot of a cluster
 
     async def startup(self) -> None:
         await super().startup()
@@ -61,24 +61,24 @@ class RedisConnection(RedisStreamBroker):
                 for queue, message in messages[start : start + REDIS_SEND_BATCH]:
                     pipe.xadd(queue, {b"data": message}, maxlen=MAX_QUEUED_HINTS, approximate=True)
                 await pipe.execute()
-        return [None] * len(messages)  # what Redis refuses, it refuses to all: that was an exception
+        return [None] * len(messages)  # Redis rejects no single message; errors raise an exception
 
-    async def listen(self) -> AsyncGenerator[AckableMessage | None, None]:  # type: ignore[override]  # see Line
+    async def listen(self) -> AsyncGenerator[AckableMessage | None, None]:  # type: ignore[override]  # see BrokerConnection
         streams: Any = dict.fromkeys(self._streams, ">")
         async with Redis(connection_pool=self.connection_pool) as redis:
-            ours: Any = dict.fromkeys(self._streams, "0")  # what we have: nothing is taken before we are ready
-            await redis.xreadgroup(REDIS_CONSUMER_GROUP, self.consumer_name, ours, count=1)
+            pending: Any = dict.fromkeys(self._streams, "0")  # reads no new entries before the consumer is ready
+            await redis.xreadgroup(REDIS_CONSUMER_GROUP, self.consumer_name, pending, count=1)
             yield None
             while True:
-                found: Any = await redis.xreadgroup(
+                batches: Any = await redis.xreadgroup(
                     REDIS_CONSUMER_GROUP, self.consumer_name, streams, count=1, block=REDIS_READ_BLOCK_MS
                 )
                 if time.monotonic() >= self._next_reclaim_at:
                     self._next_reclaim_at = time.monotonic() + REDIS_ABANDONED_HINT_MS / 2_000
-                    found = [*found, *[await self._reclaim_abandoned(redis, stream) for stream in self._streams]]
-                for stream, entries in found:
+                    batches = [*batches, *[await self._reclaim_abandoned(redis, stream) for stream in self._streams]]
+                for stream, entries in batches:
                     for entry_id, fields in entries:
-                        if entry_id is not None:  # one that was deleted while a worker had it
+                        if entry_id is not None:  # None: the entry was deleted before it was acknowledged
                             data = (fields or {}).get(b"data", b"")
                             yield AckableMessage(data=data, ack=self._ack_generator(entry_id, stream))
 

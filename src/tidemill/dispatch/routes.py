@@ -1,4 +1,4 @@
-"""Messages of the broker in quarantine."""
+"""HTTP routes of quarantined messages."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -19,22 +19,22 @@ MessageSource = TypeAliasType("MessageSource", Literal["received", "refused"])
 
 
 class QuarantinedMessageOut(BaseModel):
-    """One message. Nothing is lost with it: what is true stands in the database, and workers look there."""
+    """A quarantined message. No work is lost with it, because all state is in the database."""
 
     model_config = ConfigDict(from_attributes=True)
 
     id: int
     at: datetime
-    source: MessageSource = Field(description="It came so, or the broker would not take it")
-    reason: str = Field(description="Every mistake in it")
-    message: str = Field(description="Its first 4 kB")
-    size: int = Field(description="In bytes")
-    job_id: UUID | None = Field(description="Whose hint it was, if it was one")
-    worker: str | None = Field(description="Who put it here")
+    source: MessageSource = Field(description="Whether the message was received, or the broker refused to accept it")
+    reason: str = Field(description="All problems of the message")
+    message: str = Field(description="The first 4 kB of the message")
+    size: int = Field(description="Size in bytes")
+    job_id: UUID | None = Field(description="The job of the hint, if it was one")
+    worker: str | None = Field(description="The worker that quarantined the message")
 
 
 class QuarantinePage(BaseModel):
-    """The newest first."""
+    """A page of quarantined messages, newest first."""
 
     items: list[QuarantinedMessageOut]
     next_page: NextPageToken = None
@@ -51,16 +51,16 @@ class QuarantineClearedOut(BaseModel):
 
 router = APIRouter(tags=["service"], route_class=AuthenticatedRoute)
 NewestSeenId = Annotated[
-    int | None, Query(ge=0, le=2**63 - 1, description="The newest that somebody has looked at; without it, all")
+    int | None, Query(ge=0, le=2**63 - 1, description="Delete messages up to this ID; by default, all messages")
 ]
 
 
 @router.get("/quarantine", response_model_exclude_unset=True, **build_route_options(Permission.ADMIN))
 async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: DatabaseDep) -> QuarantinePage:
-    """Messages of the broker that are no hints, and hints that it would not take; the newest first."""
+    """List messages of the broker that are not valid hints, and hints that it rejected; newest first."""
     before = _parse_quarantine_cursor(schema_types.decode_cursor(query.after))
-    found = await db.read(outbox.list_quarantined_messages, query.page_size + 1, before)
-    shown, more = found[: query.page_size], found[query.page_size :]
+    messages = await db.read(outbox.list_quarantined_messages, query.page_size + 1, before)
+    shown, more = messages[: query.page_size], messages[query.page_size :]
     after = (shown[-1].id,) if more else None
     return QuarantinePage.model_validate(
         {"items": shown} | schema_types.build_next_page_field(after), from_attributes=True
@@ -69,7 +69,7 @@ async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: Databa
 
 @router.delete("/quarantine", **build_route_options(Permission.ADMIN))
 async def clear_quarantine(db: DatabaseDep, up_to: NewestSeenId = None) -> QuarantineClearedOut:
-    """Forget messages, from the oldest to the one of this id, or all."""
+    """Delete quarantined messages, from the oldest up to the given ID, or all."""
     return QuarantineClearedOut(removed=await db.run(outbox.delete_quarantined_messages, up_to))
 
 
@@ -79,4 +79,4 @@ def _parse_quarantine_cursor(cursor: tuple[object, ...] | None) -> int | None:
             return None
         case (int() as before,) if not isinstance(before, bool) and 0 <= before < 1 << 63:
             return before
-    raise InvalidInput("`after` is not a token of this list")
+    raise InvalidInput("after: the cursor does not belong to this list")

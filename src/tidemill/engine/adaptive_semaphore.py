@@ -1,4 +1,4 @@
-"""Locks of one process: isolation of suspects, and the adaptive number of items of a kind that run at a time."""
+"""Locks of one process: the isolation of suspects, and the adaptive concurrency of a kind."""
 
 import asyncio
 import time
@@ -12,9 +12,9 @@ from tidemill.telemetry.events import emit
 
 
 class SharedExclusiveLock:
-    """A lock for many holders or one. An isolated item holds it alone, so that a crash is certainly its own.
+    """A shared or exclusive lock. An isolated item holds it exclusively, so that a crash is certainly its own.
 
-    A waiter for the exclusive lock goes before new shared holders.
+    A waiter for the exclusive lock precedes new shared holders.
     """
 
     def __init__(self) -> None:
@@ -52,21 +52,16 @@ class SharedExclusiveLock:
             self._is_exclusive = True
 
 
-START_CREDIT_S = 0.005  # a late start may be caught up: timers are not exact
-CODE_ERROR_TYPES = (
-    NameError,
-    ImportError,
-    SyntaxError,
-    NotImplementedError,
-)  # they come from code and hardly from an item
-MAX_CODE_ERROR_BATCHES = 64  # consecutive failed batches: if one item in a hundred were bad, some would have succeeded
+START_CREDIT_S = 0.005  # compensates for inexact timers: a late start does not delay the next ones
+CODE_ERROR_TYPES = (NameError, ImportError, SyntaxError, NotImplementedError)  # caused by code, rarely by an item
+MAX_CODE_ERROR_BATCHES = 64  # consecutive failed batches: if only single items were invalid, one would have succeeded
 REPORTED_CHANGE_SHARE = 0.25  # smaller changes are not reported
 
 
 class AdaptiveSemaphore:
     """The concurrency slots of a kind, shared by the lanes of a process. A controller changes their number.
 
-    While no call is throttled, nothing here waits: a slot is taken once for many items, and an item costs two
+    While no call is throttled, no caller waits: a slot is acquired once for many items, and an item costs two
     additions and a comparison.
     """
 
@@ -75,8 +70,8 @@ class AdaptiveSemaphore:
         self.controller = ConcurrencyController.initial(max_slots)
         self.max_slots = self.slots = max_slots
         self.start_gap_s = 0.0  # between the starts of two items; 0 while concurrency is not reduced
-        self.backoff_factor = 1.0  # how much longer than usual retries wait
-        self.throttled_total = 0  # throttled answers so far
+        self.backoff_factor = 1.0  # multiplies the backoff of retries
+        self.throttled_total = 0  # throttled calls so far
         self._code_error_batches = 0
         self._slots_in_use = 0
         self._waiters: deque[tuple[asyncio.Future[bool], object]] = deque()
@@ -87,11 +82,11 @@ class AdaptiveSemaphore:
 
     @property
     def should_yield_slot(self) -> bool:
-        """Whether a slot should be released after an item: there are fewer slots now, or other runs wait for one."""
+        """Whether a slot should be released after an item, because slots were reduced or other batches wait for one."""
         return self._slots_in_use > self.slots or (self.start_gap_s > 0 and bool(self._waiters))
 
     async def acquire(self, owner: object) -> bool:
-        """Take a slot, or wait for one; False when ``cancel_waiters`` was called for the owner meanwhile."""
+        """Acquire a slot, waiting if necessary; return False if ``cancel_waiters`` was called for the owner."""
         if self._slots_in_use < self.slots and not self._waiters:
             self._slots_in_use += 1
             return True
@@ -126,14 +121,14 @@ class AdaptiveSemaphore:
                 slot.set_result(True)
 
     def record_batch_result(self, error: BaseException | None) -> bool:
-        """Record the end of a batch; whether so many failed by errors of code that splitting a batch is useless."""
+        """Record the end of a batch; return whether too many failed because of the handler's code to split batches."""
         self._code_error_batches = self._code_error_batches + 1 if isinstance(error, CODE_ERROR_TYPES) else 0
         return self._code_error_batches > MAX_CODE_ERROR_BATCHES
 
     def record_outcome(self, outcome: Outcome, started: float, now: float) -> bool:
-        """Record an answer; whether it was throttled.
+        """Record an outcome; return whether it was throttled.
 
-        A call that started before the last cut does not cause another one.
+        A call that started before the last cut does not cause another cut.
         """
         is_throttled = False
         if not isinstance(outcome, Retry):
@@ -150,13 +145,13 @@ class AdaptiveSemaphore:
         return is_throttled
 
     def reserve_start(self, now: float) -> float:
-        """The seconds until the next item may start; the caller must start it."""
+        """Reserve the next start and return the seconds until it; the caller must start an item then."""
         start = max(self._next_start_at, now - START_CREDIT_S)
         self._next_start_at = start + self.start_gap_s
         return start - now
 
     def slot_cooldown_s(self, after: float | None) -> float:
-        """How long the slot of a throttled item stays empty; ``after`` is the Retry-After of the service."""
+        """Return how long the slot of a throttled item stays empty; ``after`` is the Retry-After of the service."""
         return self.controller.slot_cooldown_s(after)
 
     def _open_window(self, now: float) -> None:
@@ -171,11 +166,9 @@ class AdaptiveSemaphore:
         )
 
     def _adjust_slots_if_window_complete(self, started: float, now: float) -> None:
-        """If the window has enough answers, adjust the slots and open the next window."""
+        """If the window has enough responses, adjust the slots and open the next window."""
         window = self._current_window(now)
-        if (
-            window.answers == 1 and started > self._window_ends_at
-        ):  # there was nothing to do for a while: the window begins here
+        if window.answers == 1 and started > self._window_ends_at:  # the kind was idle: the window starts here
             self._window_opened_at, self._window_ends_at = started, started + self.controller.window_length_s
             return
         if not self.controller.is_window_complete(window):

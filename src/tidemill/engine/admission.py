@@ -1,4 +1,4 @@
-"""Admission of calls: when a call of a handler may start, and what its answer means for the next calls."""
+"""Admission of calls: when a call of a handler may start, and how its response affects the next calls."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,11 @@ from tidemill.engine.context import EngineContext
 from tidemill.limits.limiter_permit import RateLimited, ThrottleReports, normalize_member_key
 from tidemill.limits.limiter_queue import LimiterQueue
 
-LIMIT_BY_KEY_ERROR = "limit_by must return a text: which member of the limiter an item counts against"
+LIMIT_BY_KEY_ERROR = "limit_by must return a string: the member of the limiter that the item counts against"
 
 
 class CallPermit:
-    """Permission for one call of a handler. ``report`` its answer, then ``release`` it."""
+    """Permission for one call of a handler. Call ``report_outcome`` with its outcome, then ``release``."""
 
     __slots__ = ("_queue", "_semaphore", "started_at")
 
@@ -31,10 +31,10 @@ class CallPermit:
         self.started_at = time.monotonic()
 
     def report_outcome(self, outcome: Outcome, now: float, reports: ThrottleReports) -> float:
-        """Account for an answer. Returns the seconds for which its slot must not start another call.
+        """Record an outcome; return the seconds for which its slot must not start another call.
 
-        A throttled answer belongs to the limiter if the handler has one, else to the concurrency controller, unless a
-        permit inside the handler has reported it already.
+        A throttled outcome is reported to the handler's limiter if it has one, else to the concurrency controller,
+        unless a permit inside the handler has reported it.
         """
         try:
             if not isinstance(outcome, Retry) or not outcome.throttled:
@@ -61,7 +61,7 @@ class CallPermit:
 class Admission:
     """Admits the calls for one leased batch, per item or for the whole batch.
 
-    A call needs a concurrency slot of its kind, a minimum distance from the start before it while the concurrency is
+    A call needs a concurrency slot of its kind, a minimum gap after the previous start while the concurrency is
     reduced, and a permit of the handler's limiter if it has one.
     """
 
@@ -79,7 +79,7 @@ class Admission:
 
     @contextlib.asynccontextmanager
     async def admit_calls(self) -> AsyncIterator[None]:
-        """Admit calls inside. When the process is to stop, every call that still waits is cancelled."""
+        """Admit calls within the context. When the process must stop, every waiting call is cancelled."""
         watcher = asyncio.create_task(self._cancel_on_stop())
         if self._prefetches_permits and self._queue is not None:
             self._queue.begin_prefetching()
@@ -91,7 +91,7 @@ class Admission:
                 self._queue.end_prefetching()
 
     def interleave_items_by_member(self, items: Sequence[Item]) -> Sequence[Item]:
-        """With a limiter per member: the first item of each member, then the second, so that none delays the others."""
+        """Reorder items if the limiter has members: the first item of each member, then the second, and so on."""
         if self._limit_by is None:
             return items
         by_member: dict[str, list[Item]] = defaultdict(list)
@@ -104,27 +104,27 @@ class Admission:
         return [item for item in chain.from_iterable(zip_longest(*by_member.values())) if item is not None]
 
     async def acquire_slot(self) -> bool:
-        """Take a concurrency slot, or wait for one; False when nothing may start any more."""
+        """Acquire a concurrency slot, waiting if necessary; return False if no more calls may start."""
         return not self.is_closed and await self.semaphore.acquire(self)
 
     async def wait_for_start(self) -> bool:
-        """Wait until the minimum distance between two starts is kept; False when nothing may start any more."""
+        """Wait for the minimum gap between two starts; return False if no more calls may start."""
         await self.sleep_until_closed(self.semaphore.reserve_start(time.monotonic()))
         return not self.is_closed
 
     async def sleep_until_closed(self, seconds: float) -> None:
-        """Wait, but not longer than something may start."""
+        """Sleep, but not after admission was closed."""
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._closed.wait()
 
     async def acquire_call_permit(self, item: Item | None = None) -> CallPermit | RateLimited | None:
-        """Permission for the call for one item, or for a whole batch if ``item`` is None.
+        """Acquire permission for the call for one item, or for a whole batch if ``item`` is None.
 
         Returns:
-            RateLimited if the item's own member of the limiter admits it too late; other items may still start. None
-            if nothing may start for long: what is not started goes back to the queue.
+            RateLimited if the item's member of the limiter would admit it too late; other items may still start. None
+            if no call may start for a longer time: items that have not started are requeued.
 
         Raises:
             Exception: Whatever the user's ``limit_by`` function raises.
@@ -147,17 +147,17 @@ class Admission:
         return None
 
     def is_job_limiter_blocked(self, outcome: RateLimited) -> bool:
-        """Whether the limiter that a permit inside the handler found blocked is that of the whole job."""
+        """Return whether the limiter that blocked a permit inside the handler is the limiter of the whole job."""
         return outcome.limiter is not None and outcome.limiter == self._job_limiter
 
     def stop_starts(self) -> None:
-        """Nothing is left to start: waiting for a slot or for the next start ends."""
+        """End all waits for a slot or for the next start, because no items are left to start."""
         self.is_closed = True
         self._closed.set()
         self.semaphore.cancel_waiters(self)
 
     def cancel_waiting_calls(self) -> None:
-        """Start nothing more, not even calls that wait for a permit."""
+        """Start no more calls, including those that wait for a permit."""
         self.stop_starts()
         if self._queue is not None:
             self._limiters.cancel_waiters(self)

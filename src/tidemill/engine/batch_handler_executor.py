@@ -1,4 +1,4 @@
-"""Runs a whole batch through a set-based handler: its outcomes are written in one transaction, or not at all."""
+"""Runs a whole batch through a set-based handler and writes its outcomes in one transaction."""
 
 import asyncio
 import inspect
@@ -33,15 +33,15 @@ from tidemill.store.outcome_flush import FlushResult
 from tidemill.telemetry.events import emit
 
 GRACE_POLL_S = 0.1
-MAX_CONTENTION_ATTEMPTS = 5  # attempts at a transaction that runs into locks of others
+MAX_CONTENTION_ATTEMPTS = 5  # attempts at a transaction that conflicts with locks of other transactions
 BATCH_LOCK_TIMEOUT_S = 10.0
-MAX_DISK_FULL_ATTEMPTS = 60  # attempts, about a second apart, while the disk of the server is full
+MAX_DISK_FULL_ATTEMPTS = 60  # attempts, about one second apart, while the disk of the database server is full
 
 DecideBatch = Callable[[BatchExceptions, float], BatchDecision]  # outcomes, seconds in the handler
 
 
 class BatchInterrupted(Exception):
-    """The batch was not run, or not to its end: it goes back to the queue as it was."""
+    """The batch did not run to its end; it is released unchanged."""
 
 
 class BatchHandlerExecutor:
@@ -65,17 +65,17 @@ class BatchHandlerExecutor:
         self._columns = columns
         self._decide = decide
         self._reports = ThrottleReports()
-        self._batch_outcome: Outcome = Done()  # of the batch as a whole: a throttled retry if there was one
+        self._batch_outcome: Outcome = Done()  # for the whole batch: a throttled retry if there was one
         self.decision = BatchDecision()
         self.handler_seconds = 0.0  # time in the handler, also if it was cancelled
         self._has_handler_returned = False
         self._is_grace_over = False
 
     async def run(self, items: Sequence[Item]) -> FlushResult | None:
-        """Settle the whole batch; None when it was split in two, to find the item that the handler cannot process.
+        """Settle the whole batch; return None if it was split to find the item that the handler cannot process.
 
         Raises:
-            BatchInterrupted: The process is to stop, or the batch may not start for long.
+            BatchInterrupted: The process must stop, or the batch may not start for a longer time.
         """
         admission = self._admission
         async with admission.admit_calls():
@@ -134,10 +134,10 @@ class BatchHandlerExecutor:
         return await self._flush_decision()
 
     async def _run_and_flush_in_transaction(self, good: list[Item]) -> FlushResult:
-        """Retry the transaction after transient errors. Other errors of the handler's statements are its failure.
+        """Run the handler and the flush in one transaction; retry it after transient errors.
 
         Raises:
-            AbortJob: The disk of the server has been full for about a minute.
+            AbortJob: The disk of the database server has been full for about a minute.
         """
         db, limit = self._context.db, self._handler.timeout or 0.0
         for attempt in itertools.count(1):
@@ -155,13 +155,13 @@ class BatchHandlerExecutor:
                     raise
                 message = str(error).strip()
                 if is_out_of_resources(error) and attempt >= MAX_DISK_FULL_ATTEMPTS:
-                    raise AbortJob(f"the database has no room: {message}") from error
+                    raise AbortJob(f"The database server is out of disk space: {message}") from error
                 emit("database.retry", verb=self._handler.kind, attempt=attempt, error=message)
                 await asyncio.sleep(min(1.0, 0.02 * 2**attempt))
-        raise AssertionError  # count() does not end
+        raise AssertionError  # count() is infinite
 
     async def _run_and_flush_on_connection(self, conn: Connection, good: list[Item]) -> FlushResult:
-        """Fence, then the handler's effects, then outcomes: they commit together or not at all."""
+        """Check the fence, run the handler, write the outcomes: all in the same transaction."""
         if not await store.lock_leased_batch(conn, self._lease):
             return await store.classify_rejected_flush(conn, self._lease)
         started = time.monotonic()
@@ -179,9 +179,9 @@ class BatchHandlerExecutor:
         return await self._flush_decision()
 
     def _outcome_from_error(self, error: BaseException) -> Outcome:
-        """The outcome of the last item of a batch that was split."""
+        """Return the outcome of an error for a batch that cannot be split further."""
         if self._has_handler_returned and is_unstorable_value(error):
-            return Fail("PostgreSQL cannot store what the handler returned", code="invalid_result")
+            return Fail("PostgreSQL cannot store the result of the handler", code="invalid_result")
         if isinstance(error, TimeoutError) or is_timeout(error):
             return make_timeout_retry(self._handler.timeout or 0)
         return outcome_from_error(error, self._handler, self._reports)
@@ -212,7 +212,7 @@ class BatchHandlerExecutor:
         started = time.monotonic()
         try:
             values = await self._call_handler(good, conn)
-        except Done as done:  # any other outcome rolls the transaction back
+        except Done as done:  # any other raised outcome rolls the transaction back
             return repeat_outcome(done, len(good))
         finally:
             self.handler_seconds = time.monotonic() - started
@@ -233,7 +233,7 @@ class BatchHandlerExecutor:
             async with asyncio.timeout(self._handler.timeout):
                 return await call
         except BaseException:
-            if self._is_grace_over and task.cancelling() == 1:  # else the lease was lost at the same time
+            if self._is_grace_over and task.cancelling() == 1:  # more than 1: the lease was lost at the same time
                 raise BatchInterrupted from None
             raise
         finally:
@@ -248,7 +248,7 @@ class BatchHandlerExecutor:
         task.cancel()
 
     def _call_blocking_handler(self, good: list[Item]) -> Any:
-        """In the thread. A future cannot carry a StopIteration."""
+        """Call the handler in its thread. A future cannot carry StopIteration, so it is converted."""
         self._reports.set_as_current()
         try:
             return self._handler.call(good)
@@ -257,6 +257,6 @@ class BatchHandlerExecutor:
 
 
 def _is_task_cancelled() -> bool:
-    """Whether this task is being cancelled; otherwise the handler raised CancelledError itself."""
+    """Return whether this task is being cancelled; if not, the handler raised CancelledError itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

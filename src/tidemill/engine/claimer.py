@@ -19,12 +19,12 @@ MAX_HINTED_JOBS = 64
 
 
 def filter_startable(jobs: Sequence[ClaimableJob], max_jobs: int) -> list[ClaimableJob]:
-    """The jobs that may be claimed from: an owner with ``max_jobs`` running jobs cannot start another one."""
+    """Return the jobs that may be claimed from: an owner with ``max_jobs`` running jobs cannot start another."""
     return [job for job in jobs if job.turning or job.owner_turning < max_jobs]
 
 
 def with_job_started(jobs: Sequence[ClaimableJob], job: ClaimableJob) -> list[ClaimableJob]:
-    """The same jobs, with one of them counted as running."""
+    """Return the same jobs, with one of them counted as running."""
     if job.turning:
         return list(jobs)
     return [
@@ -36,20 +36,20 @@ def with_job_started(jobs: Sequence[ClaimableJob], job: ClaimableJob) -> list[Cl
 
 
 def choose_fair_job(jobs: Sequence[ClaimableJob], rng: random.Random) -> ClaimableJob:
-    """Fair between owners, then by priority: an owner at random, then a job of owned_jobs, weighted."""
+    """Choose a random owner, then one of the owner's jobs, weighted by priority."""
     owner = rng.choice(sorted({job.owner_id for job in jobs}))
     owned_jobs = [job for job in jobs if job.owner_id == owner]
     return rng.choices(owned_jobs, weights=[2.0 ** max(-20, min(job.priority, 20)) for job in owned_jobs])[0]
 
 
 def find_hinted_job(jobs: Sequence[ClaimableJob], hinted: Iterable[UUID]) -> ClaimableJob | None:
-    """The first hinted job that may be claimed from, if any."""
+    """Return the first hinted job that may be claimed from, if any."""
     by_id = {job.id: job for job in jobs}
     return next((by_id[job_id] for job_id in hinted if job_id in by_id), None)
 
 
 class BatchClaimer(Protocol):
-    """Claims the next batch of a lane."""
+    """Claims the next batch for a lane."""
 
     poll_interval_s: float  # how long to wait after a claim that found nothing
 
@@ -69,17 +69,17 @@ class FairClaimer:
         self._rng = random.Random()  # noqa: S311  fairness, not secrecy
 
     def invalidate_cache(self) -> None:
-        """There may be new work: list the runnable jobs again."""
+        """List the runnable jobs again at the next claim, because there may be new work."""
         self._listed_at = float("-inf")
 
     def prefer_job(self, job_id: UUID) -> None:
-        """Claim batches of this job first, until it has none or had its share; every other batch if other jobs wait."""
+        """Claim up to HINTED_JOB_BATCHES batches of this job first; if other jobs wait, only every other batch."""
         self._hinted_batches[job_id] = HINTED_JOB_BATCHES
         while len(self._hinted_batches) > MAX_HINTED_JOBS:
             del self._hinted_batches[next(iter(self._hinted_batches))]
 
     async def claim(self, lease_id: UUID) -> Lease | None:
-        """A batch of some job, or None when no job has anything due."""
+        """Claim a batch of any job; return None if no job has a due batch."""
         now = time.monotonic()
         if not self._runnable_jobs or now - self._listed_at > RUNNABLE_CACHE_S:
             self._runnable_jobs = await self._context.db.read(
@@ -88,7 +88,7 @@ class FairClaimer:
             self._listed_at = now
         candidates = filter_startable(self._runnable_jobs, self._context.settings.max_concurrent_jobs)
         self.poll_interval_s = self._idle_poll_s
-        if self._runnable_jobs and not candidates:  # every owner is at the limit: no event says when a job ends
+        if self._runnable_jobs and not candidates:  # all owners are at their limit: no event reports the end of a job
             self.poll_interval_s = min(OWNER_LIMIT_POLL_S, self._idle_poll_s)
             self.invalidate_cache()
         while candidates:
@@ -133,7 +133,7 @@ class SingleJobClaimer:
 
 
 async def claim_from_job(context: EngineContext, job_id: UUID, kind: str, lease_id: UUID) -> Lease | None:
-    """A batch of this job, or None when nothing of it is due, or its limiter is blocked for a while."""
+    """Claim a batch of this job; return None if none is due or the limiter of the job is blocked."""
     handler, permits_per_s = context.handlers.get(kind), None
     if handler.limiter is not None:
         if context.limiter_registry.is_handler_blocked(handler):

@@ -25,7 +25,7 @@ MAX_HANDLER_THREADS = 128  # their stacks count against the memory limit
 
 @dataclass
 class EngineContext:
-    """One process that runs items for a worker: its database, handlers, limits, threads, and whether it stops."""
+    """The context of one process that runs items: database, handlers, limits, threads, and whether it must stop."""
 
     db: Database
     settings: Settings
@@ -42,7 +42,7 @@ class EngineContext:
     is_stopping: bool = False
     stop_requested: asyncio.Event = field(default_factory=asyncio.Event)
     grace_ends_at: float | None = None  # monotonic: when running items are cancelled
-    has_abandoned_thread: bool = False  # a handler in a thread was given up: it runs until the process ends
+    has_abandoned_thread: bool = False  # a handler's thread could not be cancelled and runs until the process ends
     sizing: Sizing = field(init=False)
     limiter_registry: LimiterRegistry = field(init=False)
 
@@ -72,20 +72,20 @@ class EngineContext:
             self.stop_requested.set()
 
     async def sleep_until_stop(self, seconds: float) -> None:
-        """Sleep, but not longer than until the process is to stop."""
+        """Sleep until the time is over or the process must stop."""
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self.stop_requested.wait()
 
     async def close_handlers(self) -> None:
-        """Release what handlers keep between items, after the last item."""
+        """Close the handlers after the last item."""
         for handler in self.handlers.list_made():
             if handler.close is not None:
                 await handler.close()
 
     def get_semaphore(self, handler: Handler) -> AdaptiveSemaphore:
-        """The concurrency slots of a kind, shared by the lanes of this process."""
+        """Return the concurrency slots of a kind, shared by the lanes of this process."""
         semaphore = self.semaphore_by_kind.get(handler.kind)
         if semaphore is None:
             semaphore = AdaptiveSemaphore(handler.kind, self._max_concurrency(handler))
@@ -99,7 +99,7 @@ class EngineContext:
         return self.thread_pools[handler.kind]
 
     def _max_concurrency(self, handler: Handler) -> int:
-        """The number of items of a kind that may run at a time: one batch per lane, one thread per blocking item."""
+        """Return how many calls of a handler may run at a time: one batch per lane, one thread per blocking item."""
         if handler.is_batch:
             return self.settings.worker_lanes
         return handler.concurrency if handler.mode == "async" else min(handler.concurrency, MAX_HANDLER_THREADS)

@@ -1,4 +1,4 @@
-"""Collects the verdicts on a batch and writes them: when there are enough, at intervals, and at the end."""
+"""Collects the verdicts on a batch and writes them by size, at intervals, and at the end."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class Flusher:
         self._is_high_water_reported = False
 
     async def add_verdict(self, verdict: Verdict, slot: int) -> None:
-        """Take the verdict on the item that ran in a slot; wait while the buffer is full.
+        """Add the verdict on the item that ran in a slot; wait while the buffer is full.
 
         The verdict is recorded in shared memory first, where it survives the death of this process.
         """
@@ -70,12 +70,12 @@ class Flusher:
                 await self._wait_for_next_flush()
 
     def close(self) -> None:
-        """No more verdicts come: ``run`` writes the rest and returns."""
+        """Accept no more verdicts; ``run`` writes the rest and returns."""
         self._is_closing = True
         self._flush_requested.set()
 
     async def run(self) -> None:
-        """Write by size or interval until closed and empty. Raises StaleLease when the lease is lost."""
+        """Write by size or interval until closed and empty; raise StaleLease if the lease is lost."""
         interval = self._context.settings.flush_interval_ms / 1000
         while not (self._is_closing and not self._pending):
             with contextlib.suppress(TimeoutError):
@@ -104,7 +104,7 @@ class Flusher:
         )
         if written.result is FlushResult.STALE:
             self.report_stale(len(verdicts))
-            raise StaleLease(f"lease lost on batch {self.lease.batch_id}: another worker reclaimed it")
+            raise StaleLease(f"Lease lost on batch {self.lease.batch_id}: another worker reclaimed it")
         self.lease = written.lease
         fill = len(verdicts) / self._max_pending
         self.report_written(written.verdicts, seconds=time.monotonic() - started, fill=fill)
@@ -118,7 +118,7 @@ class Flusher:
         seconds: float | None = None,
         fill: float | None = None,
     ) -> None:
-        """Count verdicts that are durable now, and emit the events about them and about the end of the batch."""
+        """Count durable verdicts, and emit the events about them and about the end of the batch."""
         tally = tally_and_emit_flush(self.lease, verdicts, sparse_done=sparse_done, seconds=seconds, fill=fill)
         self._context.shared_state.add_flush_counts(tally)
         total = self.written
@@ -158,7 +158,7 @@ def tally_and_emit_flush(
     seconds: float | None = None,
     fill: float | None = None,
 ) -> Tally:
-    """Emit the event of a flush that is durable; ``fill`` is how full the buffer was. Never one event per item."""
+    """Emit one event for a durable flush, never one per item; ``fill`` is the used share of the buffer."""
     tally = Tally.from_verdicts(verdicts)
     tally.items += sparse_done
     tally.done += sparse_done
@@ -212,7 +212,7 @@ async def write_verdicts(
 ) -> WrittenVerdicts:
     """Write verdicts in one transaction.
 
-    If PostgreSQL cannot store one of the results, bisection finds it: that item fails and the others are written.
+    If PostgreSQL cannot store one of the results, bisect the verdicts: that item fails, the others are written.
     """
     try:
         result = await db.run(flush_outcomes, lease, verdicts, lease_s=lease_seconds, after_flush=handler.after_flush)
@@ -233,8 +233,8 @@ async def write_verdicts(
 
 
 def replace_unstorable_verdict(verdict: Verdict) -> Verdict:
-    """The same verdict as a failure, without the values that PostgreSQL cannot store."""
-    reason = "PostgreSQL cannot store what the handler returned"
+    """Return the verdict as a failure, without the values that PostgreSQL cannot store."""
+    reason = "PostgreSQL cannot store the result of the handler"
     return Verdict(
         verdict.seq,
         ItemStatus.FAILED,

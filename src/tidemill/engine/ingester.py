@@ -1,4 +1,4 @@
-"""Reads sources into items: opens them beside the event loop, applies fixes, and stores chunks with a checkpoint."""
+"""Reads input sources into items: opens them in a thread, applies fixes, and stores chunks with a checkpoint."""
 
 import asyncio
 import random
@@ -25,11 +25,11 @@ from tidemill.store.job_events import report_ingest_completed
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.telemetry.events import bind_fields, emit
 
-FixLookup = Callable[[int, int], dict[int, bytes]]  # from, to before: what stands for these rows
+FixLookup = Callable[[int, int], dict[int, bytes]]  # (lo, hi) -> fixed inputs by seq
 
 
 class SourceWithFixes:
-    """Reads on from a row. The corrections of a block are looked up with it: there may be any number of them."""
+    """A source whose rows are replaced by their fixes. The fixes are read per block, because there may be many."""
 
     def __init__(self, source: InputSource, row: int, lookup_fixes: FixLookup) -> None:
         self._source = source
@@ -51,11 +51,11 @@ class SourceWithFixes:
     def read(self, rows: int, size: int) -> InputBlock:
         block = self._source.read(rows, size)
         lo, self._next_row = self._next_row, self._next_row + len(block.inputs)
-        found = self._lookup_fixes(lo, self._next_row) if block.inputs else {}
-        if not found:
+        fixes = self._lookup_fixes(lo, self._next_row) if block.inputs else {}
+        if not fixes:
             return block
-        inputs = [found.get(seq, old) for seq, old in enumerate(block.inputs, lo)]
-        defects = {index: defect for index, defect in block.defects.items() if lo + index not in found}
+        inputs = [fixes.get(seq, old) for seq, old in enumerate(block.inputs, lo)]
+        defects = {index: defect for index, defect in block.defects.items() if lo + index not in fixes}
         return replace(block, inputs=inputs, defects=defects)
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class SourceWithFixes:
 
 
 def wrap_with_fixes(db: Database, lease: IngestLease, source: InputSource) -> InputSource:
-    """The source of a job that has corrections already. It is read in a thread; the loop asks the database for it."""
+    """Return the source of a job with its fixes applied. A thread reads the source, the event loop reads the fixes."""
     loop = asyncio.get_running_loop()
 
     def lookup_fixes(lo: int, hi: int) -> dict[int, Any]:
@@ -75,30 +75,30 @@ def wrap_with_fixes(db: Database, lease: IngestLease, source: InputSource) -> In
 
 
 LeaseCheck = Callable[[], Awaitable[bool]]
-MAX_LEASE_MISSES = 2  # one alone may have met another statement on the same row
+MAX_LEASE_MISSES = 2  # a single miss may be a conflict with another statement on the same row
 
 
 @asynccontextmanager
 async def open_leased_source(
     context: EngineContext, lease: IngestLease, is_lease_held: LeaseCheck
 ) -> AsyncIterator[InputSource]:
-    """The source, open. Raises Interrupted when the process stops meanwhile, or the source is not ours to read."""
-    wanted = _SourceOpenMonitor(context)
-    watching = asyncio.create_task(wanted.watch_lease(is_lease_held))
+    """Open the source; raise Interrupted if the process must stop or the ingest lease is lost in the meantime."""
+    monitor = _SourceOpenMonitor(context)
+    watching = asyncio.create_task(monitor.watch_lease(is_lease_held))
     try:
         with translate_source_errors():
-            source = await asyncio.to_thread(context.open_source, lease.source, lease.checkpoint, wanted)
+            source = await asyncio.to_thread(context.open_source, lease.source, lease.checkpoint, monitor)
     finally:
-        wanted.is_over = True
+        monitor.is_over = True
         watching.cancel()
-        await asyncio.wait([watching])  # or it could take again what is given back next
+        await asyncio.wait([watching])  # otherwise it could extend the lease after its release
     with closing(source):
         yield wrap_with_fixes(context.db, lease, source) if lease.source.fixes_of else source
 
 
 @contextmanager
 def translate_source_errors() -> Iterator[None]:
-    """Whatever a reader stumbles over is the source's fault: it would stumble again, try after try, for ever."""
+    """Convert unexpected exceptions of a reader to InvalidInput, because a retry would fail the same way forever."""
     try:
         yield
     except (TidemillError, OSError, UnicodeError):
@@ -108,7 +108,7 @@ def translate_source_errors() -> Iterator[None]:
 
 
 class _SourceOpenMonitor:
-    """Asked from the thread, answered by the loop."""
+    """Returns whether to continue opening a source. The thread calls it; the event loop sets the answer."""
 
     def __init__(self, context: EngineContext) -> None:
         self.is_over = False
@@ -127,23 +127,23 @@ class _SourceOpenMonitor:
     async def _is_lease_held_or_unknown(self, is_lease_held: LeaseCheck) -> bool:
         try:
             return await is_lease_held()
-        except Exception:  # noqa: BLE001  a database that does not answer is no reason to stop
+        except Exception:  # noqa: BLE001  a database that does not respond is no reason to stop
             return True
 
 
 INTAKE_REPLAY_ROWS = 10_000
 STORE_UNAVAILABLE_PAUSE_S = 2.0
-_jitter = random.Random().random  # noqa: S311  spreads tries, guards no secret
+_jitter = random.Random().random  # noqa: S311  spreads retries, guards no secret
 
 
 class Ingester(PeriodicLoop):
-    """Takes one job's source at a time and reads it to the end, or until it is paused, cancelled or stopped."""
+    """Ingests one job's source at a time, to its end or until the job is paused or cancelled or the process stops."""
 
     name = "ingest"
 
     def __init__(self, context: EngineContext, page: LaneState) -> None:
         super().__init__()
-        self.only_job_id: UUID | None = None  # read this job's source and no other
+        self.only_job_id: UUID | None = None  # ingest only this job
         self._context = context
         self._lane_state = page
         self._rows_read = self._defect_rows = 0
@@ -170,7 +170,7 @@ class Ingester(PeriodicLoop):
         return context.settings.poll_ms / 1000 if lease is None else 0
 
     async def _acquire_or_extend_lease(self, lease_id: UUID, job_id: UUID | None) -> IngestLease | None:
-        """The right to read a source; the same one again, and for longer, if we have it already."""
+        """Acquire the ingest lease of a job, or extend it if this process holds it."""
         context, kinds, seconds = self._context, self._context.handlers.kinds(), self._lease_seconds
         return await context.db.run(
             store.take_ingest_lease, kinds, lease_id=lease_id, lease=seconds, worker=context.worker, job_id=job_id
@@ -188,13 +188,13 @@ class Ingester(PeriodicLoop):
                 finished = await self._ingest_all_chunks(lease, lease_id, source)
         except Interrupted:
             finished = False
-        except StorageUnavailable:  # it goes on from its checkpoint when the store is back
+        except StorageUnavailable:  # ingestion resumes from the checkpoint when the store is available again
             raise
         except (TidemillError, OSError, UnicodeError) as error:
             finished = False
-            if await is_lease_held():  # or whoever has it now finds out for himself
-                blamed = "" if isinstance(error, DiskFull) else "the source cannot be read: "
-                await self._fail_job(lease.job_id, f"{blamed}{error}")
+            if await is_lease_held():  # otherwise the worker that holds the lease now gets the error itself
+                prefix = "" if isinstance(error, DiskFull) else "Cannot read the source: "
+                await self._fail_job(lease.job_id, f"{prefix}{error}")
         finally:
             if self._intake is not None:
                 self._intake.close()
@@ -207,7 +207,7 @@ class Ingester(PeriodicLoop):
             report_ingest_completed(lease.job_id, rows=rows, total=total, defects=self._defect_rows, seconds=seconds)
 
     async def _start_input_observer(self, lease: IngestLease, source: InputSource) -> None:
-        """Whoever looks at the inputs as they come has seen all that are stored already."""
+        """Create the input observer of the kind, if any, and replay the inputs that are already stored."""
         make, db = self._context.handlers.get(lease.kind).make_input_observer, self._context.db
         if make is None:
             return
@@ -225,7 +225,7 @@ class Ingester(PeriodicLoop):
                 await asyncio.to_thread(intake.observe, lo, inputs)
 
     async def _ingest_all_chunks(self, lease: IngestLease, lease_id: UUID, source: InputSource) -> bool:
-        """Whether the source was read to its end. The next chunk is read while this one is written."""
+        """Store all chunks, reading the next one while one is written; return whether the source is at its end."""
         chunk = await asyncio.to_thread(self._read_and_observe_chunk, lease.next_seq, source)
         while chunk.block.inputs and not self._context.is_stopping:
             async with self._context.isolation_lock.hold(exclusive=False):
@@ -233,18 +233,18 @@ class Ingester(PeriodicLoop):
                 try:
                     appended = await self._append_chunk(lease.job_id, lease.kind, lease_id, chunk)
                 finally:
-                    chunk = await ahead  # also after an error: the file must not be closed under it
+                    chunk = await ahead  # also after an error: the file must stay open while the thread reads
             if not appended:
                 return False
             await self._context.sleep_until_stop(self._context.sizing.chunk.backoff_s(_jitter()))
         return not chunk.block.inputs
 
     def _read_and_observe_chunk(self, lo: int, source: InputSource) -> IngestChunk:
-        """The next records: so many rows and about so many bytes at most, but one at least."""
-        most = self._context.settings.ingest_max_batch_bytes
+        """Read the next chunk, limited by rows and bytes, with at least one row; empty at the end of the source."""
+        max_bytes = self._context.settings.ingest_max_batch_bytes
         with translate_source_errors():
-            block = source.read(self._context.sizing.chunk.rows, most)
-            bounded = sum(map(len, block.inputs)) >= most
+            block = source.read(self._context.sizing.chunk.rows, max_bytes)
+            bounded = sum(map(len, block.inputs)) >= max_bytes
             if self._intake is None:
                 return IngestChunk(lo, block, source.first_line, bounded=bounded)
             duplicates, waits = self._intake.observe(lo, block.inputs), self._intake.rows_wait_for_end

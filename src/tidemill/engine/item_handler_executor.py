@@ -1,4 +1,4 @@
-"""Runs the items of a batch through a per-item handler. Its exceptions become outcomes here."""
+"""Runs the items of a batch through a per-item handler and converts its exceptions to outcomes."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from tidemill.engine.context import EngineContext
 from tidemill.engine.verdicts import outcome_from_error
 from tidemill.limits.limiter_permit import RateLimited, ThrottleReports
 
-EVENT_LOOP_YIELD_S = 0.02  # heartbeats and flushes must run even if a handler never waits
+EVENT_LOOP_YIELD_S = 0.02  # heartbeats and flushes must run even if a handler never awaits
 ITEM_TIMEOUT_POLL_S = 0.25
 EVENT_LOOP_LAG_S = 0.1  # a handler that delays the event loop by more than this has blocked it
 
@@ -42,7 +42,7 @@ class ItemHandlerExecutor:
         self._yielded_at = time.monotonic()
 
     async def run(self, items: Sequence[Item]) -> None:
-        """Run every item, or until the process is to stop; the rest is not settled."""
+        """Run all items; stop early if the process must stop, leaving the remaining items unsettled."""
         self._pending_items.extend(self._admission.interleave_items_by_member(items))
         async with self._admission.admit_calls(), asyncio.TaskGroup() as group:
             timeouts = group.create_task(self._enforce_timeouts())
@@ -92,7 +92,7 @@ class ItemHandlerExecutor:
     async def _attempt_item(
         self, item: Item, slot: int, task: asyncio.Task[None], reports: ThrottleReports
     ) -> Attempt | None:
-        """One attempt at one item; None when the item goes back to the queue instead."""
+        """Make one attempt at one item; return None if the item must be requeued instead."""
         if item.defect is not None:
             return outcome_from_defect(item.defect), 0, 0.0
         try:
@@ -117,7 +117,7 @@ class ItemHandlerExecutor:
     async def _call_handler(
         self, item: Item, slot: int, task: asyncio.Task[None], started: float, reports: ThrottleReports
     ) -> Outcome | None:
-        """Call the handler; None when the call was cancelled because the grace period of a stop is over."""
+        """Call the handler; return None if the call was cancelled because the grace period of a stop ended."""
         self._lane_state.mark_item_started(slot, item.seq, item.attempt)
         self._running_by_slot[slot] = (task, started)
         try:
@@ -154,7 +154,7 @@ class ItemHandlerExecutor:
             raise
 
     def _call_blocking_handler(self, item: Item, reports: ThrottleReports) -> Outcome:
-        """In the thread. A future cannot carry every exception (StopIteration), so the outcome is made here."""
+        """Call the handler in its thread. A future cannot carry StopIteration, so the outcome is created here."""
         reports.set_as_current()
         try:
             result = self._handler.call(item)
@@ -163,9 +163,9 @@ class ItemHandlerExecutor:
             return outcome_from_error(error, self._handler, reports)
 
     async def _enforce_timeouts(self) -> None:
-        """Cancel async items that exceed their timeout, and every item when the grace period of a stop is over.
+        """Cancel async items that exceed their timeout, and all items when the grace period of a stop ends.
 
-        The parent process kills a child whose handler does not react: it sees the start of the item in shared memory.
+        If a handler does not react, the parent process kills the child: it reads the item's start in shared memory.
         """
         timeout = self._handler.timeout
         pause = min(ITEM_TIMEOUT_POLL_S, (timeout or ITEM_TIMEOUT_POLL_S) / 4)
@@ -188,7 +188,7 @@ class ItemHandlerExecutor:
                     task.cancel()
 
     def _credit_blocked_time(self, seconds: float) -> None:
-        """Time in which one item blocked the event loop does not count against the timeout of the others."""
+        """Extend the timeouts of all running items by the time for which one item blocked the event loop."""
         for slot, (task, started) in self._running_by_slot.items():
             self._running_by_slot[slot] = (task, started + seconds)
             self._lane_state.extend_item_time(slot, seconds)

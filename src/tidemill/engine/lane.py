@@ -63,7 +63,7 @@ class Lane(PeriodicLoop):
                     context.db, lease.job_id, context.find_kind_hooks, failed=flusher.written.failed
                 )
             except Exception:
-                # A bug, or a schema of another version. The batch must not stay leased.
+                # A bug, or a schema of another version. Release the batch, or it would stay leased.
                 await context.db.run(batch_leases.release_batch, lease, after_crash=True, losses=1)
                 emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
                 self._lane_state.clear_lease()
@@ -98,7 +98,7 @@ class Lane(PeriodicLoop):
         return flusher
 
     async def _run_batch_handler(self, lease: Lease, handler: Handler) -> Flusher:
-        """As one transaction: the executor decides and writes the batch together with the handler's effects."""
+        """Run a batch through a set-based handler; the executor writes its outcomes in one transaction."""
         context = self._context
         self._lane_state.set_timeout(handler.timeout)
         items = await context.db.read(item_records.read_batch_items_in_one_row, lease, exact=handler.exact)
@@ -120,13 +120,13 @@ class Lane(PeriodicLoop):
             lease = lease.with_flushed(len(items))
         elif result is FlushResult.STALE:
             flusher.report_stale(len(items))
-        is_over = result is not FlushResult.APPLIED  # stale, written before, or split: nothing of it is leased any more
+        is_over = result is not FlushResult.APPLIED  # stale, written before, or split: the lease is gone
         await self._record_pace_and_release(lease, len(items), executor.handler_seconds, release=not is_over)
         return flusher
 
     async def _record_pace_and_release(self, lease: Lease, items: int, seconds: float, *, release: bool = True) -> None:
-        """Measure the pace of a batch, and release what is left of it."""
-        if seconds > 0 and not lease.isolated:  # an isolated item, or a batch that did not start, tells no pace
+        """Record the pace of a batch, and release its unsettled items."""
+        if seconds > 0 and not lease.isolated:  # isolated items and batches that did not start would distort the pace
             self._context.sizing.record_pace(lease.kind, items, seconds)
         if release and lease.open:
             await self._context.db.run(batch_leases.release_batch, lease)
@@ -134,9 +134,9 @@ class Lane(PeriodicLoop):
 
 
 async def fail_or_close_job(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks, *, failed: int) -> None:
-    """Fail the job if its failure policy requires it, and close it if nothing of it is open.
+    """Fail the job if its failure policy requires it, and close it if it has no open items.
 
-    The worker that finished a batch does it at once; maintenance does the same for all jobs, later.
+    The worker calls this after each batch; the maintenance loop does the same for all jobs, later.
     """
     if failed:
         await enforce_failure_policy(db, job_id)

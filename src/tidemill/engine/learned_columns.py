@@ -1,6 +1,6 @@
 """Learns the column names of a job's results.
 
-They are stored before the results and never in the same transaction: a flush does not change the job's row.
+They are stored before the results, in a separate transaction: a flush does not change the job's row.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _JSON_OBJECT_START = ord("{")
 
 
 class LearnedColumns:
-    """The columns of one job that this process knows, in the order of the results; ``jsonb`` does not keep it."""
+    """The known columns of one job, in the order of the results, which ``jsonb`` does not preserve."""
 
     __slots__ = ("_fresh", "_full", "_job_id", "_known")
 
@@ -35,7 +35,7 @@ class LearnedColumns:
         self._full = full
 
     def learn_from_result(self, result: Any, encoded: bytes) -> None:
-        """Learn the columns of a result. It is called for every item, so known columns must cost almost nothing."""
+        """Learn the columns of a result. This runs for every item, so known columns must cost almost nothing."""
         if type(result) is dict:
             if result.keys() <= self._known:
                 return
@@ -45,7 +45,7 @@ class LearnedColumns:
             self._learn_from_encoded(encoded)
 
     def learn_from_verdicts(self, verdicts: Iterable[Verdict]) -> None:
-        """Learn from results that exist only in encoded form."""
+        """Learn from encoded results."""
         for verdict in verdicts:
             if verdict.result is not None and not self._full:
                 with contextlib.suppress(DecodeError):  # the flush rejects it
@@ -58,7 +58,7 @@ class LearnedColumns:
             self._mark_stored(names, await db.run_async_commit(job_records.add_result_columns, self._job_id, names))
 
     async def try_store_new_columns(self, db: Database) -> None:
-        """Store new columns while a batch is locked. Wait briefly: the holder of the job's lock may wait for it."""
+        """Store new columns while a batch is locked; give up soon, as the holder of the job's lock may wait for it."""
         if self._fresh:
             names = list(self._fresh)
             try:
@@ -77,7 +77,7 @@ class LearnedColumns:
                 self._fresh[name] = None
 
     def _mark_stored(self, names: list[str], columns: list[str] | None) -> None:
-        self._full = columns is None or len(columns) >= GRID_COLUMNS_MAX  # None: the job is gone
+        self._full = columns is None or len(columns) >= GRID_COLUMNS_MAX  # None: the job was deleted
         self._known.update(columns or (), names)
         for name in names:
             self._fresh.pop(name, None)

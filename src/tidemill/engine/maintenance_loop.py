@@ -1,4 +1,4 @@
-"""Maintenance that one worker at a time does for all: lost leases, closing jobs, samples, bulk operations, files."""
+"""Maintenance: reclaims leases, closes jobs, samples progress, runs bulk operations, and removes files and old rows."""
 
 import asyncio
 import contextlib
@@ -32,12 +32,15 @@ from tidemill.store.job_events import bind_job_fields, report_operation_step
 from tidemill.telemetry.events import emit
 
 BLOB_CLEANUP_INTERVAL_S = 300.0
-BLOB_CLEANUP_BATCH_FILES = 1_000  # files of a look
-UNFINISHED_FILE_MAX_AGE_S = 3_600.0  # nobody pauses for so long in mid-file
+BLOB_CLEANUP_BATCH_FILES = 1_000
+UNFINISHED_FILE_MAX_AGE_S = 3_600.0  # no upload pauses for longer
 
 
 class BlobCleanupLoop(PeriodicLoop):
-    """Looks after the files this machine sees; removes only what its own database condemned: others may share them."""
+    """Removes stored files that this machine can reach.
+
+    It removes only files that its own database lists as unneeded, because several databases may share a file store.
+    """
 
     name = "janitor"
 
@@ -55,14 +58,14 @@ class BlobCleanupLoop(PeriodicLoop):
         return BLOB_CLEANUP_INTERVAL_S
 
     async def remove_unneeded_blobs(self) -> list[str]:
-        """Remove what is not needed and is on this machine; which."""
+        """Remove unneeded files that this machine can reach; return their names."""
         removed: list[str] = []
         after = ""
-        while condemned := await self._db.run(retention.list_unneeded_files, after, BLOB_CLEANUP_BATCH_FILES):
-            here = await asyncio.to_thread(self._blobs.remove_many, condemned)
-            await self._db.run(retention.delete_unneeded_file_records, here)
-            removed += here
-            after = condemned[-1]
+        while unneeded := await self._db.run(retention.list_unneeded_files, after, BLOB_CLEANUP_BATCH_FILES):
+            deleted = await asyncio.to_thread(self._blobs.remove_many, unneeded)
+            await self._db.run(retention.delete_unneeded_file_records, deleted)
+            removed += deleted
+            after = unneeded[-1]
         if removed:
             emit("file.removed", files=len(removed))
         return removed
@@ -73,9 +76,9 @@ QUEUE_DEPTH_INTERVAL_S = 10.0
 
 
 class ProgressSampler:
-    """Part of maintenance, so that one worker does it for all.
+    """Samples the progress of jobs and the queue depth, as a part of maintenance.
 
-    Only jobs that are being worked on, or were at the last look, are sampled: thousands that wait cost nothing.
+    It samples only jobs that are in progress, or were at the last sample: thousands of waiting jobs cost nothing.
     """
 
     def __init__(self, db: Database) -> None:
@@ -85,7 +88,7 @@ class ProgressSampler:
         self._sampled_jobs: set[UUID] = set()
 
     async def take_due_samples(self, now: float) -> None:
-        """What is due at ``now``, a monotonic time."""
+        """Take the samples that are due at ``now``, a monotonic time."""
         if now - self._sampled_at >= SAMPLE_INTERVAL_S:
             self._sampled_at = now
             await self.sample_active_jobs()
@@ -94,20 +97,20 @@ class ProgressSampler:
             await report_queue_depth(self._db)
 
     async def sample_active_jobs(self) -> None:
-        turning = await self._db.run(samples.list_jobs_in_progress)
-        candidates = turning | self._active_jobs
+        in_progress = await self._db.run(samples.list_jobs_in_progress)
+        candidates = in_progress | self._active_jobs
         if candidates:
             self._sampled_jobs.update(await self._db.run_async_commit(samples.add_samples, sorted(candidates)))
-        self._active_jobs = turning
+        self._active_jobs = in_progress
 
     async def thin_samples(self) -> int:
-        """Those that were sampled since the last time have not too many samples any more; how many went."""
+        """Delete surplus samples of jobs that were sampled since the last call; return the number deleted."""
         sampled, self._sampled_jobs = self._sampled_jobs, set()
         return await self._db.run_async_commit(samples.thin_samples, sorted(sampled)) if sampled else 0
 
 
 class QueueDepthLoop(PeriodicLoop):
-    """For a process without maintenance that shows metrics: the depth of the queue, every few seconds."""
+    """Reports the queue depth every few seconds, for a process that serves metrics without doing maintenance."""
 
     name = "queue"
 
@@ -121,7 +124,7 @@ class QueueDepthLoop(PeriodicLoop):
 
 
 async def report_queue_depth(db: Database) -> progress_samples.QueueDepth:
-    """Sum what is open, and tell."""
+    """Measure the open items and the outbox, emit the events about them, and return the queue depth."""
     depth = await db.run(progress_samples.read_queue_depth)
     emit(
         "queue.sampled",
@@ -144,7 +147,7 @@ BULK_OPERATION_POLL_S = 2.0
 
 
 class BulkOperationLoop(PeriodicLoop):
-    """Any process may do this; the lock of the operation lets one at a time."""
+    """Runs bulk operations step by step. Every process may run it; a lock per operation admits one at a time."""
 
     name = "bulk"
 
@@ -169,7 +172,10 @@ HINT_RESEND_AFTER_S = 60.0
 
 
 class MaintenanceLoop(PeriodicLoop):
-    """Sweeps expired leases, cancels what is condemned, closes what is drained, folds, samples, makes partitions."""
+    """Reclaims expired leases, cancels and closes jobs, folds counters, takes samples and creates partitions.
+
+    One worker at a time does it for all.
+    """
 
     name = "maintenance"
 
@@ -183,7 +189,7 @@ class MaintenanceLoop(PeriodicLoop):
         housekeeping: Sequence[Callable[[Connection], Awaitable[object]]] = (),
         find_kind_hooks: FindKindHooks = return_no_kind_hooks,
     ) -> None:
-        """``housekeeping`` are store functions of features that remove their old rows."""
+        """``housekeeping`` are store functions with which features remove their old rows."""
         super().__init__()
         self._find_kind_hooks = find_kind_hooks
         self._housekeeping = housekeeping
@@ -222,7 +228,7 @@ class MaintenanceLoop(PeriodicLoop):
         return 0 if await self.remove_rows_of_deleted_jobs() else self._interval_s
 
     async def reclaim_expired_leases(self) -> int:
-        """Take back leases that ran out."""
+        """Reclaim expired leases; return their number."""
         await self._db.run(batch_leases.terminate_stuck_copies, 2 * self._db.timeout_ms / 1000)
         swept = await self._db.run(batch_leases.reclaim_expired_leases)
         for batch_id, job_id, losses in swept:
@@ -231,7 +237,7 @@ class MaintenanceLoop(PeriodicLoop):
         return len(swept)
 
     async def close_finished_jobs(self) -> None:
-        """Fail, cancel and close, in that order."""
+        """Fail jobs by their policy, cancel ready batches, and close finished jobs, in this order."""
         for job_id in await self._db.run(job_lifecycle.list_jobs_with_failure_policy):
             await enforce_failure_policy(self._db, job_id)
         while await self._db.run(job_lifecycle.cancel_ready_batches):
@@ -240,18 +246,18 @@ class MaintenanceLoop(PeriodicLoop):
             await close_and_report_job(self._db, job_id, self._find_kind_hooks)
 
     async def resend_hints(self, window: float = math.inf) -> None:
-        """Jobs that nobody has looked at for too long get another hint: theirs was lost."""
+        """Send another hint for jobs that no worker has claimed from for too long, because the first may be lost."""
         resent = await self._db.run(outbox.add_hints_for_stalled_jobs, self._resend_after_s, window)
         if resent:
             emit("hints.resent", jobs=len(resent))
 
     async def fold_counters(self, min_deltas: int) -> None:
         for job_id in await self._db.run(job_lifecycle.list_jobs_to_fold, min_deltas):
-            with contextlib.suppress(UnknownJob):  # deleted meanwhile
+            with contextlib.suppress(UnknownJob):  # deleted in the meantime
                 await self._db.run(job_lifecycle.fold_tally, job_id)
 
     async def remove_rows_of_deleted_jobs(self) -> int:
-        """A chunk of the rows of deleted jobs; how many were removed."""
+        """Remove a chunk of the rows of deleted jobs; return the number of removed rows."""
         removed = 0
         for job_id in await self._db.run(retention.list_deleted_jobs):
             removed += await self._db.run(retention.remove_deleted_job_rows, job_id)

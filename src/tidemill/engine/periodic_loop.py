@@ -1,4 +1,4 @@
-"""The one shape of every loop."""
+"""The base class of the engine's loops."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ LOOP_ERROR_PAUSE_S = 1.0
 
 
 class PeriodicLoop(ABC):
-    """Something that is done again and again. ``tick`` does it once and says how long to wait."""
+    """A task that runs repeatedly. ``tick`` runs it once and returns how long to wait."""
 
     name: str
 
@@ -22,44 +22,44 @@ class PeriodicLoop(ABC):
 
     @abstractmethod
     async def tick(self) -> float:
-        """Do it once; the seconds until the next time, 0 when there is more to do at once."""
+        """Run once; return the seconds until the next run, 0 if there is more to do now."""
 
     @property
     def is_stopping(self) -> bool:
         return self._stop_event.is_set()
 
     def wake(self) -> None:
-        """Do it now rather than after the wait."""
+        """End the current wait, so that the next tick runs now."""
         self._wake_event.set()
 
     def stop(self) -> None:
-        """Do it no more; a tick under way is finished."""
+        """Stop the loop after the current tick."""
         self._stop_event.set()
         self._wake_event.set()
 
     async def run(self) -> None:
-        """Until stopped. An error is told of and survived."""
+        """Run until stopped. An error in a tick is reported and does not end the loop."""
         while not self.is_stopping:
             await self.sleep_until_woken(await self.tick_safely())
 
     async def tick_safely(self) -> float:
-        """One tick that does not fail; the seconds until the next."""
+        """Run one tick, report its exception if any, and return the seconds until the next."""
         self._wake_event.clear()
         try:
             return await self.tick()
-        except Exception as error:  # noqa: BLE001  a loop that dies of one bad tick would be a silent stop
+        except Exception as error:  # noqa: BLE001  one failed tick must not end the loop silently
             emit("loop.failed", loop=self.name, error=_describe_first_cause(error))
             return LOOP_ERROR_PAUSE_S
 
     async def sleep_until_woken(self, seconds: float) -> None:
-        """Wait for so long, or until woken."""
+        """Wait until the time is over, or until woken."""
         if seconds and not self.is_stopping:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake_event.wait(), seconds)
 
 
 class CallbackLoop(PeriodicLoop):
-    """A service of what another room does again and again."""
+    """A loop whose tick is a function of another package."""
 
     def __init__(self, name: str, tick: Callable[[], Awaitable[float]]) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class CallbackLoop(PeriodicLoop):
 
 
 def _describe_first_cause(error: BaseException) -> str:
-    """The first cause in a group says more than the group does."""
+    """Describe the first exception of a group, which is more specific than the group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return describe_exception(error)

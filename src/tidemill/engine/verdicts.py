@@ -1,4 +1,4 @@
-"""Decides what becomes of items: handler results and exceptions → outcomes → verdicts that can be written."""
+"""Converts results and exceptions of handlers to outcomes, and outcomes to verdicts that can be written."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ def decide(
     columns: LearnedColumns | None = None,
     backoff_factor: float = 1.0,
 ) -> Verdict:
-    """The verdict on one attempt, encoded. A result that cannot be encoded or stored is a failure of the handler."""
+    """Return the encoded verdict on one attempt. A result that cannot be encoded or stored fails the item."""
     if type(outcome) is Fail:
         return _decide_failure(item, outcome, duration_ms)
     try:
@@ -45,7 +45,7 @@ def decide(
         normalized = None if decision.normalized is None else encode_json(decision.normalized)
         size = len(result or b"") + len(normalized or b"")
         if size > MAX_RESULT_BYTES:
-            raise ValueError(f"{size} bytes are more than the {MAX_RESULT_BYTES} a result may have")  # noqa: TRY301
+            raise ValueError(f"the result has {size} bytes, the maximum is {MAX_RESULT_BYTES}")  # noqa: TRY301
         if result is not None and columns is not None:
             columns.learn_from_result(decision.result, result)
     except Exception as problem:  # noqa: BLE001  encoding a user's object may raise anything
@@ -58,7 +58,7 @@ def decide(
 
 
 def _decide_failure(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
-    """The short path for failures: in a file of which every row is bad, this is most of the work."""
+    """Return the verdict on a failure. This is a fast path: for a file of invalid rows it is most of the work."""
     try:
         details = build_failure_error(outcome)
         error = encode_json(details)
@@ -69,7 +69,7 @@ def _decide_failure(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
 
 
 def _make_invalid_result_failure(problem: Exception) -> Fail:
-    reason = f"the handler returned something that cannot be stored: {describe_exception(problem)}"
+    reason = f"The result of the handler cannot be stored: {describe_exception(problem)}"
     return Fail(reason, code="invalid_result")
 
 
@@ -77,7 +77,7 @@ def _make_invalid_result_failure(problem: Exception) -> Fail:
 class BatchDecision:
     """The verdicts on a whole batch.
 
-    ``sparse_done`` more items are done and leave no outcome row. ``batch_outcome`` stands for the batch in the
+    A further ``sparse_done`` items are done without an outcome row. ``batch_outcome`` is what the batch reports to the
     concurrency controller: a throttled retry if there was one.
     """
 
@@ -95,7 +95,7 @@ def decide_batch(
     columns: LearnedColumns,
     backoff_factor: float,
 ) -> BatchDecision:
-    """The verdicts on the items of a batch; ``outcomes`` are those of the items without a defect, by their index."""
+    """Return the verdicts on the items of a batch; the keys of ``outcomes`` count only items without a defect."""
     good = [item for item in items if item.defect is None]
     item_ms = round(seconds * 1000 / max(len(items), 1))
     leaves_no_row = lease.sparse and lease.seqs is None
@@ -111,10 +111,10 @@ def decide_batch(
 
 
 def _decide_failures(items: Sequence[Item], errors: Sequence[ErrorDetails], duration_ms: int) -> list[Verdict]:
-    """The verdicts on many failures, encoded together; an error has a code, a reason and details."""
+    """Return the verdicts on many failures, encoded together; an error has a code, a reason and details."""
     try:
         encoded = encode_json_values(errors)
-    except Exception:  # noqa: BLE001  one of them cannot be encoded: each on its own shows which
+    except Exception:  # noqa: BLE001  one of them cannot be encoded; encode each separately
         return [
             _decide_failure(item, _make_fail_outcome(error), duration_ms)
             for item, error in zip(items, errors, strict=True)
@@ -147,8 +147,8 @@ def _iter_items_with_outcomes(
 
 
 def outcome_from_error(error: BaseException, handler: Handler, reports: ThrottleReports) -> Outcome:
-    """The outcome of a call that raised. It counts as reported if a permit reported the exception."""
-    # A throttled answer is never permanent, even if the class of the exception is declared as permanent.
+    """Return the outcome of a call that raised. It counts as reported if a permit reported the exception."""
+    # A throttled response is never permanent, even if the class of the exception is declared as permanent.
     if handler.permanent and isinstance(error, handler.permanent) and not is_throttling_error(error):
         return Fail(describe_exception(error))
     outcome = outcome_from_exception(error)
@@ -158,7 +158,7 @@ def outcome_from_error(error: BaseException, handler: Handler, reports: Throttle
 
 
 def parse_batch_result(result: Any, count: int) -> BatchExceptions:
-    """The outcomes in what a batch handler returned for ``count`` items.
+    """Return the outcomes of a batch handler's return value for ``count`` items.
 
     Raises:
         Outcome: The handler returned one outcome for the whole batch, other than Done.
@@ -174,7 +174,7 @@ def parse_batch_result(result: Any, count: int) -> BatchExceptions:
     if isinstance(result, list | tuple) and len(result) == count:
         return BatchExceptions({i: v if isinstance(v, Outcome) else Done(v) for i, v in enumerate(result)})
     got = f"{len(result)} outcomes" if isinstance(result, list | tuple) else f"a {type(result).__name__}"
-    reason = f"the batch handler returned {got} for {count} items; it must return None or a list of as many"
+    reason = f"The batch handler returned {got} for {count} items. It must return None or one outcome per item."
     return repeat_outcome(Fail(reason, code="invalid_result"), count)
 
 

@@ -16,17 +16,17 @@ commands = typer.Typer()
 
 @commands.command()
 def limiters(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them")] = None,
-    rate: Annotated[str | None, typer.Option(help="Change its rate for everybody, as in 5/s")] = None,
-    burst: Annotated[int | None, typer.Option(help="What may come at once")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="What may be at it at a time")] = None,
-    unblock: Annotated[bool, typer.Option("--unblock", help="Lift its block")] = False,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show only this limiter")] = None,
+    rate: Annotated[str | None, typer.Option(help="Set the rate for all workers, as in 5/s")] = None,
+    burst: Annotated[int | None, typer.Option(help="Set the number of calls that may start at once")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Set the number of calls that may run at a time")] = None,
+    unblock: Annotated[bool, typer.Option("--unblock", help="Remove the block of the limiter")] = False,
 ) -> None:
-    """Show how often others may be called, and what that is at; change it, or lift a block."""
+    """Show limiters and their usage; change or unblock one."""
     changes = {"rate": rate, "burst": burst, "concurrency": concurrency}
     changed = any(value is not None for value in changes.values())
     if name is None and (changed or unblock):
-        raise typer.BadParameter("say which limiter")
+        raise typer.BadParameter("NAME is required to change or unblock a limiter")
 
     async def action(runtime: Runtime) -> list[dict[str, Any]]:
         if name is None:
@@ -37,15 +37,16 @@ def limiters(
             await use_cases.unblock_limiter(runtime.db, name, by="command line")
         return [await use_cases.get_limiter(runtime.db, name)]
 
-    found = run_with_runtime(action)
-    console.print(_build_limiters_table(found) if found else "no limiter was ever declared to a worker")
+    rows = run_with_runtime(action)
+    console.print(_build_limiters_table(rows) if rows else "No worker has declared a limiter yet.")
 
 
-def _build_limiters_table(found: list[dict[str, Any]]) -> Table:
+def _build_limiters_table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("limiter", "rate/s", "now", "burst", "at a time", "in use", "waiting", "taken", "refused", "state"):
+    columns = ("limiter", "rate/s", "current", "burst", "concurrency", "in use", "waiting", "permits", "throttled")
+    for column in (*columns, "state"):
         table.add_column(column, no_wrap=True, justify="left" if column in ("limiter", "state") else "right")
-    for row in found:
+    for row in rows:
         table.add_row(
             escape(row["name"]),
             *(_format_number(row[field]) for field in ("rate", "current_rate")),

@@ -40,7 +40,7 @@ class LimiterTable(ConfigTable):
         if "lowest" in given and not given.keys() & {"rate", "delay"}:
             yield "lowest", 'Requires "rate" or "delay"'
         if given.get("adaptive") is False and "lowest" in given:
-            yield "lowest", 'Conflicts with "adaptive = false"; only an adaptive limiter goes below its rate'
+            yield "lowest", 'Conflicts with "adaptive = false"; only an adaptive limiter reduces its rate'
 
     @field_validator("lowest")
     @classmethod
@@ -65,7 +65,7 @@ class LimiterTable(ConfigTable):
 
 
 def parse_limiters(document: Mapping[str, Any]) -> dict[str, Limiter]:
-    """The limiters in a document, by name; InvalidSettings with every mistake."""
+    """Return the limiters in a document by name; raise InvalidSettings with all problems."""
     return parse_section(
         document, "limiters", LimiterTable, lambda name, table: table.build_limiter(name), names=_LIMITER_NAME_PATTERN
     )

@@ -1,4 +1,4 @@
-"""A limiter: its rate, burst and concurrency, the token bucket that follows from them, and how they are written."""
+"""A limiter: its rate, burst and concurrency, the resulting token bucket, and the parsing of its values."""
 
 import math
 import re
@@ -13,29 +13,30 @@ LIMITER_RATE_MAX_PER_S = 100_000.0
 LIMITER_CONCURRENCY_MAX = 10_000
 LIMITER_BURST_MAX = 1_000_000
 DEFAULT_BURST_MIN = 2
-DEFAULT_BURST_WINDOW_S = 0.1  # of the rate: what may come at once if nobody says
+DEFAULT_BURST_WINDOW_S = 0.1  # the default burst is the number of calls in this time
 PERMIT_SLACK_S = 0.1
-PERMIT_SLACK_MAX_S = 0.5  # of slow ones, where a permit that comes too late is a long wait
-PERMIT_SLACK_MIN_SHARE = 0.05  # of the time between two permits, where nothing may come at once
+PERMIT_SLACK_MAX_S = 0.5  # for slow limiters, where a void permit means a long wait
+PERMIT_SLACK_MIN_SHARE = 0.05  # of the time between two permits, if the burst is 1
 LOWEST_RATE_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Limiter:
-    """So many starts a second, so many at once, so many at a time.
+    """A limit on starts per second (``rate``), starts at once (``burst``) and calls at a time (``concurrency``).
 
-    A permit is used a little later than it was taken: a process has to be told of it, and its loop has to turn. Within
-    ``slack_s`` of its moment it is good, then it is void. So that starts, and not only permits, keep to
-    ``burst + rate x window`` in any window, what may come late is taken off the burst: the bucket is ``depth`` deep
-    instead. Where nothing can be taken off, permits are a little further apart: ``pace`` is below the rate.
+    A process uses a permit slightly later than its nominal time, because the response and the event loop take time. A
+    permit is valid for ``slack_s`` after its nominal time and void afterwards. Actual starts must not exceed
+    ``burst + rate x window`` in any window. The bucket is therefore smaller than the burst by the permits that may
+    start late: ``bucket_depth``. If the burst is too small for that, permits are further apart: ``permits_per_s`` is
+    below the rate.
     """
 
     name: str
-    rate: float | None = None  # a second
+    rate: float | None = None  # per second
     burst: int = 1
     concurrency: int | None = None
     adaptive: bool = True
-    lowest: float = LOWEST_RATE_SHARE  # of the rate: refusals do not bring it below
+    lowest: float = LOWEST_RATE_SHARE  # share of the rate: throttling does not reduce it further
 
     @property
     def slack_s(self) -> float:
@@ -52,7 +53,7 @@ class Limiter:
 
     @property
     def permits_per_s(self) -> float | None:
-        """Permits a second."""
+        """Permits per second; None if the rate is not limited."""
         if self.rate is None:
             return None
         missing = 1.0 - (self.burst - self.rate * self.slack_s)
@@ -60,12 +61,12 @@ class Limiter:
 
     @property
     def declaration(self) -> dict[str, Any]:
-        """As it is kept in the database, to see whether it was declared anew."""
+        """The declaration as stored in the database, to detect a changed declaration."""
         return {name: value for name, value in asdict(self).items() if name != "name"}
 
 
 def default_burst(rate: float) -> int:
-    """What may come at once if nobody says: what comes in a tenth of a second, and two at least."""
+    """Return the default burst: the calls of DEFAULT_BURST_WINDOW_S, but at least DEFAULT_BURST_MIN."""
     return max(DEFAULT_BURST_MIN, round(rate * DEFAULT_BURST_WINDOW_S))
 
 
@@ -87,31 +88,31 @@ _match_duration = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*").fullmatch
 
 
 def parse_rate(value: Any) -> float:
-    """``5/s``, ``300/min``, ``1/2s``, or a number a second."""
-    found = _match_rate(value) if isinstance(value, str) else None
-    if found is not None and found[3] in LIMITER_UNIT_SECONDS:
-        per = float(found[2] or 1) * LIMITER_UNIT_SECONDS[found[3]]
-        a_second = float(found[1]) / per if per else math.inf
+    """Parse ``5/s``, ``300/min``, ``1/2s`` or a number per second; raise ValueError if it is invalid."""
+    match = _match_rate(value) if isinstance(value, str) else None
+    if match is not None and match[3] in LIMITER_UNIT_SECONDS:
+        seconds = float(match[2] or 1) * LIMITER_UNIT_SECONDS[match[3]]
+        per_second = float(match[1]) / seconds if seconds else math.inf
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        a_second = float(value)
+        per_second = float(value)
     else:
         raise ValueError('Input should be a rate, such as "5/s", "300/min" or "1/2s"')
-    if not LIMITER_RATE_MIN_PER_S <= a_second <= LIMITER_RATE_MAX_PER_S:
-        raise ValueError(f"A rate is from 1 per day to {LIMITER_RATE_MAX_PER_S:,.0f} per second")
-    return a_second
+    if not LIMITER_RATE_MIN_PER_S <= per_second <= LIMITER_RATE_MAX_PER_S:
+        raise ValueError(f"Rate must be from 1 per day to {LIMITER_RATE_MAX_PER_S:,.0f} per second")
+    return per_second
 
 
 def parse_delay(value: Any) -> float:
-    """``1s``, ``250ms``, ``2min``, or a number of seconds."""
-    found = _match_duration(value) if isinstance(value, str) else None
-    if found is not None and found[2] in LIMITER_UNIT_SECONDS:
-        seconds = float(found[1]) * LIMITER_UNIT_SECONDS[found[2]]
+    """Parse ``1s``, ``250ms``, ``2min`` or a number of seconds; raise ValueError if it is invalid."""
+    match = _match_duration(value) if isinstance(value, str) else None
+    if match is not None and match[2] in LIMITER_UNIT_SECONDS:
+        seconds = float(match[1]) * LIMITER_UNIT_SECONDS[match[2]]
     elif isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)
     else:
         raise ValueError('Input should be a duration, such as "1s", "250ms" or "2min"')
     if not 1 / LIMITER_RATE_MAX_PER_S <= seconds <= LIMITER_DELAY_MAX_S:
-        raise ValueError("A delay is more than 0 and at most 1 day")
+        raise ValueError("Delay must be greater than 0 and at most 1 day")
     return seconds
 
 
@@ -130,12 +131,12 @@ def _parse_bounded_integer(value: Any, most: int) -> int:
 
 
 def check_limiters_declared(declared: Mapping[str, Limiter], named: Iterable[tuple[str, str | None]]) -> None:
-    """Every limiter that somebody names is declared: (who, limiter); InvalidSettings with those that are not."""
-    wrong = [
-        f"  - {who} has limit={limiter!r}, which is not declared" + format_suggestion(limiter, declared)
+    """Raise InvalidSettings if a used limiter is not declared; ``named`` has (user of the limiter, limiter)."""
+    problems = [
+        f'  - {who} uses limiter "{limiter}", which is not declared' + format_suggestion(limiter, declared)
         for who, limiter in named
         if limiter is not None and limiter not in declared
     ]
-    if wrong:
-        where = '[limiters.NAME] in a tidemill.toml, or mill.limiter("NAME", "5/s")'
-        raise InvalidSettings("\n".join(["these limiters are missing:", *wrong, f"declare them: {where}"]))
+    if problems:
+        where = '[limiters.NAME] in tidemill.toml, or mill.limiter("NAME", "5/s")'
+        raise InvalidSettings("\n".join(["Undeclared limiters:", *problems, f"Declare them with {where}."]))

@@ -1,4 +1,4 @@
-"""What a process says to limiters in the database, and hears of them."""
+"""Sends the requests of one process to the limiters in the database."""
 
 import asyncio
 import math
@@ -16,13 +16,13 @@ from tidemill.limits.permit_cache import ClockOffsetBounds
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
-PERMIT_LOOKAHEAD_S = 0.1  # how far ahead permits are taken: a refusal is heard of by everybody within that
-MAX_BLOCK_WAIT_S = 2.0  # whoever is told to come later than that asks again then: things may have changed
+PERMIT_LOOKAHEAD_S = 0.1  # how far ahead permits are requested: a block takes effect everywhere within this time
+MAX_BLOCK_WAIT_S = 2.0  # a process asks again after this time at the latest: the block may have been removed
 MAX_ANSWER_LEAD_S = 0.05
 
 
 class LimiterClient:
-    """The database, for the limits of one process."""
+    """The connection of one process to the limiters in the database."""
 
     def __init__(
         self, db: Database, declared: Mapping[str, Limiter], *, worker: str, child: int, lease_seconds: float
@@ -37,10 +37,13 @@ class LimiterClient:
     async def request_permits(
         self, name: str, key: str, *, member: str, wanted: int, places: int, held: int, idle: int
     ) -> tuple[str, PermitGrant]:
-        """Permits and more places; and the member that gave them: the one for the rest if there are too many."""
+        """Request permits and slots; return the key of the member that granted them, and the grant.
+
+        The key is that of the shared member if the limiter has too many members.
+        """
         while True:
             lead = min(self._answer_lead_s or 0.0, MAX_ANSWER_LEAD_S)
-            asking = PermitRequest(
+            request = PermitRequest(
                 name,
                 key,
                 self._worker,
@@ -54,22 +57,22 @@ class LimiterClient:
                 self._lease_seconds,
                 member,
             )
-            asked, answer = await self._db.read(store.take_permits, asking)
-            answered = time.monotonic()
-            if answer is not None:
-                self._record_round_trip(asked, answered, answer.clock)
-                return key, answer
+            sent_at, grant = await self._db.read(store.take_permits, request)
+            received_at = time.monotonic()
+            if grant is not None:
+                self._record_round_trip(sent_at, received_at, grant.clock)
+                return key, grant
             key = await self._register_limiter_member(name, key)
 
-    def _record_round_trip(self, asked: float, answered: float, clock: float) -> None:
-        self._answer_lead_s = update_moving_average(self._answer_lead_s, answered - asked)
-        newer = ClockOffsetBounds.from_round_trip(asked, answered, clock)
+    def _record_round_trip(self, sent_at: float, received_at: float, clock: float) -> None:
+        self._answer_lead_s = update_moving_average(self._answer_lead_s, received_at - sent_at)
+        newer = ClockOffsetBounds.from_round_trip(sent_at, received_at, clock)
         self.clock_fit = newer if self.clock_fit is None else self.clock_fit.narrow(newer)
 
     async def _register_limiter_member(self, name: str, key: str) -> str:
-        """Somebody who is not known there yet, or was forgotten."""
+        """Store a limiter and a member that are new or were deleted; return the key of the member to use."""
         if name not in self.declared:
-            raise InvalidInput(f"there is no limiter {name!r}")
+            raise InvalidInput(f'Limiter "{name}" is not declared')
         await self._db.run(store.declare_limiters, [self.declared[name]])
         if key and not await self._db.run(store.add_limiter_member, name, key):
             await self._db.run(store.add_limiter_member, name, SHARED_MEMBER_KEY)
@@ -85,7 +88,7 @@ class LimiterClient:
         self.run_in_background(self._return_permits(name, key, starts, slack))
 
     async def _return_permits(self, name: str, key: str, starts: list[float], slack: float) -> None:
-        """Not tried again: whoever does not know whether they are back would give them back twice."""
+        """Return unused permits. There is no retry, because it could return them twice."""
         async with self._db.transaction(durable=False) as conn:
             await store.return_permits(conn, name, key, starts, slack)
 
@@ -93,7 +96,7 @@ class LimiterClient:
         await self._db.run_async_commit(store.set_held_slots, name, key, self._worker, self._child, held, member)
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Nobody waits for it, but the end of the process does."""
+        """Run work that no caller waits for; ``close`` waits for it."""
         task = asyncio.get_running_loop().create_task(_run_and_log_failure(work))
         self._background_tasks.add(task)
         task.add_done_callback(self._background_tasks.discard)
@@ -107,23 +110,23 @@ class LimiterClient:
 async def _run_and_log_failure(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
-    except Exception as error:  # noqa: BLE001  permits lapse by themselves
+    except Exception as error:  # noqa: BLE001  permits expire anyway
         emit("loop.failed", loop="limits", error=describe_exception(error))
 
 
-DEFAULT_BLOCK_S = 1.0  # how long nobody begins after a refusal that does not say how long
+DEFAULT_BLOCK_S = 1.0  # the block after a throttled call without Retry-After
 MAX_BLOCK_S = 7 * 86_400.0
 
 
 class ThrottledQueue(Protocol):
-    """The line whose calls they were."""
+    """The queue of the throttled calls."""
 
     name: str
     key: str
 
 
 class ThrottleReporter:
-    """All that come while one is told are told together: fifty answers of one burst are one trip, or two."""
+    """Reports throttled calls. Calls that are throttled during a report are reported together in the next one."""
 
     def __init__(self, line: ThrottledQueue, trips: LimiterClient) -> None:
         self._queue = line
@@ -133,7 +136,7 @@ class ThrottleReporter:
         self._last_started_at = float("-inf")
 
     def add_throttled_call(self, after: object, started: float) -> float:
-        """A call that began then was refused; for how many seconds nobody begins."""
+        """Add a throttled call that started at ``started``; return the seconds of the block."""
         seconds = _parse_block_s(after)
         self.unreported += 1
         self._block_s = max(self._block_s, seconds)
@@ -143,23 +146,23 @@ class ThrottleReporter:
         return seconds
 
     async def _report_throttling(self) -> None:
-        line = self._queue
+        queue = self._queue
         while self.unreported:
             times, after, age = self.unreported, self._block_s, time.monotonic() - self._last_started_at
             self._block_s, self._last_started_at = 0.0, float("-inf")
             try:
-                told = await self._client.report_throttled(line.name, line.key, after=after, age=age, times=times)
+                result = await self._client.report_throttled(queue.name, queue.key, after=after, age=age, times=times)
             finally:
                 self.unreported -= times
-            if told is None:
+            if result is None:
                 continue
-            emit("limiter.blocked", limiter=line.name, key=line.key, seconds=round(told.blocked, 1), refusals=times)
-            if told.cuts:
-                emit("limiter.slowed", limiter=line.name, key=line.key, share=round(told.share, 3))
+            emit("limiter.blocked", limiter=queue.name, key=queue.key, seconds=round(result.blocked, 1), refusals=times)
+            if result.cuts:
+                emit("limiter.slowed", limiter=queue.name, key=queue.key, share=round(result.share, 3))
 
 
 def _parse_block_s(after: object) -> float:
-    """What a handler says is the handler's: what is no number of seconds says nothing."""
+    """Return the seconds of a block; the default if the handler's value is not a finite number."""
     if isinstance(after, int | float) and -math.inf < after < math.inf:  # isfinite() fails for very large integers
         return clamp(after, 0.0, MAX_BLOCK_S)
     return DEFAULT_BLOCK_S

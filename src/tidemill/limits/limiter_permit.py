@@ -1,4 +1,4 @@
-"""Permits that handlers request for their own calls, and the record of the throttled answers they reported."""
+"""Permits that handlers request for their own calls, and the record of the throttled calls they reported."""
 
 import asyncio
 import time
@@ -12,10 +12,10 @@ from tidemill.limits.limiter_queue import LimiterQueue
 
 
 class Permit(Protocol):
-    """Leave to begin one call: waited for on the way in, given back on the way out.
+    """Permission to start one call: acquired on entry of the context, released on exit.
 
-    A refusal (429, 503) that passes through is told to the limiter, and to no other. ``Wait`` is raised when the
-    limiter is blocked for longer than anybody would wait here: the item goes back and comes again then, uncharged.
+    A throttling exception (429, 503) inside the context is reported only to this limiter. If the limiter is blocked for
+    too long, ``Wait`` is raised on entry: the item is retried later, uncharged.
     """
 
     async def __aenter__(self) -> Any: ...
@@ -25,25 +25,25 @@ class Permit(Protocol):
 
 
 class PermitProvider(Protocol):
-    """The limiters of the installation, as one process asks them.
+    """Provides permits of the declared limiters to one process.
 
-    A handler that makes one call per item names its limiter (``limit=``, and ``limit_by=`` a function of the item for a
-    member per domain): then its items begin when there is a permit, and it need not ask. A batch handler has one permit
-    per batch. One that makes several calls, or calls others beside, asks for each of them:
-    ``async with limits.permit("shop")``. A mill's ``registry.desk.limit`` is the same, before there is a worker.
+    A handler that makes one call per item names its limiter with ``limit=`` (and, for a member per domain, with
+    ``limit_by=``, a function of the item): its items then start only with a permit. A batch handler has one permit per
+    batch. A handler that makes several calls, or calls several services, requests a permit for each:
+    ``async with limits.permit("shop")``.
     """
 
     def permit(self, name: str, key: str = "") -> Permit: ...
 
 
 class LimiterHandle:
-    """Of a mill: it is declared before there is a worker, and asked inside one."""
+    """The limiters of a mill: declared before a worker starts, used inside it."""
 
     def __init__(self) -> None:
         self._limits: PermitProvider | None = None
 
     def bind(self, limits: PermitProvider) -> None:
-        """From here on this process is a worker."""
+        """Set the limiters of this worker process."""
         self._limits = limits
 
     def defer_permit(self, name: str, key: str = "") -> "DeferredPermit":
@@ -51,12 +51,12 @@ class LimiterHandle:
 
     def permit(self, name: str, key: str) -> Permit:
         if self._limits is None:
-            raise InvalidInput(f"limiter {name!r} was asked outside of a worker: only handlers that run can ask")
+            raise InvalidInput(f'Limiter "{name}" was used outside of a worker. Use it inside a running handler.')
         return self._limits.permit(name, key)
 
 
 class DeferredPermit:
-    """``async with`` in an async handler, ``with`` in one that runs in a thread."""
+    """A permit for ``async with`` in an async handler, or ``with`` in a handler that runs in a thread."""
 
     def __init__(self, handle: LimiterHandle, name: str, key: str) -> None:
         self._handle, self._name, self._key = handle, name, key
@@ -85,13 +85,13 @@ if TYPE_CHECKING:
     from tidemill.limits.limiter_registry import LimiterRegistry
 
 MAX_MEMBER_KEY_LENGTH = 255
-PERMIT_KEY_ERROR = "the member of a limiter is named by a text"
+PERMIT_KEY_ERROR = "the key of a limiter's member must be a string"
 
 
 class ThrottleReports(list[BaseException]):
-    """The throttled answers of one running call that a permit inside the handler has reported to its own limiter.
+    """The throttling exceptions of one call that a permit inside the handler has reported to its own limiter.
 
-    The limiter of the handler and its concurrency must not count them a second time.
+    The handler's own limiter and its concurrency controller must not count them a second time.
     """
 
     __slots__ = ()
@@ -101,7 +101,7 @@ class ThrottleReports(list[BaseException]):
         _current_reports.set(self)
 
     def has_reported(self, error: BaseException) -> bool:
-        """Whether a permit reported this exception, or one that it was raised from."""
+        """Return whether a permit reported this exception, or one that it was raised from."""
         return bool(self) and any(cause is reported for cause in iterate_causes(error) for reported in self)
 
 
@@ -113,8 +113,8 @@ class RateLimited(Wait):
 
     def __init__(self, queue: LimiterQueue, seconds: float) -> None:
         member = f" for {queue.key}" if queue.key else ""
-        super().__init__(f"limiter {queue.name}{member} lets nobody begin before", after=seconds, code="limited")
-        self.limiter = None if queue.key else queue.name  # the limiter, if all of it is blocked and not one member
+        super().__init__(f'Limiter "{queue.name}"{member} allows no call before', after=seconds, code="limited")
+        self.limiter = None if queue.key else queue.name  # set if the whole limiter is blocked, not only a member
 
 
 class LimiterPermit:
@@ -146,7 +146,7 @@ class LimiterPermit:
     def __enter__(self) -> Self:
         loop = self._registry.loop
         if loop is None:
-            raise InvalidInput("a limiter was asked outside of a worker")
+            raise InvalidInput("A limiter was used outside of a worker. Use it inside a running handler.")
         return asyncio.run_coroutine_threadsafe(self.__aenter__(), loop).result()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -155,7 +155,7 @@ class LimiterPermit:
 
 
 def normalize_member_key(key: object, error_message: str) -> str:
-    """A member's name in a form that PostgreSQL can store."""
+    """Return the key of a member in a form that PostgreSQL can store; raise TypeError if it is not a string."""
     if not isinstance(key, str):
         raise TypeError(error_message)
     return key[:MAX_MEMBER_KEY_LENGTH].encode(errors="replace").decode().replace("\x00", "")

@@ -14,12 +14,15 @@ from tidemill.limits.limiter_records import PermitGrant
 from tidemill.limits.permit_cache import PermitCache, PermitWindow
 from tidemill.telemetry.events import emit
 
-MAX_RETRY_SPREAD_S = 600.0  # so far ahead each has a moment of its own: by then much may have changed
+MAX_RETRY_SPREAD_S = 600.0  # retries are spread over at most this time
 
 
 @dataclass(slots=True)
 class PermitWaiter:
-    """``patience`` is for blocks; of one that is ``in_line``, for those before it too."""
+    """A call that waits for a permit.
+
+    ``max_wait_s`` limits the wait for blocks and, with ``counts_queue``, for earlier waiters.
+    """
 
     answer: "asyncio.Future[PermitWindow | float]"
     owner: object
@@ -28,32 +31,35 @@ class PermitWaiter:
 
 
 class RetrySchedule:
-    """Of one line, in seconds of the monotonic clock."""
+    """Spreads the retries of one queue over time, so that they do not all start at once."""
 
     def __init__(self) -> None:
         self._next_retry_at = float("-inf")
 
     def reserve_retry(self, now: float, wait: float, rate_per_s: float | None) -> float:
-        """In how many seconds, at the earliest in ``wait``; without a pace, then."""
+        """Return the seconds until the retry: at least ``wait``; exactly ``wait`` if there is no rate."""
         if not rate_per_s:
             return wait
-        comes = max(now + wait, self._next_retry_at)
-        self._next_retry_at = min(comes + 1 / rate_per_s, now + wait + MAX_RETRY_SPREAD_S)
-        return comes - now
+        retry_at = max(now + wait, self._next_retry_at)
+        self._next_retry_at = min(retry_at + 1 / rate_per_s, now + wait + MAX_RETRY_SPREAD_S)
+        return retry_at - now
 
 
-MIN_SLOT_POLL_S, MAX_SLOT_POLL_S = 0.02, 0.5  # for a place that somebody else has
+MIN_SLOT_POLL_S, MAX_SLOT_POLL_S = 0.02, 0.5  # for a slot that another process holds
 
 
 class LimiterSlots:
-    """Those in use are counted always: whether places are, the limiter's row says, and it may change its mind."""
+    """The concurrency slots of one process.
+
+    Slots in use are always counted, because the limiter in the database may start or stop limiting concurrency.
+    """
 
     def __init__(self, *, is_counted: bool) -> None:
         self.is_counted = is_counted
         self.held = self.in_use = 0
-        self.has_unreported = False  # whether we have fewer than the row says
-        self.is_contended = False  # whether others wait for them as we do
-        self._use_s: float | None = None  # how long one is used
+        self.has_unreported = False  # whether the process holds fewer slots than the database knows
+        self.is_contended = False  # whether other processes wait for slots too
+        self._use_s: float | None = None  # the average time for which a slot is used
 
     @property
     def free_count(self) -> int:
@@ -85,17 +91,17 @@ class LimiterSlots:
 
     @property
     def poll_interval_s(self) -> float:
-        """When to look again whether somebody has left."""
+        """The seconds until the next check for a free slot."""
         return clamp(self._use_s or 0.0, MIN_SLOT_POLL_S, MAX_SLOT_POLL_S)
 
 
 MAX_PERMITS_PER_REQUEST = 1_000
 LIMITER_ERROR_PAUSE_S = 1.0
-TIMER_SLACK_S = 0.0005  # timers of some loops are rounded to milliseconds: rather late than too early
+TIMER_SLACK_S = 0.0005  # some event loops round timers to milliseconds: rather late than too early
 
 
 class LimiterQueue:
-    """First come, first served. Nothing is asked of the database while there are permits in hand."""
+    """A first-in, first-out queue of calls. It queries the database only when it has no unused permits left."""
 
     def __init__(self, trips: LimiterClient, limiter: Limiter, key: str) -> None:
         self.name, self.key, self._member = limiter.name, key, key
@@ -109,23 +115,24 @@ class LimiterQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._next_request_at = self._last_request_at = self._opens_at = self._blocked_until = float("-inf")
         self._retry_schedule = RetrySchedule()
-        self._throttled_total = 0  # since the process began
-        self._refill_below = 0  # permits in hand below which more are fetched
+        self._throttled_total = 0  # since the process started
+        self._refill_below = 0  # more permits are requested if there are fewer unused ones
         self._active_runs = 0
         self._permits_since_request = 0
-        self.unreported_permits = 0  # since it was last told
+        self.unreported_permits = 0  # since the last report
         self.unreported_wait_s = 0.0
-        self._permits_per_s: float | None = None  # permits a second
+        self._permits_per_s: float | None = None  # permits used per second
         self._throttle_reporter = ThrottleReporter(self, trips)
 
-    # Those who want to begin.
+    # Calls that request a permit.
 
     async def try_acquire(
         self, owner: object, *, max_wait_s: float = MAX_BLOCK_WAIT_S, counts_queue: bool = False
     ) -> float | None:
-        """None when a call may begin, now. Else the seconds until it may, more than ``patience``; 0 when dismissed.
+        """Acquire a permit; return None when the call may start now.
 
-        ``patience`` is for blocks; with ``in_line``, for those who wait before us too.
+        If the call would wait longer than ``max_wait_s``, return the seconds until a retry; 0 if ``cancel_waiters`` was
+        called. ``max_wait_s`` limits the wait for blocks and, with ``counts_queue``, for earlier waiters.
         """
         first = False
         while True:
@@ -147,7 +154,7 @@ class LimiterQueue:
                 return answer
             if answer.valid_until >= time.monotonic():
                 return None
-            self._slots.in_use -= 1  # the loop did not turn in time: that permit is void
+            self._slots.in_use -= 1  # the event loop was too slow: the permit has expired
             first = True
 
     async def _wait_for_permit(
@@ -176,20 +183,20 @@ class LimiterQueue:
             raise
 
     def release(self, seconds: float | None) -> None:
-        """A call that was let in is over, and took so long."""
-        places = self._slots
-        places.release_used(seconds)
-        if not places.is_counted:
+        """Release the slot of a call that took ``seconds``; None if the call did not start."""
+        slots = self._slots
+        slots.release_used(seconds)
+        if not slots.is_counted:
             return
         if not self._waiters:
-            places.give_up(places.free_count)
-        elif places.is_contended:  # others wait as we do: what is free is for everybody
-            places.give_up(min(1, places.free_count))
+            slots.give_up(slots.free_count)
+        elif slots.is_contended:  # other processes wait too: release the slot for all of them
+            slots.give_up(min(1, slots.free_count))
             self._next_request_at = max(self._next_request_at, time.monotonic() + MIN_SLOT_POLL_S)
         self._admit_and_request()
 
     def begin_prefetching(self) -> None:
-        """A run of many calls begins: permits may be fetched ahead."""
+        """Request permits ahead of time, because a batch of many calls starts."""
         self._active_runs += 1
 
     def end_prefetching(self) -> None:
@@ -199,7 +206,7 @@ class LimiterQueue:
             self._return_unused()
 
     def cancel_waiters(self, owner: object) -> None:
-        """Those of a run who wait need no permit any more."""
+        """End the waits of one owner."""
         for waiter in [waiter for waiter in self._waiters if waiter.owner is owner]:
             self._waiters.remove(waiter)
             if not waiter.answer.done():
@@ -217,20 +224,20 @@ class LimiterQueue:
         return max(0.0, self._blocked_until - time.monotonic())
 
     def recheck_block(self) -> None:
-        """Of a block that somebody may have lifted meanwhile: once in a while, and only if somebody comes."""
+        """Check from time to time whether a known block was removed; called only when a call wants to start."""
         if self._next_request_at <= time.monotonic() < self._blocked_until:
             self._start_request()
 
     @property
     def rate_per_s(self) -> float | None:
-        """Permits a second, for everybody together; None if they are not counted."""
+        """Permits per second for all workers together; None if the rate is not limited."""
         return self._rate_per_s
 
     @property
     def waiter_count(self) -> int:
         return len(self._waiters)
 
-    # The permits.
+    # Permits.
 
     def _take_permit(self, now: float) -> PermitWindow | None:
         if now < self._blocked_until or self._slots.is_full:
@@ -251,7 +258,7 @@ class LimiterQueue:
         return max(0.0, self._blocked_until - now, self._opens_at - now) + before
 
     def _admit_and_request(self) -> None:
-        """Let in whoever may; ask for more if there is need; come again when there is something to do."""
+        """Admit the calls that may start, request more permits if needed, and set the timer for the next time."""
         now = time.monotonic()
         self._permit_stock.drop_expired(now)
         if now < max(self._blocked_until, self._opens_at):
@@ -311,13 +318,13 @@ class LimiterQueue:
             self._request_task = self._client.run_in_background(self._run_request())
 
     async def _run_request(self) -> None:
-        """One at a time, so that the row hears of our places in the order in which we had them."""
+        """Send one request at a time, so that the database learns the held slots in the right order."""
         try:
             if self._slots.has_unreported and not self._should_request(time.monotonic()):
                 await self._report_held_slots()
             else:
                 await self._request_permits()
-        except Exception as error:  # noqa: BLE001  those who wait must not wait for ever
+        except Exception as error:  # noqa: BLE001  waiting calls must not wait forever
             emit("loop.failed", loop="limits", error=describe_exception(error))
             self._next_request_at = time.monotonic() + LIMITER_ERROR_PAUSE_S
         finally:
@@ -331,17 +338,17 @@ class LimiterQueue:
         await self._client.report_held_slots(self.name, self.key, self._slots.held, self._member)
 
     async def _request_permits(self) -> None:
-        places, refused, untold = self._slots, self._throttled_total, self._throttle_reporter.unreported
+        slots, throttled, unreported = self._slots, self._throttled_total, self._throttle_reporter.unreported
         wanted = self._plan_request_size(time.monotonic())
-        more = places.count_missing(len(self._waiters))
-        places.has_unreported = False
-        told = {"wanted": wanted, "places": more, "held": places.held, "idle": max(0, places.free_count)}
-        self.key, answer = await self._client.request_permits(self.name, self.key, member=self._member, **told)
-        unsure = bool(untold) or refused < self._throttled_total
-        self._apply_grant(answer, time.monotonic(), lacks=more > answer.places, refused=unsure)
+        more = slots.count_missing(len(self._waiters))
+        slots.has_unreported = False
+        request = {"wanted": wanted, "places": more, "held": slots.held, "idle": max(0, slots.free_count)}
+        self.key, answer = await self._client.request_permits(self.name, self.key, member=self._member, **request)
+        is_throttled = bool(unreported) or throttled < self._throttled_total
+        self._apply_grant(answer, time.monotonic(), lacks=more > answer.places, refused=is_throttled)
 
     def _plan_request_size(self, now: float) -> int:
-        """How many permits to ask for: for those who wait, and for those who will until we ask again."""
+        """Return how many permits to request: for the waiting calls and for those expected until the next request."""
         if self._rate_per_s is None:
             return 0
         self._permits_per_s = update_moving_average(
@@ -353,13 +360,13 @@ class LimiterQueue:
         return int(clamp(len(self._waiters) + ahead - len(self._permit_stock), 1, MAX_PERMITS_PER_REQUEST))
 
     def _apply_grant(self, answer: PermitGrant, now: float, *, lacks: bool, refused: bool) -> None:
-        """``refused`` says that a call was, of which the row may not have known yet."""
+        """Apply a grant; ``refused`` is set if a call was throttled that the database may not know of yet."""
         was = self._slots.is_counted, self._rate_per_s is None
         self._slots.apply_grant(answer, lacks=lacks)
         self._rate_per_s, self._slack_s = answer.pace, answer.slack
         if self._client.clock_fit is not None:
             self._permit_stock.add_permits(answer.starts, self._client.clock_fit, answer.slack)
-        if not refused:  # somebody may have lifted the block that we know of
+        if not refused:  # the known block may have been removed
             self._blocked_until = float("-inf")
         self._next_request_at = now
         if answer.blocked > 0:
@@ -373,7 +380,7 @@ class LimiterQueue:
             self._next_request_at = max(self._next_request_at, min(self._blocked_until, now + MAX_BLOCK_WAIT_S))
 
     def _return_unused(self) -> None:
-        """Give back what nobody here wants."""
+        """Return unused permits and slots if no call needs them."""
         if not self._waiters and not self._active_runs and len(self._permit_stock):
             self._client.return_permits(self.name, self.key, self._permit_stock.drain(), self._slack_s)
         if not self._waiters:
@@ -381,10 +388,10 @@ class LimiterQueue:
             if self._slots.has_unreported:
                 self._start_request()
 
-    # Refusals.
+    # Throttled calls.
 
     def report_throttled(self, after: object, started: float) -> None:
-        """Whoever is called refused a call that began then: nobody begins for ``after`` seconds."""
+        """Block the limiter for ``after`` seconds, because a call that started at ``started`` was throttled."""
         self._throttled_total += 1
         self._block_until(time.monotonic() + self._throttle_reporter.add_throttled_call(after, started))
         self._admit_and_request()

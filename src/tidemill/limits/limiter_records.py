@@ -1,4 +1,4 @@
-"""Limiters: one row each, changed by one statement at a time, by the database's clock."""
+"""Stores limiters: one row each, updated by single statements that use the database's clock."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,34 +14,35 @@ from tidemill.store.statements import make_sql_loader
 
 sql = make_sql_loader("tidemill.limits")
 
-MAX_LIMITER_MEMBERS = 10_000  # of a limiter; those beyond share one
-LIMITER_MEMBER_IDLE_S = 600.0  # a member that was not used for so long is forgotten
-SHARED_MEMBER_KEY = "*"  # the member that they share
+MAX_LIMITER_MEMBERS = 10_000  # per limiter; further members share one
+LIMITER_MEMBER_IDLE_S = 600.0  # a member that was idle for longer is deleted
+SHARED_MEMBER_KEY = "*"  # the shared member
 
 
 @dataclass(frozen=True, slots=True)
 class PermitRequest:
-    """One process asks one limiter."""
+    """The request of one process to one limiter."""
 
     name: str
     key: str
     worker: str
     child: int
     wanted: int  # permits
-    places: int  # more, of those who may be at it at a time
-    held: int  # places it has
-    idle: int  # and does not use
-    lead: float  # seconds until the answer is heard
-    reach: float
-    seconds: float  # for which places are good
-    member: str = ""  # what the process calls it: for those that share one, the key is not enough
+    places: int  # additional concurrency slots
+    held: int  # slots that the process holds
+    idle: int  # held slots that it does not use
+    lead: float  # expected seconds until the response arrives
+    reach: float  # seconds ahead for which permits may be granted
+    seconds: float  # the lifetime of slots
+    member: str = ""  # the member that the process asked for; it differs from the key of a shared member
 
 
 @dataclass(frozen=True, slots=True)
 class PermitGrant:
-    """``starts`` are by the clock that showed ``clock``; with none, ``wait`` says when to come again.
+    """The response of a limiter. ``starts`` are times on the database's clock, which showed ``clock``.
 
-    ``places`` are those beside what the process has. ``counted`` says whether they are, as the limiter is now.
+    Without starts, ``wait`` is the number of seconds until the next request. ``places`` are additional slots.
+    ``counted`` states whether the limiter currently limits concurrency.
     """
 
     clock: float
@@ -63,15 +64,15 @@ class ThrottleResult:
 
 
 async def take_permits(conn: Connection, request: PermitRequest) -> tuple[float, PermitGrant | None]:
-    """When it was asked, by our own clock, and permits, or when to come again.
+    """Request permits and slots; return the local time of the request, and the grant.
 
-    None when there is no such limiter, or no such member of it yet.
+    The grant is None if the limiter or its member does not exist yet.
     """
     params = {name: getattr(request, name) for name in request.__slots__}
     async with conn.cursor(row_factory=class_row(PermitGrant)) as cursor:
-        asked = time.monotonic()  # not before: who waits for a connection has not asked yet
+        sent_at = time.monotonic()  # measured here, so that it does not include the wait for a connection
         await cursor.execute(sql("limiter/take"), params)
-        return asked, await cursor.fetchone()
+        return sent_at, await cursor.fetchone()
 
 
 async def return_permits(conn: Connection, name: str, key: str, starts: Sequence[float], slack: float) -> None:
@@ -81,24 +82,24 @@ async def return_permits(conn: Connection, name: str, key: str, starts: Sequence
 async def set_held_slots(
     conn: Connection, name: str, key: str, worker: str, child: int, held: int, member: str = ""
 ) -> None:
-    """So many places are left to a process."""
+    """Set the number of slots that a process holds."""
     params = {"name": name, "key": key, "worker": worker, "child": child, "held": held, "member": member}
     await conn.execute(sql("limiter/leave"), params)
 
 
 async def renew_slots(conn: Connection, worker: str, children: Sequence[int], seconds: float) -> None:
-    """The places of a worker's living children stay theirs for so long."""
+    """Extend the slots of a worker's running children by ``seconds``."""
     params = {"worker": worker, "children": list(children), "seconds": seconds}
     await conn.execute(sql("limiter/renew"), params)
 
 
 async def release_all_slots(conn: Connection, worker: str, child: int | None = None) -> None:
-    """A child is dead, or the whole worker stops: nobody uses its places."""
+    """Release all slots of a dead child, or of a worker that stops."""
     await conn.execute(sql("limiter/leave_all"), {"worker": worker, "child": child})
 
 
 async def forget_idle_members(conn: Connection, seconds: float = LIMITER_MEMBER_IDLE_S) -> int:
-    """Members that nobody used for so long, and places of nobody; how many members."""
+    """Delete members that were idle for ``seconds``, and expired slots; return the number of members."""
     await conn.execute(sql("limiter/forget_holds"))
     return (await conn.execute(sql("limiter/forget_members"), {"idle": seconds})).rowcount
 
@@ -106,7 +107,7 @@ async def forget_idle_members(conn: Connection, seconds: float = LIMITER_MEMBER_
 async def record_throttle(
     conn: Connection, name: str, key: str, *, after: float, age: float, times: int
 ) -> ThrottleResult | None:
-    """Whoever is called refused a call that began ``age`` seconds ago, for ``after`` seconds."""
+    """Block a limiter for ``after`` seconds, because a call that started ``age`` seconds ago was throttled."""
     params = {"name": name, "key": key, "after": after, "age": age, "times": times}
     async with conn.cursor(row_factory=class_row(ThrottleResult)) as cursor:
         await cursor.execute(sql("limiter/refuse"), params)
@@ -114,7 +115,7 @@ async def record_throttle(
 
 
 async def declare_limiters(conn: Connection, declared: Iterable[Limiter]) -> None:
-    """They are as they are declared now, and their members too."""
+    """Store the declared limiters, and update their members."""
     for limiter in sorted(declared, key=lambda limiter: limiter.name):
         await conn.execute(
             sql("limiter/declare"), _build_limiter_columns(limiter) | {"declared": Jsonb(limiter.declaration)}
@@ -123,7 +124,7 @@ async def declare_limiters(conn: Connection, declared: Iterable[Limiter]) -> Non
 
 
 async def add_limiter_member(conn: Connection, name: str, key: str) -> bool:
-    """Whether it is there now: not if there are too many already."""
+    """Add a member; return False if the limiter has too many members."""
     params = {"name": name, "key": key, "rest": SHARED_MEMBER_KEY, "most": MAX_LIMITER_MEMBERS}
     await conn.execute(sql("limiter/add_member"), params)
     cursor = await conn.execute(sql("limiter/has"), {"name": name, "key": key})
@@ -132,14 +133,14 @@ async def add_limiter_member(conn: Connection, name: str, key: str) -> bool:
 
 
 async def list_limiters(conn: Connection, name: str | None = None) -> list[dict[str, Any]]:
-    """Every limiter, or one: what it may and gave, and what it is at."""
+    """Return all limiters, or one, with their limits, totals and current usage."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("limiter/list"), {"name": name})
         return await cursor.fetchall()
 
 
 async def update_limiter(conn: Connection, name: str, changes: Mapping[str, Any]) -> Limiter | None:
-    """It is as it was, but for these; None if there is none."""
+    """Change some fields of a limiter and return it; None if it does not exist."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("limiter/get"), {"name": name})
         row = await cursor.fetchone()
@@ -152,7 +153,7 @@ async def update_limiter(conn: Connection, name: str, changes: Mapping[str, Any]
 
 
 async def unblock_limiter(conn: Connection, name: str, key: str | None = None) -> int:
-    """Lift a block; how many rows were blocked."""
+    """Remove the block of a limiter; return the number of unblocked rows."""
     return (await conn.execute(sql("limiter/unblock"), {"name": name, "key": key})).rowcount
 
 

@@ -29,23 +29,23 @@ class LimiterRegistry:
         queue = self._queues.get((name, key))
         if queue is None:
             if name not in self._client.declared:
-                known = ", ".join(sorted(self._client.declared)) or "none is declared"
-                raise InvalidInput(f"there is no limiter {name!r}; declared are: {known}")
+                known = ", ".join(sorted(self._client.declared)) or "none"
+                raise InvalidInput(f'Unknown limiter "{name}". Declared limiters: {known}.')
             if len(self._queues) >= MAX_LIMITER_QUEUES:
                 self._drop_idle_queues()
             queue = self._queues[name, key] = LimiterQueue(self._client, self._client.declared[name], key)
         return queue
 
     def permit(self, name: str, key: str = "") -> LimiterPermit:
-        """A permit for a call inside a handler."""
+        """Return a permit for a call inside a handler."""
         return LimiterPermit(self, name, key)
 
     def is_handler_blocked(self, handler: Handler) -> bool:
-        """Whether the limiter of a handler is blocked, so that claiming its items is useless."""
+        """Return whether the limiter of a handler is blocked, so that claiming its items is useless."""
         return handler.limiter is not None and handler.limit_by is None and self.is_limiter_blocked(handler.limiter)
 
     def is_limiter_blocked(self, name: str) -> bool:
-        """Whether a limiter admits no call for a while, as far as this process knows."""
+        """Return whether a limiter admits no call for a while, as far as this process knows."""
         queue = self._queues.get((name, ""))
         if queue is None or queue.remaining_block_s() <= MAX_BLOCK_WAIT_S:
             return False
@@ -53,7 +53,7 @@ class LimiterRegistry:
         return True
 
     def get_rate_per_s(self, handler: Handler) -> float | None:
-        """Calls per second that a handler's limiter allows over all workers; None if it has no rate."""
+        """Return the calls per second that a handler's limiter allows over all workers; None if it has no rate."""
         if handler.limiter is None or handler.limit_by is not None or handler.limiter not in self._client.declared:
             return None
         queue = self._queues.get((handler.limiter, ""))
@@ -65,11 +65,11 @@ class LimiterRegistry:
                 queue.cancel_waiters(owner)
 
     def count_waiters(self) -> dict[str, int]:
-        """Waiting items of this process by limiter."""
-        found: dict[str, int] = {}
+        """Return the number of waiting items of this process by limiter."""
+        waiters: dict[str, int] = {}
         for (name, _), queue in self._queues.items():
-            found[name] = found.get(name, 0) + queue.waiter_count
-        return found
+            waiters[name] = waiters.get(name, 0) + queue.waiter_count
+        return waiters
 
     def report_usage(self) -> None:
         """Emit the number of calls since the last report, and how long they waited."""

@@ -14,7 +14,7 @@ from tidemill.rest.schema_types import RequestModel
 
 def _reject_bool(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError("a number is wanted")  # noqa: TRY004  pydantic reports a ValueError
+        raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
     return value
 
 
@@ -22,35 +22,35 @@ IntNotBool = Annotated[int, BeforeValidator(_reject_bool)]
 
 
 class LimiterOut(BaseModel):
-    """How often, and how many at a time, everybody together may call somebody; and what it is at."""
+    """A limiter: a limit on calls that all workers share, and its current usage."""
 
     name: str
-    rate: float | None = Field(description="Starts a second; none if they are not counted")
-    current_rate: float | None = Field(description="The same, as refusals have left it")
+    rate: float | None = Field(description="Starts per second; null if the rate is not limited")
+    current_rate: float | None = Field(description="The current rate, which throttled calls reduce")
     burst: int
-    concurrency: int | None = Field(description="At a time; none if they are not counted")
-    adaptive: bool = Field(description="Whether refusals slow it down")
-    in_use: int = Field(description="Places that processes have now")
-    waiting: int = Field(description="Items in hand of workers that wait for it, as last heard")
-    blocked_until: datetime | None = Field(description="Nobody begins before: whoever is called said so")
-    members: int = Field(description="Domains, or whatever it counts each by itself")
+    concurrency: int | None = Field(description="Calls at a time; null if concurrency is not limited")
+    adaptive: bool = Field(description="Whether throttled calls reduce the rate")
+    in_use: int = Field(description="Concurrency slots that worker processes hold now")
+    waiting: int = Field(description="Claimed items that wait for the limiter, as last reported by the workers")
+    blocked_until: datetime | None = Field(description="No call starts before this time, because a call was throttled")
+    members: int = Field(description="Members that are limited separately, such as domains")
     blocked_members: int
-    taken: int = Field(description="Permits so far")
-    refused: int = Field(description="Refusals so far")
-    changed: bool = Field(description="An admin changed it since it was declared")
+    taken: int = Field(description="Permits granted so far")
+    refused: int = Field(description="Throttled calls so far")
+    changed: bool = Field(description="Whether an admin changed the limiter since it was declared")
     used_at: datetime
 
 
 class LimiterIn(RequestModel):
-    """What to change; the rest stays."""
+    """The fields to change; other fields keep their values."""
 
-    rate: StrictFloat | str | None = Field(None, description='As in `"5/s"`, `"300/min"`, or a number a second')
+    rate: StrictFloat | str | None = Field(None, description='As in `"5/s"`, `"300/min"`, or a number per second')
     burst: IntNotBool | None = None
     concurrency: IntNotBool | None = None
 
 
 class UnblockIn(RequestModel):
-    """Of which member; without it, the limiter and all of them."""
+    """The member to unblock; by default the limiter and all its members."""
 
     key: str | None = Field(None, max_length=255)
 
@@ -61,19 +61,19 @@ UNBLOCK_ALL_MEMBERS = UnblockIn()
 
 @router.get("/limiters", **build_route_options(Permission.USER))
 async def list_limiters(db: DatabaseDep) -> list[LimiterOut]:
-    """What is limited, what it is at, and how long it is blocked."""
+    """List the limiters with their current usage and blocks."""
     return [LimiterOut.model_validate(row) for row in await use_cases.list_limiters(db)]
 
 
 @router.get("/limiters/{limiter}", **build_route_options(Permission.USER, 404))
 async def get_limiter(limiter: str, db: DatabaseDep) -> LimiterOut:
-    """One of them."""
+    """Get a limiter with its current usage."""
     return LimiterOut.model_validate(await use_cases.get_limiter(db, limiter))
 
 
 @router.patch("/limiters/{limiter}", **build_route_options(Permission.ADMIN, 404, 409))
 async def change_limiter(limiter: str, body: LimiterIn, me: CurrentUser, db: DatabaseDep) -> LimiterOut:
-    """Change it for everybody, at once and until it is declared anew."""
+    """Change a limiter for all workers. The change lasts until the limiter's declaration changes."""
     changed = await use_cases.change_limiter(
         db, limiter, rate=body.rate, burst=body.burst, concurrency=body.concurrency, by=me.name
     )
@@ -84,5 +84,5 @@ async def change_limiter(limiter: str, body: LimiterIn, me: CurrentUser, db: Dat
 async def unblock_limiter(
     limiter: str, me: CurrentUser, db: DatabaseDep, body: UnblockIn = UNBLOCK_ALL_MEMBERS
 ) -> LimiterOut:
-    """Lift a block: calls begin again, though somebody refused."""
+    """Remove the block of a limiter, so that calls can start again."""
     return LimiterOut.model_validate(await use_cases.unblock_limiter(db, limiter, body.key, by=me.name))

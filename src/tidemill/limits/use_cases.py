@@ -17,11 +17,11 @@ async def list_limiters(db: Database) -> list[LimiterRow]:
 
 
 async def get_limiter(db: Database, name: str) -> LimiterRow:
-    check_storable_text("the name of a limiter", name)
-    found = await db.read(store.list_limiters, name)
-    if not found:
-        raise UnknownEntity(f"there is no limiter {name!r}")
-    return found[0]
+    check_storable_text("The name of a limiter", name)
+    rows = await db.read(store.list_limiters, name)
+    if not rows:
+        raise UnknownEntity(f'Limiter "{name}" does not exist')
+    return rows[0]
 
 
 async def change_limiter(
@@ -38,10 +38,10 @@ async def change_limiter(
     given = {"rate": rate, "burst": burst, "concurrency": concurrency}
     changes = {field: _parse_limit(field, value) for field, value in given.items() if value is not None}
     if not changes:
-        raise InvalidInput("say what to change: rate, burst or concurrency")
+        raise InvalidInput("Nothing to change. Set rate, burst or concurrency.")
     for field in changes:
         if before["rate" if field == "burst" else field] is None:
-            raise Conflict(f"limiter {name!r} has no {field}: declare it with one")
+            raise Conflict(f'Limiter "{name}" has no {field}. Declare it with one first.')
     await db.run(store.update_limiter, name, changes)
     rate, burst, concurrency = (changes.get(field) for field in given)
     emit("limiter.changed", limiter=name, by=by, rate=rate, burst=burst, concurrency=concurrency)
@@ -49,8 +49,8 @@ async def change_limiter(
 
 
 async def unblock_limiter(db: Database, name: str, key: str | None = None, *, by: str | None = None) -> LimiterRow:
-    """Remove the block of a limiter, of all its members or of one."""
-    check_storable_text("a member", key)
+    """Remove the block of a limiter and all its members, or of one member."""
+    check_storable_text("The key of a member", key)
     await get_limiter(db, name)
     lifted = await db.run(store.unblock_limiter, name, key)
     if lifted:

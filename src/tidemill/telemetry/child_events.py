@@ -1,11 +1,12 @@
-"""Events of child processes, handed to their parent: it alone has metrics.
+"""Sends events of child processes to their parent, which alone has metrics.
 
-Not the multi-process mode of prometheus_client: that is switched on by the environment, for everything in a process,
-so it would change what handlers measure for themselves; its files of dead children stay, and a job that kills its
-processes makes thousands of them; and no average over children can be made of it. Here a child writes a line per
-event into a pipe that all children share. What is in the pipe survives the child, however it dies. A line is not
-longer than PIPE_BUF, so that it is written whole or not at all, however many children write. A child never waits: when
-its parent does not read, because it is stopped, the oldest lines beyond a bound are lost, and the child says how many.
+A child writes one line per event into a pipe that all children share. Lines in the pipe survive the child, however it
+dies. A line is at most PIPE_BUF long, so that concurrent writes are atomic. A child never waits: if its parent does not
+read, the oldest lines above a limit are dropped, and the child reports their number.
+
+The multi-process mode of prometheus_client is not used. The environment enables it for the whole process, so it would
+change the metrics of handlers; the files of dead children stay, thousands of them for a job that crashes its processes;
+and it cannot average over children.
 """
 
 import asyncio
@@ -22,20 +23,20 @@ import msgspec
 from tidemill.telemetry.events import Event, emit, publish_child_event, subscribe
 
 OTHER_LABEL: Final = "other"
-MAX_LABEL_VALUES = 100  # words of a label that comes from outside this file
+MAX_LABEL_VALUES = 100  # values per label that are not defined here
 
-# Every code that Tidemill itself gives an error; handlers make others.
+# The error codes of Tidemill itself; handlers define others.
 BUILT_IN_ERROR_CODES: Final = frozenset(
     {"error", "exhausted", "exit", "invalid", "invalid_result", "memory", "not_found", "permanent", "poison", "timeout"}
     | {"service_error", "service_timeout", "service_unreachable", "service_denied", "service_refused", "invalid_answer"}
 )
-# What handlers call it when somebody asks them to slow down: one code here.
+# Codes of handlers for throttled calls; the metrics count them as one code.
 THROTTLE_ERROR_CODES: Final = frozenset({"throttled", "429", "too_many_requests", "rate_limit", "rate_limited"})
 HTTP_METHOD_LABELS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class BoundedLabel:
-    """The first so many words that come are kept; the rest are ``other``."""
+    """Keeps the first MAX_LABEL_VALUES values of a label, or only known ones; all others become ``other``."""
 
     def __init__(self, known: frozenset[str] | None = None) -> None:
         self._open = known is None
@@ -52,7 +53,7 @@ class BoundedLabel:
 
 
 def group_by_known_code(codes: Mapping[str, int], total: int) -> Counter[str]:
-    """Counts by our own codes; whatever else makes up the total is ``other``."""
+    """Return counts by built-in code; the rest of the total is counted as ``other``."""
     counts = Counter({code: n for code, n in codes.items() if code in BUILT_IN_ERROR_CODES})
     counts["throttled"] = count_throttled(codes)
     counts[OTHER_LABEL] = max(0, total - counts.total())
@@ -60,7 +61,7 @@ def group_by_known_code(codes: Mapping[str, int], total: int) -> Counter[str]:
 
 
 def filter_measured_codes(codes: Mapping[str, int]) -> dict[str, int]:
-    """Without the codes that mean nothing here."""
+    """Return the counts of the codes that the metrics distinguish."""
     return {
         code: n for code, n in codes.items() if code in BUILT_IN_ERROR_CODES or code.lower() in THROTTLE_ERROR_CODES
     }
@@ -70,11 +71,11 @@ def count_throttled(codes: Mapping[str, int]) -> int:
     return sum(n for code, n in codes.items() if code.lower() in THROTTLE_ERROR_CODES)
 
 
-EVENT_PIPE_VARIABLE = "_TIDEMILL_EVENTS"  # of the environment of a child: the number of its end of the pipe
+EVENT_PIPE_VARIABLE = "_TIDEMILL_EVENTS"  # environment variable of a child: the file descriptor of its pipe
 MAX_BACKLOG_EVENTS = 1_000
 EVENT_PIPE_READ_BYTES = 1 << 16
 
-# What metrics are made of, of the events that children tell.
+# The events of children that metrics need.
 MEASURED_EVENTS = frozenset(
     {
         "job.closed",
@@ -105,7 +106,7 @@ _decode_event = msgspec.json.Decoder(Event).decode  # a JSON array: name, fields
 
 
 class ChildEventWriter:
-    """A child's end: a subscriber of its events, of which it hands on those that are measured."""
+    """The child's end of the pipe: subscribes to its events and sends those that metrics need."""
 
     def __init__(self, fd: int, child: int) -> None:
         os.set_inheritable(fd, False)
@@ -142,7 +143,7 @@ class ChildEventWriter:
 
 
 class ChildEventReader:
-    """The parent's end. It holds the children's too, ``mouth``, to give it to those that are started later."""
+    """The parent's end of the pipe. It keeps ``write_fd`` open too, for children that are started later."""
 
     def __init__(self) -> None:
         self._fd, self.write_fd = os.pipe()
@@ -154,7 +155,7 @@ class ChildEventReader:
         return self._fd
 
     def relay_pending_events(self) -> None:
-        """Hand on what is in the pipe now."""
+        """Publish the events that are in the pipe now."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._fd, EVENT_PIPE_READ_BYTES):
                 *lines, self._rest = (self._rest + data).split(b"\n")
@@ -170,23 +171,23 @@ class ChildEventReader:
 
 @asynccontextmanager
 async def receive_child_events() -> AsyncIterator[dict[str, str]]:
-    """Hear the children of this process; what to put into their environment."""
-    ear = ChildEventReader()
+    """Publish the events of child processes; yields the environment variables that the children need."""
+    reader = ChildEventReader()
     loop = asyncio.get_running_loop()
-    loop.add_reader(ear.fileno(), ear.relay_pending_events)
+    loop.add_reader(reader.fileno(), reader.relay_pending_events)
     try:
-        yield {EVENT_PIPE_VARIABLE: str(ear.write_fd)}
+        yield {EVENT_PIPE_VARIABLE: str(reader.write_fd)}
     finally:
-        loop.remove_reader(ear.fileno())
-        ear.close()
+        loop.remove_reader(reader.fileno())
+        reader.close()
 
 
 def list_inherited_fds(environment: Mapping[str, str]) -> tuple[int, ...]:
-    """What a child with that environment must inherit."""
+    """Return the file descriptors that a child with this environment must inherit."""
     return (int(environment[EVENT_PIPE_VARIABLE]),) if EVENT_PIPE_VARIABLE in environment else ()
 
 
 def relay_events_to_parent(child: int) -> None:
-    """For a child: hand on what is measured, if the parent listens. Without metrics it works as well."""
+    """Send the measured events of this child to its parent, if the parent collects metrics."""
     for fd in list_inherited_fds(os.environ):
         subscribe(ChildEventWriter(fd, child).write_event)

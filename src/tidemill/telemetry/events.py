@@ -1,81 +1,81 @@
-"""Every event that Tidemill tells of, by name. A failing subscriber never hurts the engine.
+"""The events that Tidemill emits. A failing subscriber never affects the engine.
 
-Beside its own fields an event carries what is bound where it is told: worker, child, job, kind, batch, request_id,
-traceparent. See docs/telemetry.md.
+In addition to its own fields, an event has the fields that are bound where it is emitted: worker, child, job, kind,
+batch, request_id, traceparent. See docs/telemetry.md.
 
 name                 fields                                     when
-job.submitted        job, kind                                  a job is durable
-job.paused           job                                        nothing further of it is started
-job.resumed          job                                        it goes on
-job.cancelled        job                                        it is to be cancelled; what is in hand finishes
-job.reprocessed      job, items                                 settled items of it go round again
-items.cancelled      job, items                                 some of its items that waited were cancelled
-job.deleted          job, by                                    somebody, by number, has removed it for everybody
-job.closed           job, kind, closed_as, duration_ms, rows_per_sec, error_rate, counts  nothing of it is open any more
+job.submitted        job, kind                                  a job was submitted and is durable
+job.paused           job                                        a job was paused; no further items start
+job.resumed          job                                        a paused job was resumed
+job.cancelled        job                                        cancellation was requested; running items finish first
+job.reprocessed      job, items                                 settled items of a job were requeued
+items.cancelled      job, items                                 waiting items of a job were cancelled
+job.deleted          job, by                                    a user deleted a job; `by` is the user's ID
+job.closed           job, kind, closed_as, duration_ms, rows_per_sec, error_rate, counts  a job was closed
 import.completed     job, resource_type, mode, status, total_records, successful_records, skipped_records,
-                     failed_records, duration_ms, rows_per_sec, error_rate  an import is closed
-export.completed     job, resource_type, format, total_records, duration_ms, rows_per_sec  rows are in a file, or sent
-job.failed           job, reason                                its failure policy tripped, or its source failed
+                     failed_records, duration_ms, rows_per_sec, error_rate  an import was closed
+export.completed     job, resource_type, format, total_records, duration_ms, rows_per_sec  rows were exported
+job.failed           job, reason                                a job failed by its policy or its source
 ingest.chunk         job, lo, hi, ms                            a chunk of items is durable
-ingest.completed     job, rows, total, defects, duration_ms, rows_per_sec, error_rate  a source is read to its end
-ingest.stale         job                                        the right to read a source was lost
+ingest.completed     job, rows, total, defects, duration_ms, rows_per_sec, error_rate  a source was read to its end
+ingest.stale         job                                        the ingest lease was lost
 ingest.shrunk        job, was, now, reason                      chunks are smaller: slow, pool or errors
-batch.claimed        job, kind, batch, size, isolated           a batch is in hand
+batch.claimed        job, kind, batch, size, isolated           a worker claimed a batch
 batch.flushed        job, batch, items, done, not_found, skipped, failed, retried, codes, fill, ms  outcomes are durable
-batch.completed      job, batch, rows, successes, failures, not_found, skipped, retried, ms, rows_per_sec  it is settled
-batch.stale          job, batch, items                          a flush was refused: the lease was lost
-batch.released       job, batch, items                          the rest of a batch went back
-batch.split          job, batch, pieces                         a batch was cut, to find an item that cannot be run
-batch.swept          job, batch, losses                         an expired lease was taken back
-concurrency.changed  kind, was, now, reason                     items at a time: throttled, errors or calm
-limiter.taken        limiter, permits, waited_s                 so many calls were let begin since it was last told
-limiter.blocked      limiter, key, seconds, refusals            whoever is called refused; nobody begins for so long
-limiter.slowed       limiter, key, share                        the rate was halved, to this part of what is declared
-limiter.changed      limiter, by, rate, burst, concurrency      an admin changed it for everybody
-limiter.unblocked    limiter, key, by                           an admin lifted its block
-buffer.high          job, batch, fill                           outcomes wait at 80 % of the buffer or more
-item.retry           job, batch, items, codes, decisions        items of a flush will be tried again
-item.poison          job, seq                                   an item killed its process three times alone
-child.started        child, pid                                 a child process runs
-child.stopped        child, pid, cause, returncode, in_hand     a child process stopped as it was told
-child.died           child, pid, cause, returncode, in_hand     a child process is no more
-slice.ended          job, child, settled, failed, retried, ms, died  a time-slice that somebody asked for is over
-worker.started       worker, processes, kinds                   a worker is at work
-worker.stopped       worker                                     a worker has stopped as it should
-worker.adapted       children                                   what their controllers have come to, for the metrics
-queue.sampled        pending, processing, retry_wait, oldest_s  what is open was summed, for the metrics
-file.removed         files                                      stored files that nobody needs are gone
-file.abandoned       file, error                                one of nobody's stays: the store does not answer
-watch.scanned        watch, found, submitted, ms                a source was looked at
-watch.submitted      watch, path, size, job                     a file that came by itself has a job
-watch.passed         watch, path, state, reason                 a file cannot be taken: gone or rejected
-watch.settled        watch, path, state, job, reason            a file is put away: processed or failed
-watch.failed         watch, error                               something is wrong with a watch; it is tried again
-artifact.gone        dataset, path                              a file that was to be used again is not there any more
-service.called       service, status, rows, ms                  a service was asked about so many rows, and answered
-service.refused      service, status, rows, after               it said that it is asked too much
-service.failed       service, status, rows, code, ms            its answer could not be used, or there was none
-store.unavailable    error                                      files cannot be reached; what needs them is tried again
-loop.failed          loop, error                                a background loop survived an error
+batch.completed      job, batch, rows, successes, failures, not_found, skipped, retried, ms, rows_per_sec  batch settled
+batch.stale          job, batch, items                          a flush was rejected: the lease was lost
+batch.released       job, batch, items                          the unsettled items of a batch were released
+batch.split          job, batch, pieces                         a batch was split to find a failing item
+batch.swept          job, batch, losses                         an expired lease was reclaimed
+concurrency.changed  kind, was, now, reason                     concurrency changed: throttled, errors or calm
+limiter.taken        limiter, permits, waited_s                 permits granted since the last report
+limiter.blocked      limiter, key, seconds, refusals            calls were throttled; no call starts for `seconds`
+limiter.slowed       limiter, key, share                        the rate was halved, to this share of the declared
+limiter.changed      limiter, by, rate, burst, concurrency      an admin changed a limiter
+limiter.unblocked    limiter, key, by                           an admin unblocked a limiter
+buffer.high          job, batch, fill                           the buffer of outcomes is at least 80 % full
+item.retry           job, batch, items, codes, decisions        items of a flush will be retried
+item.poison          job, seq                                   an item crashed its process three times alone
+child.started        child, pid                                 a child process started
+child.stopped        child, pid, cause, returncode, in_hand     a child process stopped on request
+child.died           child, pid, cause, returncode, in_hand     a child process died
+slice.ended          job, child, settled, failed, retried, ms, died  a requested time slice ended
+worker.started       worker, processes, kinds                   a worker started
+worker.stopped       worker                                     a worker stopped normally
+worker.adapted       children                                   the adaptive state of the children, for the metrics
+queue.sampled        pending, processing, retry_wait, oldest_s  open items were counted, for the metrics
+file.removed         files                                      unneeded stored files were removed
+file.abandoned       file, error                                an unneeded file could not be removed
+watch.scanned        watch, found, submitted, ms                a watch source was scanned
+watch.submitted      watch, path, size, job                     a job was submitted for a file
+watch.passed         watch, path, state, reason                 a file was not submitted: gone or rejected
+watch.settled        watch, path, state, job, reason            a file was moved: processed or failed
+watch.failed         watch, error                               a watch failed; it is retried
+artifact.gone        dataset, path                              a file to be reused does not exist any more
+service.called       service, status, rows, ms                  an external service returned a valid response
+service.refused      service, status, rows, after               an external service throttled a request
+service.failed       service, status, rows, code, ms            a call failed or its response was invalid
+store.unavailable    error                                      the file store is unavailable; work is retried
+loop.failed          loop, error                                a tick of a background loop failed
 hook.failed          hook, error                                a stop hook of a mill raised
-database.retry       verb, attempt, error                       a transaction is run again
-database.latency     ms, transactions                           how long transactions took, about once a second
-query.slow           verb, ms, threshold_ms                     a transaction took longer than TIDEMILL_SLOW_QUERY_MS
-pool.waited          ms                                         no connection was free for so long
-page.listed          list, rows, first, last, ms                a page was read, between these places
+database.retry       verb, attempt, error                       a transaction is retried
+database.latency     ms, transactions                           the mean time of transactions, about every second
+query.slow           verb, ms, threshold_ms                     a transaction exceeded TIDEMILL_SLOW_QUERY_MS
+pool.waited          ms                                         a transaction waited `ms` for a connection
+page.listed          list, rows, first, last, ms                a page of a list was read, between these cursors
 request.done         request_id, method, route, status, ms      an HTTP request was answered
-request.failed       request_id, route, error                   an HTTP request ran into a bug of ours
-metrics.served       host, port, path                           Prometheus may ask here
-relay.lost           events                                     a child could not hand so many events to its parent
-broker.lost          error                                      the broker does not answer; work goes on by polling
-broker.found         error                                      it answers again after that error
-hints.sent           jobs, hints, dropped, ms                   the broker has hints of the outbox, or nobody wants them
-hints.resent         jobs                                       jobs that nobody looked at for long get another hint
-hint.heard           job                                        a child was told to look at a job first
-hint.dropped         job                                        a hint came for a job that is not to run any more
-hint.quarantined     job, reason, bytes                         a message that is no hint, or that the broker refuses
-outbox.sampled       depth, oldest_s, quarantined               hints that wait were counted, for the metrics
-listen.lost          error                                      the wake-up line broke; polling goes on
+request.failed       request_id, route, error                   an HTTP request failed with an unexpected error
+metrics.served       host, port, path                           the metrics endpoint is ready
+relay.lost           events                                     a child could not send events to its parent
+broker.lost          error                                      the broker does not respond; polling continues
+broker.found         error                                      the broker responds again after that error
+hints.sent           jobs, hints, dropped, ms                   hints of the outbox were sent or dropped
+hints.resent         jobs                                       hints were sent again for jobs without progress
+hint.heard           job                                        a child received a hint about a job
+hint.dropped         job                                        a hint was for a job that may not run any more
+hint.quarantined     job, reason, bytes                         a message is invalid, or the broker rejects it
+outbox.sampled       depth, oldest_s, quarantined               waiting hints were counted, for the metrics
+listen.lost          error                                      the LISTEN connection broke; polling continues
 """
 
 import contextlib
@@ -121,15 +121,15 @@ def emit(name: str, /, **fields: Any) -> None:
 
 
 def publish_child_event(event: Event) -> None:
-    """Report the event of a child process to the subscribers of such events. The child has logged it already."""
+    """Report the event of a child process to the subscribers of such events. The child has already logged it."""
     _notify_subscribers(_child_event_subscribers, event)
 
 
 @contextlib.contextmanager
 def bind_fields(**fields: Any) -> Iterator[None]:
-    """Every event that is told inside carries these fields, also in tasks that are started there.
+    """Add these fields to every event emitted inside the context, also in tasks started there.
 
-    A job's own request_id goes before that of the request which is being answered; the latter is kept beside it.
+    A job's request_id replaces that of the current HTTP request, which is kept as ``by_request_id``.
     """
     outer = _bound_fields.get() or {}
     inner = {**outer, **{name: value for name, value in fields.items() if value is not None}}

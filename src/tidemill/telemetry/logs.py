@@ -1,4 +1,4 @@
-"""Events as log lines: JSON, or readable on a terminal."""
+"""Writes events as log lines: as JSON, or formatted for a terminal."""
 
 import logging
 import sys
@@ -65,14 +65,14 @@ _LEADING_FIELDS = ("timestamp", "level", "event", "worker", "child", "job", "kin
 
 
 def configure_event_logging(level: str, **context: Any) -> None:
-    """Write every event to standard error, from ``level`` on; with ``context`` in each line."""
+    """Write events of at least ``level`` to standard error; every line has the fields of ``context``."""
     least = logging.getLevelNamesMapping()[level.upper()]
     renderer: Any = structlog.processors.JSONRenderer(default=str)
     if sys.stderr.isatty():
         renderer = structlog.dev.ConsoleRenderer(sort_keys=False)
 
     def merge_bound_fields(_logger: Any, _method: str, line: Any) -> Any:
-        # For lines that handlers write themselves, with structlog: they too say what they are about.
+        # Log lines that handlers write with structlog get the fields of their job, too.
         return {**context, **get_bound_fields(), **line}
 
     structlog.configure(
@@ -85,7 +85,9 @@ def configure_event_logging(level: str, **context: Any) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),  # a line in one write: children share the stream
+        logger_factory=structlog.WriteLoggerFactory(
+            sys.stderr
+        ),  # one write per line, because children share the stream
     )
     log = structlog.get_logger()
 
@@ -105,7 +107,7 @@ def choose_log_level(event: Event) -> int:
 
 
 def _order_fields(_logger: Any, _method: str, line: Any) -> Any:
-    """What every line has comes first, so that people find it."""
+    """Put the common fields first."""
     return {key: line[key] for key in _LEADING_FIELDS if key in line} | {
         k: v for k, v in line.items() if k not in _LEADING_FIELDS
     }

@@ -1,4 +1,4 @@
-"""The families of metrics: names, labels and buckets. docs/telemetry.md has the same table."""
+"""The metric families: names, labels and buckets. docs/telemetry.md has the same table."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,10 +12,10 @@ FILL_BUCKETS_RATIO = (0.1, 0.25, 0.5, 0.8, 0.9, 1.0)
 
 
 class ExpiringGauge:
-    """A value that is shown from when it is first known, and no longer than ``seconds`` after it was last set.
+    """A gauge that is absent before it is first set, and again ``seconds`` after it was last set.
 
-    The gauges of the library begin at 0 and stay for ever: a worker that hands its duty to another would go on
-    showing how deep the queue was then.
+    The gauges of the library start at 0 and never expire: a worker that no longer does maintenance would keep exposing
+    its last queue depth.
     """
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...], seconds: float = float("inf")) -> None:
@@ -28,9 +28,9 @@ class ExpiringGauge:
         self._values[labels] = (value, self._clock())
 
     def remove_series(self, label: str, label_value: str) -> None:
-        """Show no more what has that word for a label."""
-        place = self._labels.index(label)
-        self._values = {labels: value for labels, value in self._values.items() if labels[place] != label_value}
+        """Remove all series with this value of a label."""
+        index = self._labels.index(label)
+        self._values = {labels: value for labels, value in self._values.items() if labels[index] != label_value}
 
     def get(self, *labels: str) -> float | None:
         return self._values[labels][0] if labels in self._values else None
@@ -45,72 +45,72 @@ class ExpiringGauge:
 
 
 class MetricFamilies:
-    """Of one process, in a registry of their own: what handlers measure for themselves is not touched."""
+    """The metrics of one process, in a separate registry, so that metrics of handlers are not affected."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         count, spread, gauge = self._add_counter, self._add_histogram, self._add_gauge
 
-        self.jobs_submitted = count("jobs_submitted", "Jobs that were submitted", "kind")
-        self.jobs_closed = count("jobs_closed", "Jobs of which nothing is open any more", "kind", "closed_as")
+        self.jobs_submitted = count("jobs_submitted", "Submitted jobs", "kind")
+        self.jobs_closed = count("jobs_closed", "Closed jobs", "kind", "closed_as")
         self.items = count("items", "Items that handlers settled", "kind", "status")
         self.failures = count("failures", "Items that failed", "kind", "code")
-        self.retries = count("retries", "Attempts that will be repeated", "kind", "code")
-        self.throttles = count("throttles", "Attempts that somebody refused for coming too fast", "kind", "provider")
-        self.error_rate = gauge("error_rate", "Share of failed items, of about the last thousand", "kind")
-        self.not_found_rate = gauge("not_found_rate", "Share of items not found, of about the last thousand", "kind")
+        self.retries = count("retries", "Attempts that will be retried", "kind", "code")
+        self.throttles = count("throttles", "Attempts that the called service throttled", "kind", "provider")
+        self.error_rate = gauge("error_rate", "Share of failed items among about the last 1,000", "kind")
+        self.not_found_rate = gauge("not_found_rate", "Share of items not found among about the last 1,000", "kind")
 
         self.ingest_ms = spread("ingest_ms", "Milliseconds to store a chunk of a source", DURATION_BUCKETS_MS, "kind")
         self.ingest_chunk_rows = spread("ingest_chunk_rows", "Rows per chunk of a source", SIZE_BUCKETS_ITEMS, "kind")
-        self.ingest_rows = count("ingest_rows", "Rows that were read from sources", "kind")
+        self.ingest_rows = count("ingest_rows", "Rows read from sources", "kind")
         self.claim_items = spread("claim_items", "Items per claim", SIZE_BUCKETS_ITEMS, "kind")
-        self.concurrency = gauge("concurrency", "Items a child process has in hand at a time at most", "kind", "child")
-        self.lease_length = gauge("lease_seconds", "How long a claim of now is leased", "kind", "child", seconds=30)
-        self.retry_spacing = gauge("retry_spacing", "What errors make of backoff, times", "kind", "child", seconds=30)
-        self.pressure = gauge("pressure", "How strained a child and its machine are", "child", "of", seconds=30)
+        self.concurrency = gauge("concurrency", "Items that a child process may run at a time", "kind", "child")
+        self.lease_length = gauge("lease_seconds", "Duration of a new lease", "kind", "child", seconds=30)
+        self.retry_spacing = gauge("retry_spacing", "Factor of the retry backoff", "kind", "child", seconds=30)
+        self.pressure = gauge("pressure", "Load of a child process and its machine", "child", "of", seconds=30)
         self.flush_items = spread("flush_items", "Outcomes per flush", SIZE_BUCKETS_ITEMS, "kind")
         self.flush_ms = spread("flush_ms", "Milliseconds of a flush", DURATION_BUCKETS_MS, "kind")
         self.buffer_fill = spread(
-            "buffer_fill", "How full the buffer of outcomes was at a flush", FILL_BUCKETS_RATIO, "kind"
+            "buffer_fill", "Used share of the buffer of outcomes at a flush", FILL_BUCKETS_RATIO, "kind"
         )
-        self.stale_results = count("stale_results", "Outcomes that came after their lease was lost", "kind")
-        self.lease_losses = count("lease_losses", "Leases that were lost", "noticed_by")
+        self.stale_results = count("stale_results", "Outcomes rejected because their lease was lost", "kind")
+        self.lease_losses = count("lease_losses", "Lost leases", "noticed_by")
 
-        self.limiter_permits = count("limiter_permits", "Calls that a limiter let begin", "limiter")
+        self.limiter_permits = count("limiter_permits", "Permits granted by a limiter", "limiter")
         self.limiter_waited = count("limiter_waited_seconds", "Seconds that calls waited for a limiter", "limiter")
-        self.limiter_blocked = count("limiter_blocked_seconds", "Seconds for which refusals blocked it", "limiter")
-        self.limiter_refusals = count("limiter_refusals", "Refusals of whoever is called", "limiter")
-        self.limiter_share = gauge("limiter_share", "Part of the rate that refusals left", "limiter", seconds=300)
+        self.limiter_blocked = count("limiter_blocked_seconds", "Seconds of blocks after throttled calls", "limiter")
+        self.limiter_refusals = count("limiter_refusals", "Throttled calls", "limiter")
+        self.limiter_share = gauge("limiter_share", "Current share of the declared rate", "limiter", seconds=300)
 
         self.queue_depth = gauge("queue_depth", "Open items of all jobs", "status", seconds=30)
         self.queue_oldest = gauge(
-            "queue_oldest_seconds", "How long the work that is longest due has waited", seconds=30
+            "queue_oldest_seconds", "Seconds for which the oldest due work has waited", seconds=30
         )
         self.pending_count = gauge("pending_count", "Items that are not settled", seconds=30)
-        self.hints = count("hints", "Hints by what became of them", "fate")
+        self.hints = count("hints", "Hints by result", "fate")
         self.hints_ms = spread("hints_ms", "Milliseconds to send a block of the outbox", DURATION_BUCKETS_MS)
         self.outbox_depth = gauge("outbox_depth", "Hints that wait for the broker", seconds=30)
-        self.outbox_oldest = gauge("outbox_oldest_seconds", "How long the oldest of them has waited", seconds=30)
+        self.outbox_oldest = gauge("outbox_oldest_seconds", "Age of the oldest waiting hint in seconds", seconds=30)
         self.quarantined = gauge("quarantined", "Messages in quarantine", seconds=30)
-        self.broker_up = gauge("broker_up", "Whether the broker answered when this process asked last")
-        self.children = gauge("children", "Child processes that run")
+        self.broker_up = gauge("broker_up", "Whether the broker responded to the last request of this process")
+        self.children = gauge("children", "Running child processes")
         self.children_died = count("children_died", "Child processes that died", "cause")
-        self.loop_failures = count("loop_failures", "Errors that background loops survived", "loop")
+        self.loop_failures = count("loop_failures", "Errors in background loops", "loop")
 
         self.db_latency = gauge("db_latency_ewma_ms", "Milliseconds of a transaction, moving average")
-        self.db_retries = count("db_retries", "Transactions that were run again", "verb")
-        self.slow_queries = count("slow_queries", "Transactions beyond TIDEMILL_SLOW_QUERY_MS", "verb")
-        self.pool_wait_ms = spread("pool_wait_ms", "Milliseconds without a free connection", DURATION_BUCKETS_MS)
+        self.db_retries = count("db_retries", "Retried transactions", "verb")
+        self.slow_queries = count("slow_queries", "Transactions slower than TIDEMILL_SLOW_QUERY_MS", "verb")
+        self.pool_wait_ms = spread("pool_wait_ms", "Milliseconds until a connection was free", DURATION_BUCKETS_MS)
 
         self.page_ms = spread("page_ms", "Milliseconds to read a page of a list", DURATION_BUCKETS_MS, "list")
         self.http_requests = count("http_requests", "HTTP requests", "route", "method", "status")
         self.http_ms = spread(
             "http_request_ms", "Milliseconds of an HTTP request", DURATION_BUCKETS_MS, "route", "method"
         )
-        self.events_lost = count("events_lost", "Events of children that did not reach these metrics")
+        self.events_lost = count("events_lost", "Events of child processes that are missing in these metrics")
 
     def collect(self) -> Iterator[Metric]:
-        """Without when each series began: Prometheus does not need it, and it doubles the page."""
+        """Yield the metrics without the creation times of series, which Prometheus does not need."""
         for family in self._registry.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
             yield family

@@ -1,4 +1,4 @@
-"""Events as metrics for Prometheus."""
+"""Converts events to metrics for Prometheus."""
 
 import math
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from tidemill.telemetry.child_events import HTTP_METHOD_LABELS, BoundedLabel, co
 from tidemill.telemetry.events import Event, Subscriber
 from tidemill.telemetry.metric_families import ExpiringGauge, MetricFamilies
 
-LATENCY_AVERAGE_WEIGHT = 0.3  # of the newest second, in the moving average of the database's latency
-RATE_MEMORY_ITEMS = 1_000  # settled items after which a share of them has mostly forgotten the older ones
+LATENCY_AVERAGE_WEIGHT = 0.3  # the weight of the newest second in the moving average of the database's latency
+RATE_MEMORY_ITEMS = 1_000  # the number of settled items that dominate a moving share
 SETTLED_STATUSES = (ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED)
 
 
 class MetricsSubscriber:
-    """A subscriber of events; ``render`` is what Prometheus reads.
+    """Subscribes to events and counts them; ``render`` returns the page for Prometheus.
 
-    ``providers`` says for each kind whom its handler calls, by the name of its limiter. With ``only`` it is also every
-    kind there is, and others are ``other``. Without that the first hundred kinds that come are kept.
+    ``providers`` has the limiter of each kind's handler. With ``only_these_kinds`` all other kinds are counted as
+    ``other``; without it, the first 100 kinds get their own label.
     """
 
     def __init__(self, providers: Mapping[str, str] | None = None, *, only_these_kinds: bool = False) -> None:
@@ -41,7 +41,7 @@ class MetricsSubscriber:
             listener(event)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """All metrics, and their content type, in the format that an Accept header asks for."""
+        """Return all metrics and their content type, in the format that an Accept header requests."""
         encode, content_type = choose_encoder(accept)
         return encode(self.families), content_type
 
@@ -120,9 +120,9 @@ class MetricsSubscriber:
         kind = self._get_kind_label(event)
         for code, n in group_by_known_code(event.fields["codes"], event.fields["items"]).items():
             self.families.retries.labels(kind, code).inc(n)
-        refused = count_throttled(event.fields["codes"])
-        if refused:
-            self.families.throttles.labels(kind, self._providers.get(kind, kind)).inc(refused)
+        throttled = count_throttled(event.fields["codes"])
+        if throttled:
+            self.families.throttles.labels(kind, self._providers.get(kind, kind)).inc(throttled)
 
     def _on_queue_sampled(self, event: Event) -> None:
         families = self.families
@@ -209,7 +209,7 @@ class MetricsSubscriber:
 
 
 def _update_moving_rate(gauge: ExpiringGauge, kind: str, part: int, settled: int) -> None:
-    """Move a share towards that of the newest items, the more of them the further."""
+    """Move a share towards that of the newest items, weighted by their number."""
     if settled:
         before, newest = gauge.get(kind), part / settled
         weight = 1 - math.exp(-settled / RATE_MEMORY_ITEMS)

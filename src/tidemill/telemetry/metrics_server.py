@@ -1,6 +1,6 @@
 """Collects metrics of a process and its children, and serves them over HTTP.
 
-prometheus_client is imported where it is used: it takes 0.1 s that children and commands do not need.
+prometheus_client is imported where it is used: the import takes 0.1 s, and children and commands do not need it.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def collect_metrics(
     settings: Settings, providers: Mapping[str, str] | None = None, *, only_these_kinds: bool = False
 ) -> "Iterator[MetricsSubscriber | None]":
-    """Metrics of this process and of the children it has, for whoever serves them; None when they are switched off.
+    """Collect metrics of this process and its children; yields None if metrics are disabled.
 
-    With ``only``, of no other kinds than those whose providers are given.
+    With ``only_these_kinds``, all kinds without a provider are counted as ``other``.
     """
     if not settings.enable_metrics:
         yield None
@@ -43,27 +43,27 @@ def collect_metrics(
 
 @asynccontextmanager
 async def serve_worker_metrics(settings: Settings, providers: Mapping[str, str]) -> AsyncIterator[dict[str, str]]:
-    """For the parent of a worker: metrics on its port, if it has one. What its children need in their environment."""
+    """Serve the metrics of a worker on its port, if set; yields the environment variables that its children need."""
     if not settings.enable_metrics:
         yield {}
         return
     async with receive_child_events() as environment:
         if settings.metrics_port is None:
-            yield environment  # another part of this process may have metrics to serve
+            yield environment  # another part of this process may serve the metrics
             return
         with collect_metrics(settings, providers, only_these_kinds=True) as meter:
-            assert meter is not None  # noqa: S101  they are switched on
+            assert meter is not None  # noqa: S101  metrics are enabled
             async with serve_metrics(meter, settings.metrics_host, settings.metrics_port, settings.metrics_path):
                 yield environment
 
 
-METRICS_PORT_ATTEMPTS = 100  # ports tried, so that workers on one machine can have the same settings
+METRICS_PORT_ATTEMPTS = 100  # so that several workers on one machine can have the same settings
 METRICS_REQUEST_MAX_BYTES = 16 * 1024
 METRICS_REQUEST_TIMEOUT_S = 5.0
 
 
 class MetricsEndpoint:
-    """Answers one request per connection."""
+    """Serves one request per connection."""
 
     def __init__(self, meter: "MetricsSubscriber", path: str) -> None:
         self._meter = meter
@@ -106,7 +106,7 @@ def _format_response(
 
 @asynccontextmanager
 async def serve_metrics(meter: "MetricsSubscriber", host: str, port: int, path: str) -> AsyncIterator[int]:
-    """Answer Prometheus on a port, or the next free one after it; which."""
+    """Serve metrics on a port, or on the next free one; yields the port."""
     server = await _start_server(MetricsEndpoint(meter, path), host, port)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -123,4 +123,4 @@ async def _start_server(endpoint: MetricsEndpoint, host: str, first: int) -> asy
             problem = error
             if error.errno != errno.EADDRINUSE:
                 break
-    raise InvalidSettings(f"cannot serve metrics at {host}:{first}: {problem}")
+    raise InvalidSettings(f"Cannot serve metrics at {host}:{first}: {problem}")

@@ -1,4 +1,4 @@
-"""For users' own tests: ``drain`` runs what is submitted, in this process; ``tidemill_database`` is a fixture."""
+"""Test support for users: ``drain`` runs submitted jobs in this process; ``tidemill_database`` is a pytest fixture."""
 
 from tidemill.testing.drain import drain
 

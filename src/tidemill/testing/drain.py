@@ -1,4 +1,4 @@
-"""Running submitted work in the test's own process."""
+"""Runs submitted jobs in the process of a test."""
 
 import asyncio
 import weakref
@@ -23,16 +23,16 @@ MAX_DRAIN_ROUNDS = 10_000
 
 
 async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None) -> None:
-    """Run everything that was submitted to ``mill``'s database, until nothing of it is due.
+    """Run all submitted jobs in the database of ``mill`` until no item is due.
 
-    Retries run at once, without their delay. With ``retries=False`` they stay waiting. Start hooks run before and stop
-    hooks after. A handler that ends its process ends the test: there is no child process here.
+    Retries run immediately, without their delay. With ``retries=False`` they keep waiting. Start hooks run before and
+    stop hooks after. A handler that ends its process ends the test, because there is no child process.
     """
     db = db or await mill.shared_database.get()
     engine = _engines.get(mill)
     if engine is None or not engine.is_reusable(mill, db):
         engine = _engines[mill] = DrainEngine(mill, db)
-    engine.is_running = True  # another call at the same time gets an engine of its own
+    engine.is_running = True  # a concurrent call creates its own engine
     try:
         async with mill.registry.run_start_and_stop_hooks():
             await engine.run_until_idle(retries=retries)
@@ -59,7 +59,7 @@ class DrainEngine:
         self._ingester = Ingester(self.context, ingester_state)
 
     def is_reusable(self, mill: Mill, db: Database) -> bool:
-        """Whether it is idle, belongs to the same database and handlers, and has adapted nothing in the run before."""
+        """Return whether it is idle, has the same database and handlers, and the last run adapted nothing."""
         context = self.context
         return (
             not self.is_running
@@ -87,7 +87,10 @@ class DrainEngine:
                 return
 
     async def _tick_until_idle(self, loop: PeriodicLoop) -> bool:
-        """Each tick runs in a task, as in a worker: context variables that a handler sets do not reach the test."""
+        """Tick until the loop is idle; return whether it worked.
+
+        Each tick runs in a task, as in a worker, so that context variables set by a handler do not reach the test.
+        """
         has_worked = False
         self._claimer.invalidate_cache()
         while not await asyncio.create_task(loop.tick()):
@@ -105,6 +108,6 @@ async def has_open_jobs(conn: Connection) -> bool:
 
 
 async def make_batches_due(conn: Connection, kinds: Sequence[str] | None = None) -> int:
-    """Make every batch that waits for a retry due now, of these kinds or of any; the number of such batches."""
+    """Make every batch of these kinds (default: all) that waits for a retry due now; return their number."""
     cursor = await conn.execute(sql("testing/make_due"), {"kinds": None if kinds is None else list(kinds)})
     return cursor.rowcount

@@ -1,4 +1,4 @@
-"""pytest fixtures, there as soon as Tidemill is installed."""
+"""pytest fixtures, available as soon as Tidemill is installed."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 @pytest.fixture(scope="session")
 def tidemill_server() -> Iterator[ThrowawayServer]:
-    """A real PostgreSQL for the whole run, without durability."""
+    """A PostgreSQL server for the whole test run, without durability."""
     with ThrowawayServer() as server:
         yield server
 

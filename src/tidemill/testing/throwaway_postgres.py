@@ -18,14 +18,14 @@ from tidemill.store.database import Database
 from tidemill.store.migrate import migrate_schema
 
 TEMPLATE_DATABASE = "tidemill_template"
-MEMORY_FOLDER, MEMORY_FOLDER_MIN_FREE_BYTES = Path("/dev/shm"), 4 << 30  # noqa: S108  a folder of our own is made in it
+MEMORY_FOLDER, MEMORY_FOLDER_MIN_FREE_BYTES = Path("/dev/shm"), 4 << 30  # noqa: S108  a new folder is created in it
 NONDURABLE_SERVER_SETTINGS = (
     "fsync = off\nsynchronous_commit = off\nfull_page_writes = off\nshared_buffers = 64MB\nmax_connections = 200\n"
 )
 
 
 def find_memory_folder() -> Path | None:
-    """Where files never reach a disk, if there is room: a clone of a database takes 30 ms there instead of 500."""
+    """Return a folder in memory if it has enough space: cloning a database takes 30 ms there instead of 500."""
     try:
         return MEMORY_FOLDER if shutil.disk_usage(MEMORY_FOLDER).free >= MEMORY_FOLDER_MIN_FREE_BYTES else None
     except OSError:
@@ -33,7 +33,7 @@ def find_memory_folder() -> Path | None:
 
 
 class ThrowawayServer:
-    """A real PostgreSQL in a temporary folder."""
+    """A PostgreSQL server in a temporary folder."""
 
     def __init__(self, settings: str = NONDURABLE_SERVER_SETTINGS) -> None:
         self._settings = settings
@@ -53,14 +53,14 @@ class ThrowawayServer:
         if self._kept is not None:
             self._kept.close()
         self.server.cleanup()
-        atexit.unregister(self.server._cleanup)  # noqa: SLF001  at exit it would make the folder again, for its lock
+        atexit.unregister(self.server._cleanup)  # noqa: SLF001  at exit it would create the folder again, for its lock
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def get_database_url(self, name: str) -> str:
         return str(self.server.get_uri(database=name))
 
     def create_database(self) -> str:
-        """A fresh database with Tidemill's schema; its URL."""
+        """Create a database with Tidemill's schema and return its URL."""
         name = f"test_{os.getpid()}_{next(self._numbers)}"
         create = syntax.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
         self._execute(create.format(syntax.Identifier(name), syntax.Identifier(TEMPLATE_DATABASE)))
@@ -71,7 +71,7 @@ class ThrowawayServer:
         self._execute(syntax.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(syntax.Identifier(name)))
 
     def _execute(self, statement: syntax.Composed) -> None:
-        """On a connection that is kept, which halves the time of a clone; a server that was restarted ends it."""
+        """Execute on a persistent connection, which halves the time of a clone; reconnect if the server restarted."""
         if self._kept is not None:
             with suppress(psycopg.OperationalError):
                 self._kept.execute(statement)

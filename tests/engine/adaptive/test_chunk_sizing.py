@@ -1,4 +1,4 @@
-"""Chunks of a source, simulated against a database that is quick, slow, short of connections, or failing."""
+"""Simulations of the chunk size with a database that is fast, slow, short of connections, or failing."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +61,7 @@ def test_chunk_size_settles_when_both_targets_are_equal() -> None:
 
 
 def test_chunk_size_follows_database_slowdown_and_recovery() -> None:
-    """Ten times slower for a while, as when somebody else works hard on it."""
+    """A database that is ten times slower for a while."""
     size, sizes = chunk(), []
     for round_ in range(120):
         sizes.append(size.rows)
@@ -70,14 +70,14 @@ def test_chunk_size_follows_database_slowdown_and_recovery() -> None:
     assert 2 + slow * 0.2 <= 500
     assert slow < quick
     assert again >= quick / 2
-    assert sizes[60:80] == [slow] * 20, "no swinging while it is slow"
+    assert sizes[60:80] == [slow] * 20, "no oscillation while it is slow"
 
 
 def test_chunk_size_halves_after_wait_for_connection() -> None:
     size = ChunkSize(4_096, 64, 20_000, 50, 500, average_ms=1)
     after = size.adjust_to_chunk(1, waited_ms=3)
     assert (after.rows, after.reason) == (2_048, "pool")
-    assert after.adjust_to_chunk(1).rows == 4_096, "nobody waited: it grows again"
+    assert after.adjust_to_chunk(1).rows == 4_096, "no transaction waited: it grows again"
 
 
 def test_chunk_size_is_cut_to_a_quarter_with_backoff_after_failure() -> None:
@@ -87,13 +87,13 @@ def test_chunk_size_is_cut_to_a_quarter_with_backoff_after_failure() -> None:
     assert thrice.rows == 256
     assert size.backoff_s(0.5) == 0
     assert 0 < once.backoff_s(0.0) < once.backoff_s(1.0) < thrice.backoff_s(0.0)
-    assert once.adjust_to_chunk(1).backoff_s(1.0) == 0, "the next one went well"
+    assert once.adjust_to_chunk(1).backoff_s(1.0) == 0, "the next chunk succeeded"
     assert size.shrink_after_failures(99).backoff_s(1.0) == MAX_CHUNK_BACKOFF_S
 
 
 def test_chunk_size_change_is_based_on_rows_actually_written() -> None:
     size = ChunkSize(2_048, 64, 20_000, 50, 500, average_ms=600)
-    assert size.adjust_to_chunk(600, rows=4_096).rows == 2_048, "that is half of it already"
+    assert size.adjust_to_chunk(600, rows=4_096).rows == 2_048, "that is already half of the written rows"
     assert size.adjust_to_chunk(600, rows=1_000).rows == 500
 
 
@@ -123,5 +123,5 @@ def test_chunk_size_never_grows_after_failure_wait_or_slow_chunk(
     else:
         assert after.rows >= size.rows
     worse = size.adjust_to_chunk(ms, rows=written, failed=failed + 1, waited_ms=waited_ms, full=full)
-    assert worse.rows <= after.rows, "one failure more is never a larger chunk"
+    assert worse.rows <= after.rows, "another failure never increases the chunk"
     assert 0 <= after.backoff_s(1.0) <= MAX_CHUNK_BACKOFF_S

@@ -1,4 +1,4 @@
-"""The pace of a kind, simulated: claims settle, do not swing, and stay within their bounds."""
+"""Simulations of the claim size: it converges, does not oscillate, and stays within its limits."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ def claim_size(pace: ItemPace, *, first: int = 50, low: int = 1, high: int = 1_0
 
 
 def turn(item_ms: float, rounds: int, pace: ItemPace | None = None) -> tuple[list[int], ItemPace]:
-    """Claim and process again and again with a handler of that pace; the sizes that were claimed."""
+    """Claim and process repeatedly with a handler of this pace; return the claimed sizes."""
     pace = pace or ItemPace()
     sizes = []
     for _ in range(rounds):

@@ -1,6 +1,6 @@
-"""Concurrency, simulated: a provider with a rate limit, one that gets faster or slower, one that fails.
+"""Simulations of adaptive concurrency: a provider with a rate limit, a changing one, and a failing one.
 
-The simulation (benchmarks/simulated_provider.py) has no real time; the controller and its crew are the real ones.
+The simulation (benchmarks/simulated_provider.py) uses simulated time with the real controller and semaphore.
 """
 
 import itertools
@@ -23,13 +23,13 @@ SETTLING_S = 20
 
 
 def refused(seconds: Sequence[Second]) -> float:
-    """The share of requests that were refused."""
+    """Return the share of throttled requests."""
     throttled = sum(second.throttled for second in seconds)
     return throttled / (throttled + sum(second.done for second in seconds))
 
 
 def used(seconds: Sequence[Second], rate: float) -> float:
-    """The part of what the provider would have taken."""
+    """Return the used share of the provider's capacity."""
     return sum(second.done for second in seconds) / (rate * len(seconds))
 
 
@@ -50,7 +50,7 @@ def test_concurrency_settles_at_provider_rate_limit(
 
 @pytest.mark.parametrize(("rate", "latency_s"), [(10, 0.02), (5, 0.05), (2, 1.0)])
 def test_concurrency_below_one_is_paced_with_start_gaps(rate: float, latency_s: float) -> None:
-    """It has no burst at all: two requests that are a little too close, and the second is refused."""
+    """A provider without a burst: of two requests that are slightly too close, it throttles the second."""
     simulation = simulate(rate, latency_s)
     simulation.run(60)
     settled = simulation.run(200)
@@ -100,7 +100,7 @@ def test_concurrency_of_independent_processes_shares_provider_fairly() -> None:
     assert all(0.7 * 20 < second.level < 1.3 * 20 for second in settled)
     assert refused(settled) < 0.02
     shares = [sum(second.levels[crew] for second in settled) / len(settled) for crew in range(3)]
-    assert min(shares) > 0.5 * max(shares), "nobody starves"
+    assert min(shares) > 0.5 * max(shares), "no process starves"
 
 
 def test_error_spike_cuts_concurrency_and_widens_backoff() -> None:
@@ -144,9 +144,9 @@ def test_concurrency_stays_within_bounds_for_any_windows(high: int, seen: list[O
         assert 0 <= control.slot_cooldown_s(None) <= control.slot_cooldown_s(1e9) <= MAX_SLOT_COOLDOWN_S
         assert control.level >= min(before.level, control.min_level, STRONGEST_CUT_FACTOR * before.level)
         if window.throttled:
-            assert control.level <= max(before.level, control.min_level), "a refusal never widens"
+            assert control.level <= max(before.level, control.min_level), "throttling never raises the level"
         elif not window.settled:
-            assert control.level <= before.level, "nor does silence"
+            assert control.level <= before.level, "an empty window never raises the level"
 
 
 @given(st.floats(1, 1_000), windows, st.integers(1, 100))

@@ -1,4 +1,4 @@
-"""The share of attempts that fail, and whether that is unusual."""
+"""Tests of the error rate and of spikes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +7,7 @@ from tidemill.engine.adaptive.concurrency_controller import MAX_BACKOFF_FACTOR, 
 
 
 def after(*windows: tuple[int, int]) -> ErrorRate:
-    """Windows of (failed, tried)."""
+    """Return the error rate after windows of (failed, attempts)."""
     rate = ErrorRate()
     for failed, tried in windows:
         rate = rate.with_attempts(failed=failed, attempts=tried)
@@ -23,7 +23,7 @@ def test_error_rate_with_few_attempts_is_no_spike() -> None:
 def test_error_rate_rise_is_spike_until_it_becomes_usual() -> None:
     calm = [(0, 100)] * 20
     assert after(*calm, (60, 100), (60, 100)).is_spike
-    assert not after(*calm, *[(60, 100)] * 30).is_spike, "by then it is how this kind is"
+    assert not after(*calm, *[(60, 100)] * 30).is_spike, "by then the rate is usual for the kind"
 
 
 def test_constant_error_rate_is_no_spike() -> None:

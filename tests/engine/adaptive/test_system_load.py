@@ -1,4 +1,4 @@
-"""A strained machine takes less."""
+"""Tests that a busy machine claims less."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def test_claim_size_factor_falls_to_minimum_as_memory_fills() -> None:
     assert compute_claim_size_factor(0.925, high=0.85) == pytest.approx(0.55)
     assert compute_claim_size_factor(1.0, high=0.85) == pytest.approx(MIN_CLAIM_FACTOR)
     assert compute_claim_size_factor(1.2, high=0.85) == MIN_CLAIM_FACTOR, (
-        "data that is not resident counts, and may be more than there is"
+        "data that is not resident counts, and may exceed the memory of the machine"
     )
 
 
@@ -66,7 +66,7 @@ def test_system_load_is_measured_once_per_interval(usual: Settings, monkeypatch:
     monkeypatch.setattr(system_load, "read_machine_memory_share", lambda: 0.1)
     machine = SystemLoadMonitor(usual)
     assert [machine.read_load().claim_time_factor for _ in range(100)] == [0.5] * 100
-    assert next(looks) == 3, "looked at once"
+    assert next(looks) == 3, "measured once"
 
 
 def test_claim_size_factor_is_minimal_when_child_exceeds_memory_limit(

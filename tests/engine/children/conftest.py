@@ -1,4 +1,4 @@
-"""A pool of real children that work only in slices, with its parent in the test's own process."""
+"""Fixtures: real child processes that run time slices, with their parent in the test process."""
 
 import importlib.util
 from collections.abc import AsyncIterator
@@ -18,14 +18,14 @@ from tidemill.store.database import Database
 async def start(
     workers: Workers, tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Start]:
-    """Starts an on-demand worker for an app, and stops it after the test."""
+    """Start an on-demand worker for an app; it is stopped after the test."""
     async with AsyncExitStack() as stack:
 
         async def start(source: str, processes: int = 1, **settings: object) -> Worker:
             workers.app(source)
             for name, value in workers.env(**settings).items():
                 monkeypatch.setenv(name, value)
-            monkeypatch.chdir(tmp_path)  # where children look for the app
+            monkeypatch.chdir(tmp_path)  # the folder from which children import the app
             db = await stack.enter_async_context(Database(tidemill_database, size=4, name=PARENT))
             worker = make_worker(db, load(tmp_path / "app.py"), "app:mill", processes, on_demand=True)
             await worker.start()
@@ -36,7 +36,7 @@ async def start(
 
 
 def load(path: Path) -> Mill:
-    """The mill of a module, without leaving the module behind for other tests."""
+    """Import the mill of a module without keeping the module for other tests."""
     spec = importlib.util.spec_from_file_location("app_of_the_parent", path)
     assert spec is not None
     assert spec.loader is not None

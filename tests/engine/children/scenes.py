@@ -1,4 +1,4 @@
-"""What tests of slices have in common."""
+"""Helpers for tests of time slices."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 
 Start = Callable[..., Awaitable[Worker]]
-PARENT = "the parent"  # the name of its sessions; those of children have another
+PARENT = "the parent"  # the application name of its sessions; children have another one
 MANY = 500
 
 NAP = """
@@ -28,7 +28,7 @@ NAP = """
 
 
 async def add_file(db: Database, settings: Settings, n: int, kind: str = "test") -> UUID:
-    """A job whose items are the lines of a stored file."""
+    """Submit a job whose items are the lines of a stored file."""
     blob = open_blob_store(settings.blobs).put(b'{"n": %d}\n' % i for i in range(n))
     async with db.transaction() as conn:
         source = SourceReference(blob=blob.id, format="ndjson")
@@ -36,7 +36,7 @@ async def add_file(db: Database, settings: Settings, n: int, kind: str = "test")
 
 
 async def ready(worker: Worker) -> None:
-    """Wait until every child waits for a slice."""
+    """Wait until every child is ready for a slice."""
 
     async def look() -> bool:
         hands = worker._supervisor.children.values()
@@ -46,7 +46,7 @@ async def ready(worker: Worker) -> None:
 
 
 async def kick(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> TimeSliceResult:
-    """One slice, as soon as a child is there for it: a new one takes a moment to start."""
+    """Run one slice as soon as a child is ready; a new child needs some time to start."""
     for _ in range(MANY):
         with suppress(Busy):
             return await worker.kickoff(job_id, kind, seconds)
@@ -54,7 +54,7 @@ async def kick(worker: Worker, job_id: UUID, seconds: float, kind: str = "test")
 
 
 async def finish_in_slices(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> list[TimeSliceResult]:
-    """One slice after the other until nothing is left."""
+    """Run slices until the job is drained."""
     slices: list[TimeSliceResult] = []
     while not slices or not slices[-1].is_drained:
         assert len(slices) < MANY, slices[-3:]
@@ -63,7 +63,7 @@ async def finish_in_slices(worker: Worker, job_id: UUID, seconds: float, kind: s
 
 
 def begin(worker: Worker, job_id: UUID, seconds: float, kind: str = "test") -> "asyncio.Task[TimeSliceResult]":
-    """A slice that goes on while the test does something else."""
+    """Run a slice in the background."""
     return asyncio.create_task(kick(worker, job_id, seconds, kind))
 
 
@@ -87,11 +87,11 @@ async def some_done(db: Database, job_id: UUID) -> None:
 
 
 def children(worker: Worker) -> list[int]:
-    """The process ids of the children."""
+    """Return the PIDs of the children."""
     return [hand.process.pid for hand in worker._supervisor.children.values()]
 
 
 def items_in_hand(worker: Worker) -> int:
-    """What the children's logbooks say."""
+    """Return the shared state of the children."""
     books = [hand.shared_state for hand in worker._supervisor.children.values()]
     return sum(page.started_item_count for book in books for page in book.lanes)

@@ -1,4 +1,4 @@
-"""What a parent says to its child arrives whole, in order, or the parent knows that it did not."""
+"""Tests of control messages: they arrive complete and in order, or the parent detects the failure."""
 
 import sys
 from uuid import UUID, uuid4
@@ -54,18 +54,18 @@ def test_control_message_fits_into_one_write(message: ControlMessage) -> None:
 
 @pytest.mark.parametrize("kind", ["a\nb", "a" * MAX_MESSAGE_BYTES, "a b"])
 def test_encode_rejects_unencodable_kind(kind: str) -> None:
-    with pytest.raises(ValueError, match="cannot be said"):
+    with pytest.raises(ValueError, match="too long or has spaces"):
         encode_message(StartSliceMessage(1, UUID(int=0), kind, 1_000))
 
 
 def test_decoder_rejects_unknown_control_message() -> None:
-    with pytest.raises(ValueError, match="does not say"):
+    with pytest.raises(ValueError, match="Unknown control message"):
         ControlDecoder().feed(b"k 1\n")
 
 
 @pytest.fixture
 def deaf() -> ChildProcess:
-    """A child that never listens."""
+    """A child that never reads its control pipe."""
     argv = [sys.executable, "-c", "import time; time.sleep(60)"]
     return ChildProcess(0, "w", lambda *_: argv, 1, {})
 
@@ -76,7 +76,7 @@ def test_start_slice_returns_false_when_control_pipe_is_full_or_child_died(deaf:
     while deaf.send_message(WakeMessage()):
         pass
     assert not deaf.request_slice(uuid4(), "test", 1.0, 1.0)
-    assert deaf.can_start_slice, "it owes nothing"
+    assert deaf.can_start_slice, "no slice is pending"
     end(deaf)
     assert not deaf.request_slice(uuid4(), "test", 1.0, 1.0)
     assert not deaf.can_start_slice

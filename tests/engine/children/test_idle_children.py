@@ -1,4 +1,4 @@
-"""Children without a slice ask nothing of anybody, and do not outlive their parent; the parent looks after the rest."""
+"""Tests of children without a slice: they send no queries and do not outlive their parent."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ asyncio.run(main())
 
 
 async def heartbeats(db: Database, n: int) -> None:
-    """Wait until the worker was heard of so many times."""
+    """Wait until the worker has sent a number of heartbeats."""
     seen: set[datetime] = set()
 
     async def look() -> bool:
@@ -61,13 +61,13 @@ async def test_idle_on_demand_children_run_no_queries_and_use_little_cpu(start: 
         job_id = await add_job(db, 10)
         await heartbeats(db, 1)
         before, used = await rows(db, sessions), cpu_seconds(worker)
-        assert len(before) >= 2, "each has a connection at hand"
+        assert len(before) >= 2, "each has an open connection"
         await db.run(job_lifecycle.pause_job, job_id)
-        await db.run(job_lifecycle.resume_job, job_id)  # announces work to everybody
+        await db.run(job_lifecycle.resume_job, job_id)  # notifies all workers
         await heartbeats(db, 3)
         assert await rows(db, sessions) == before
         assert cpu_seconds(worker) - used < 0.5
-        assert (await job_of(db, job_id)).counts.pending == 10, "nobody asked for it"
+        assert (await job_of(db, job_id)).counts.pending == 10, "no slice was requested"
 
 
 def cpu_seconds(worker: Worker) -> float:

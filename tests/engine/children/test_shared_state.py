@@ -1,4 +1,4 @@
-"""What a dead child had in hand is found by its parent, whatever the moment of death."""
+"""Tests that the parent can recover the state of a child that died at any time."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tidemill.engine.children.shared_state import VERDICT_AREA_BYTES, SharedStat
 
 LEASE = UUID("ffffffff-ffff-7fff-bfff-fffffffffffe")  # both halves have their highest bit set
 
-# A lane's life, a step at a time. What a parent must see after each: (in hand, unflushed by flush number).
+# The steps of a lane, and what the parent must see after each: (started items, unflushed verdicts by flush number).
 STEPS: list[tuple[str, list[int], dict[int, list[int]]]] = [
     ("page.record_lease_start(LEASE); page.set_timeout(2.5)", [], {}),
     ("page.mark_item_started(0, 10, 1)", [10], {}),
@@ -55,7 +55,7 @@ for n, fd in enumerate(map(int, sys.argv[2].split(",")), 1):
 
 @pytest.fixture(scope="module")
 def dead() -> Iterator[list[SharedState]]:
-    """The books of children that died after one step, after two, and so on."""
+    """Yield the shared states of children that died after one step, after two, and so on."""
     books = [SharedState.create(2) for _ in STEPS]
     fds = [book.fd for book in books]
     argv = [sys.executable, "-c", CHILD, str(LEASE), ",".join(map(str, fds)), *(step for step, _, _ in STEPS)]

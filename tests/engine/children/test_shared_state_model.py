@@ -1,4 +1,4 @@
-"""A page against a simple model of it, in every order of steps."""
+"""Compares a lane's page with a simple model, in random order of steps."""
 
 from uuid import UUID, uuid4
 
@@ -15,7 +15,7 @@ SIZES = st.sampled_from([0, 10, 1_000, VERDICT_AREA_BYTES // 3, VERDICT_AREA_BYT
 
 
 class PageMachine(RuleBasedStateMachine):
-    """One lane: at most one flush is under way while the next one fills."""
+    """One lane: at most one flush is in progress while the next one fills."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class PageMachine(RuleBasedStateMachine):
             del self.slots[slot]
         else:
             held = sum(len(kept.result or b"") for kept in self.filling)
-            assert held + size > VERDICT_AREA_BYTES - 100 * (len(self.filling) + 1), "it was refused with room to spare"
+            assert held + size > VERDICT_AREA_BYTES - 100 * (len(self.filling) + 1), "rejected too early"
 
     @precondition(lambda self: self.lease is not None and self.flushing is None)
     @rule()

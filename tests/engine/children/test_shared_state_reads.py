@@ -1,4 +1,4 @@
-"""A note is read whole or not at all, whatever its writer is doing."""
+"""Tests that a shared text is read completely or not at all, whatever its writer does."""
 
 import itertools
 import json
@@ -49,7 +49,7 @@ def test_shared_text_of_interrupted_write_is_not_read_until_next_write() -> None
 
 
 def test_shared_text_with_wrong_checksum_is_not_read() -> None:
-    """As on a processor that shows writes in another order: the count says finished, the text is not."""
+    """As on a processor that reorders writes: the count is final, the text is not."""
     note = blank()
     note.write(b"old text")
     note.write(b"new text")

@@ -1,4 +1,4 @@
-"""How much a slice takes at a time: what should be finished before it is over."""
+"""Tests of the claim size in a slice: items that can finish before its end."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -30,7 +30,7 @@ def context(db: Database, mill: Mill) -> Iterator[EngineContext]:
 
 
 async def taken(context: EngineContext, kind: str) -> int:
-    """How many items a claim takes of a job of 1,000."""
+    """Return how many items of a job of 1,000 are claimed at once."""
     lease = await claim_from_job(context, await add_job(context.db, 1_000, kind), kind, uuid4())
     assert lease is not None
     return lease.open
@@ -44,25 +44,25 @@ def claim_size(context: EngineContext) -> int:
 
 async def test_claim_size_is_limited_by_remaining_slice_time(context: EngineContext) -> None:
     context.sizing.record_pace("test", items=100, seconds=1.0)
-    assert 340 <= await taken(context, "test") <= 360, "of the usual 5 s, by the safety factor"
+    assert 340 <= await taken(context, "test") <= 360, "the usual 5 s, times the safety factor"
     context.reset_for_slice(1.0)
     assert 10 <= await taken(context, "test") <= 70
     context.reset_for_slice(0.0)
     assert await taken(context, "test") == 10, "two lanes of ten fill a concurrency of twenty"
     context.reset_for_slice(60.0)
-    assert 340 <= await taken(context, "test") <= 360, "a long slice takes no more at a time than a worker"
+    assert 340 <= await taken(context, "test") <= 360, "a long slice claims no more at a time than a worker"
 
 
 async def test_first_claim_of_batch_handler_in_slice_is_one_item(context: EngineContext) -> None:
     assert await taken(context, "whole") == 1_000
     context.reset_for_slice(5.0)
     assert await taken(context, "whole") == 1
-    assert await taken(context, "test") == 20, "one of single items is not: what is not finished goes back"
+    assert await taken(context, "test") == 20, "single items are not: unfinished items are released"
 
 
 async def test_claim_size_for_slow_items_still_fills_concurrency(context: EngineContext) -> None:
     size = await taken(context, "test")
-    for _ in range(30):  # 8 s each, however many of them at a time
+    for _ in range(30):  # 8 s each, independent of the concurrency
         context.sizing.record_pace("test", items=size, seconds=8.0)
         size = claim_size(context)
     assert size == 10
@@ -89,7 +89,7 @@ async def test_claim_size_shrinks_under_cpu_load_except_for_quick_items(
     assert claim_size(context) == usual // 2
     for _ in range(50):
         context.sizing.record_pace("test", items=1_000, seconds=0.1)
-    assert claim_size(context) == 1_000, "quick items hold up nobody"
+    assert claim_size(context) == 1_000, "fast items do not delay the end of the slice"
 
 
 async def test_claim_size_shrinks_under_memory_pressure_to_at_least_one(
@@ -99,7 +99,7 @@ async def test_claim_size_shrinks_under_memory_pressure_to_at_least_one(
     monkeypatch.setattr(context.sizing.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.5))
     assert claim_size(context) == 500
     context.sizing.record_pace("test", items=1, seconds=1e6)
-    assert claim_size(context) == 5, "half of what fills the concurrency"
+    assert claim_size(context) == 5, "half of the concurrency"
     monkeypatch.setattr(context.sizing.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.01))
     assert claim_size(context) == 1
 

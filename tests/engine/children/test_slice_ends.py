@@ -1,4 +1,4 @@
-"""However a slice ends, in time it ends: what is finished is kept, the rest goes back, and nobody is charged."""
+"""Tests of the end of a slice: it ends in time, finished items are recorded, the rest is released uncharged."""
 
 import asyncio
 import os
@@ -88,7 +88,7 @@ async def test_slice_end_releases_slow_items_without_charging_attempts(
     assert one.seconds < 0.5 + GRACE_S + SLACK_S + later
     assert (one.settled, one.child_died, one.due_in) == (0, killed, 0)
     assert await rows(db, "SELECT id FROM tidemill.batch WHERE state = 'leased' OR losses > 0 OR isolated") == []
-    assert items_in_hand(worker) == 0, "a later death is not theirs"
+    assert items_in_hand(worker) == 0, "a later death does not count for this slice"
     (tmp_path / "second").touch()
     await finish_in_slices(worker, job_id, 5.0)
     assert await fates(db, job_id) == {("done", None, 1): 20}
@@ -107,7 +107,7 @@ async def test_slice_ends_without_crash_when_caller_cancels_it(start: Start, db:
     await nothing_is_leased(db, 10.0)
     assert (await job_of(db, job_id)).counts.pending > 0
     assert await rows(db, "SELECT id FROM tidemill.batch WHERE losses > 0 OR crashes > 0") == []
-    assert (await kick(worker, job_id, 0.5)).settled, "the next one may go on"
+    assert (await kick(worker, job_id, 0.5)).settled, "the next slice may continue"
     assert children(worker) == [child]
     assert {attempts for _, _, attempts in await fates(db, job_id)} == {1}
     await assert_sound(db)
@@ -140,7 +140,7 @@ async def test_slices_detect_poison_item(start: Start, db: Database) -> None:
     """)
     job_id = await add_job(db, 100)
     slices = await finish_in_slices(worker, job_id, 10.0)
-    assert sum(each.child_died for each in slices) == 4, "once in company, three times alone"
+    assert sum(each.child_died for each in slices) == 4, "once with other items, three times alone"
     assert sum(each.settled for each in slices) == 100
     assert sum(each.failed for each in slices) == 1
     assert await fates(db, job_id) == {("done", None, 1): 99, ("failed", "poison", 0): 1}

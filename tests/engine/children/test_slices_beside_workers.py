@@ -1,4 +1,4 @@
-"""Slices beside workers and beside one another: leases keep them apart, and nothing is done twice."""
+"""Tests of slices that run at the same time as workers and other slices: no item runs twice."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from support import Workers, add_job, assert_sound, closed, fates, job_of
 from tidemill.core.errors import Busy
 from tidemill.store.database import Database
 
-# Writes a line whenever an item is run.
+# Writes a line for every run of an item.
 LEDGER = """
     ledger = os.open("ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -36,7 +36,7 @@ async def test_slices_and_worker_share_job_without_running_items_twice(
     slices = [await kick(worker, job_id, 0.3) for _ in range(4)]
     mine = sum(each.settled for each in slices)
     job = await closed(db, job_id)
-    assert 0 < mine < 3_000, "both have done some"
+    assert 0 < mine < 3_000, "both have processed items"
     assert job.counts.done == 3_000
     assert finished(tmp_path) == list(range(3_000))
     assert await fates(db, job_id) == {("done", None, 1): 3_000}

@@ -1,4 +1,4 @@
-"""Slices alone, without any worker, finish a job: given inline or read from a file, of every sort of handler."""
+"""Tests that slices without a worker finish a job, from inline inputs or a file, with every handler mode."""
 
 import pytest
 
@@ -37,7 +37,7 @@ async def test_slices_complete_inline_job(start: Start, db: Database) -> None:
     worker = await start(NAP)
     job_id = await add_job(db, 800)
     slices = await finish_in_slices(worker, job_id, 0.5)
-    assert sum(each.settled > 0 for each in slices) > 2, "slice after slice gets on"
+    assert sum(each.settled > 0 for each in slices) > 2, "every slice makes progress"
     assert sum(each.settled for each in slices) == 800
     assert (await job_of(db, job_id)).status is JobStatus.COMPLETED
     assert await fates(db, job_id) == {("done", None, 1): 800}
@@ -58,7 +58,7 @@ async def test_slices_ingest_file_step_by_step_while_processing_items(
     assert read == sorted(read)
     assert job.counts.total == 10_000
     assert sum(each.settled for each in slices) == job.counts.done > 0
-    assert slices[0].due_in == 0, "there is more to read"
+    assert slices[0].due_in == 0, "the source is not at its end"
 
 
 async def test_slices_complete_file_job(start: Start, db: Database, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Handlers that raise what is not even an Exception, and databases that are slow after the handler was done."""
+"""Tests of handlers that raise BaseException, and of a slow database after the handler returned."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ async def test_handler_timeout_excludes_slow_flush(workers: Workers, db: Databas
             return (workers._folder / "calls").exists()
 
         await eventually(was_called)
-        # Longer than the handler's limit and its parent's patience together.
+        # Longer than the handler's timeout plus the grace of its parent.
         for _ in range(25):
             await asyncio.sleep(0.1)
             assert await rows(db, "SELECT count(*) FROM tidemill.batch WHERE isolated") == [(0,)]

@@ -1,4 +1,4 @@
-"""Set-based handlers that raise, hang or return rubbish."""
+"""Tests of set-based handlers that raise, hang or return invalid values."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The database goes away in mid-flight and comes back: the job finishes, and wake-ups work again."""
+"""Tests of a database restart during a job: the job finishes, and notifications work again."""
 
 import asyncio
 import os
@@ -24,13 +24,13 @@ SLOW = """
     async def run(item):
         await asyncio.sleep(0.02)
 """
-NEVER_MS = 600_000  # so that whoever works was woken
-# What is not written down at once is not for a while: a crash is sure to lose it.
+NEVER_MS = 600_000  # so that a worker that works was woken
+# Asynchronous commits are written late, so that a crash certainly loses some.
 DURABLE = "fsync = off\nshared_buffers = 32MB\nmax_connections = 100\nwal_writer_delay = 10s\n"
 
 
 class Restarts:
-    """A server of our own, to be stopped and started as we like."""
+    """A server that the test may stop and start."""
 
     def __init__(self, server: ThrowawayServer) -> None:
         self._server = server.server
@@ -120,7 +120,7 @@ async def test_worker_stops_on_sigterm_while_database_is_down(workers: Workers, 
     await asyncio.to_thread(server.stop, "fast")
     try:
         process.terminate()
-        await asyncio.to_thread(process.wait, 20)  # grace and 5 s more, then children are killed
+        await asyncio.to_thread(process.wait, 20)  # the grace period plus 5 s, then children are killed
     finally:
         await asyncio.to_thread(server.start)
         await db._pool.check()
@@ -139,7 +139,7 @@ async def test_limiter_burst_is_not_granted_again_after_database_crash(db: Datab
     assert before is not None
     assert after is not None
     assert len(before.starts) == 99
-    assert len(after.starts) <= 1  # what is left, and has come meanwhile
+    assert len(after.starts) <= 1  # the remaining and the new items
 
 
 def test_child_without_database_exits_with_one_line_error(tmp_path: Path) -> None:
@@ -162,5 +162,5 @@ def test_child_without_database_exits_with_one_line_error(tmp_path: Path) -> Non
         for fd in (control, near, book.fd):
             os.close(fd)
     assert ended.returncode == CHILD_EXIT_FAILED
-    assert "cannot reach PostgreSQL at 127.0.0.1:1/none" in ended.stderr
+    assert "Cannot connect to PostgreSQL at 127.0.0.1:1/none" in ended.stderr
     assert "Traceback" not in ended.stderr

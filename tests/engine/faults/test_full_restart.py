@@ -1,4 +1,4 @@
-"""`tidemill up`, paused in mid-flight, ended and started again: nothing is lost, and every sum holds."""
+"""Tests of `tidemill up` that is paused during work, stopped and restarted: nothing is lost, counts add up."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ APP = """
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Callable[[], tuple[str, Callable[[], None]]]]:
-    """Start everything on this machine; the one-time link, and how to end it."""
+    """Start `tidemill up`; return the sign-in link and a function that stops it."""
     settings = Settings(home=tmp_path / "home")
     workers = Workers(settings, tmp_path)
     workers.app(APP)
@@ -56,7 +56,7 @@ def up(tmp_path: Path) -> Iterator[Callable[[], tuple[str, Callable[[], None]]]]
 
 @asynccontextmanager
 async def browser(link: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """Somebody who followed the link."""
+    """Return a client that signed in with the link."""
     base = link.partition("/sign-in/")[0]
     async with httpx2.AsyncClient(base_url=base, timeout=60, trust_env=False) as client:
         assert (await client.get(link)).status_code == 303
@@ -65,7 +65,7 @@ async def browser(link: str) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def look(client: httpx2.AsyncClient, job: str) -> dict[str, Any]:
-    """A job; whenever it is looked at, its counts add up."""
+    """Return a job after checking that its counts add up."""
     found: dict[str, Any] = (await client.get(f"/v1/jobs/{job}")).json()
     counts = dict(found["counts"])
     assert counts.pop("total") == sum(counts.values())
@@ -106,7 +106,7 @@ async def test_paused_job_resumes_and_completes_after_restart_of_tidemill_up(
         first, second = [await look(client, job) for job in jobs]
         assert (first["status"], first["counts"]["done"]) == ("completed", size)
         assert second["status"] == "cancelled"
-        # It may have been paused, and so cancelled, before its source was read to the end.
+        # It may have been paused and cancelled before its source was read to the end.
         assert second["counts"]["done"] + second["counts"]["cancelled"] == second["counts"]["total"] <= size
         url = f"postgresql://postgres:@/postgres?host={tmp_path / 'home' / 'postgres'}"
         async with Database(url, size=2) as db:

@@ -1,4 +1,4 @@
-"""SIGTERM: finish or release within the deadline; nothing lost, nothing charged, the next worker takes over."""
+"""Tests of SIGTERM: items finish or are released in time, uncharged, and the next worker continues."""
 
 import asyncio
 import subprocess
@@ -11,7 +11,7 @@ from support import Workers, add_job, assert_sound, closed, eventually, fates, j
 from tidemill.store.database import Database
 
 GRACE_S = 1.0
-SOON_S = GRACE_S + 20.0  # the grace, then 5 s after which a child that does not obey is killed, and a busy machine
+SOON_S = GRACE_S + 20.0  # the grace period, 5 s until a child is killed, and time for a slow machine
 
 OBEDIENT = "open('started', 'w').close(); await asyncio.sleep(0.2)"
 LONG = "await asyncio.sleep(0.05 if os.path.exists('second') else 60)"
@@ -41,7 +41,7 @@ async def in_hand(db: Database, job_id: UUID) -> None:
 
 
 async def reached(workers: Workers) -> None:
-    """Until the handler has said so: what is only claimed may not have begun."""
+    """Wait until the handler has started: a claimed item may not have started yet."""
 
     async def look() -> bool:
         return (workers._folder / "reached").exists()
@@ -50,7 +50,7 @@ async def reached(workers: Workers) -> None:
 
 
 async def stopped(process: "subprocess.Popen[bytes]") -> float:
-    """Ask it to stop; the seconds it took."""
+    """Send SIGTERM; return the seconds until the worker stopped."""
     started = time.monotonic()
     process.terminate()
     assert await asyncio.to_thread(process.wait, 30) == 0
@@ -58,7 +58,7 @@ async def stopped(process: "subprocess.Popen[bytes]") -> float:
 
 
 async def assert_taken_over(workers: Workers, db: Database, job_id: UUID, n: int) -> None:
-    """No lease is left; a second worker runs the rest, and every item needed one attempt."""
+    """Check that no lease is left and a second worker finishes the job with one attempt per item."""
     assert await rows(db, "SELECT id FROM tidemill.batch WHERE state = 'leased'") == []
     assert await rows(db, "SELECT id FROM tidemill.worker") == []
     job = await job_of(db, job_id)

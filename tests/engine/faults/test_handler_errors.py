@@ -1,4 +1,4 @@
-"""Handlers that raise or return rubbish: a clear error for their item, and nothing for its neighbours."""
+"""Tests of handlers that raise or return invalid values: only their item fails, with a clear error."""
 
 import asyncio
 import textwrap
@@ -75,7 +75,7 @@ def app(bodies: dict[str, str]) -> str:
 
 
 async def run_each(workers: Workers, db: Database, kind: str, bodies: dict[str, str]) -> dict[str, UUID]:
-    """A job of twenty items for each; every one must settle."""
+    """Submit a job of twenty items for each; every item must settle."""
     workers.app(app(bodies))
     workers.start(max_concurrent_jobs=100)
     jobs = {
@@ -84,7 +84,7 @@ async def run_each(workers: Workers, db: Database, kind: str, bodies: dict[str, 
     }
     waits = [closed(db, job_id, WITHIN) for job_id in jobs.values()]
     ended = dict(zip(jobs, await asyncio.gather(*waits, return_exceptions=True), strict=True))
-    assert [name for name, job in ended.items() if isinstance(job, BaseException)] == [], "these never settle"
+    assert [name for name, job in ended.items() if isinstance(job, BaseException)] == [], "some items did not settle"
     await assert_sound(db)
     return jobs
 

@@ -1,4 +1,4 @@
-"""Handlers that hang: the item is timed out, its neighbours are done and not charged."""
+"""Tests of handlers that hang: their item times out, other items are done and not charged."""
 
 import pytest
 

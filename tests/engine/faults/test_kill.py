@@ -1,4 +1,4 @@
-"""kill -9 of children, parents and readers of files: nothing lost, nothing doubled, nobody charged."""
+"""Tests of SIGKILL to children, parents and ingesters: no item is lost, duplicated or charged."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ SLOW = """
     async def run(item):
         await asyncio.sleep(0.05)
 """
-# Writes a line when an item is finished; item 70 kills its own process the first time.
+# Writes a line per finished item; item 70 kills its own process at its first attempt.
 LEDGER = """
     import signal
     ledger = os.open("ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -130,7 +130,7 @@ async def test_flush_size_one_runs_no_item_twice_when_parent_is_killed(
     await asyncio.to_thread(process.wait, 30)
     workers.start(worker_lanes=1)
     await closed(db, job_id)
-    # The orphan flushes what it finished: nothing ran twice, though its parent was gone.
+    # The orphan flushes its finished items: no item ran twice, although its parent was dead.
     assert sorted(finished(tmp_path)) == list(range(400))
     assert await fates(db, job_id) == {("done", None, 1): 400}
     await assert_sound(db)

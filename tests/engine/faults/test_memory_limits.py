@@ -1,4 +1,4 @@
-"""Handlers and rows that eat memory: an error for the eater, a living process, and no neighbour charged."""
+"""Tests of handlers and rows that exhaust memory: their item fails, the process survives, no other is charged."""
 
 import pytest
 
@@ -55,7 +55,7 @@ async def test_leaked_memory_fails_its_item_and_job_completes(workers: Workers, 
 
 @pytest.mark.parametrize("limit_mb", [LIMIT_MB, 2_048])
 async def test_memory_limit_allows_all_threads_of_sync_handler(limit_mb: int, workers: Workers, db: Database) -> None:
-    """A thread's stack is counted as memory: what is reserved must not make items fail."""
+    """Thread stacks count as memory: reserved stacks must not make items fail."""
     workers.app("""
         @mill.handler("test", max_attempts=1, concurrency=256)
         def run(item):
@@ -83,6 +83,6 @@ async def test_memory_limit_is_not_exceeded_by_batch_of_large_rows(workers: Work
     row = b'"' + b"x" * 2_000_000 + b'"'
     job_id = await add_rows(db, (row for _ in range(120)))
     await closed(db, job_id, WITHIN)
-    assert workers.children(process) == before, "the process died of its input"
+    assert workers.children(process) == before, "the input killed the process"
     assert await fates(db, job_id) == {("done", None, 1): 120}
     await assert_sound(db)

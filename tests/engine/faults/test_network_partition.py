@@ -1,4 +1,4 @@
-"""Workers on several hosts, one of them cut off for twice the lease: nothing is lost, its late results are refused."""
+"""Tests of a host that is cut off for twice the lease: nothing is lost, its late results are rejected."""
 
 import pytest
 
@@ -63,11 +63,11 @@ async def _have_items(workers: Workers, places: list[Host]) -> None:
 
 
 async def _is_silent(db: Database, pid: int) -> None:
-    """For twice the lease, by the database's clock; by then others have its batches."""
+    """Wait for twice the lease on the database's clock; by then other workers have its batches."""
     look = "SELECT 1 FROM tidemill.worker WHERE pid = %s AND seen_at < tidemill.now() - %s * interval '2 s'"
 
     async def silent() -> bool:
-        # It may have had the duty to sweep, which would run out too, in ten seconds.
+        # It may have been doing the maintenance; that duty expires too, after ten seconds.
         await rows(db, "UPDATE tidemill.duty SET until = '-infinity' WHERE worker LIKE %s", f"%-{pid}-%")
         return bool(await rows(db, look, pid, LEASE_S))
 

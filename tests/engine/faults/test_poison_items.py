@@ -1,4 +1,4 @@
-"""Items that kill their process: they alone are poison, and nobody pays for being beside them."""
+"""Tests of items that kill their process: only these fail as poison, and no other item is charged."""
 
 from uuid import UUID
 
@@ -9,14 +9,14 @@ from tidemill.core.status import JobStatus
 from tidemill.store.database import Database
 
 POISON = (7, 123, 457)
-ONE = (7,)  # is enough where three would only die three times as often: each needs several new processes
+ONE = (7,)  # one is enough: each poison item needs several new processes
 ABORT = "os.abort()"
 
 
 def deadly(
     how: str, declare: str = "async def run(item)", wait: str = "", poison: tuple[int, ...] = POISON, **options: object
 ) -> str:
-    """An app whose handler dies of these."""
+    """Write an app whose handler dies on these items."""
     given = "".join(f", {name}={value!r}" for name, value in options.items())
     return f"""
         import ctypes, signal, sys
@@ -37,7 +37,7 @@ async def assert_only_they_are_poison(
     dead = len(poison)
     assert job.status is JobStatus.COMPLETED_WITH_ERRORS
     assert (job.counts.done, job.counts.failed, job.codes) == (n - dead, dead, {"poison": dead})
-    # A death charges no attempt; the others needed exactly one.
+    # A crash is not an attempt; the other items needed exactly one.
     assert await fates(db, job_id) == {("done", None, 1): n - dead, ("failed", "poison", 0): dead}
     assert await rows(
         db, "SELECT seq FROM tidemill.outcome WHERE job_id = %s AND status = 'failed' ORDER BY seq", job_id

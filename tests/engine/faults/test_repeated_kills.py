@@ -1,4 +1,4 @@
-"""Children and parents are killed again and again while work goes on: the sum holds at every look."""
+"""Tests that counts always add up while children and parents are killed repeatedly."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ APP = """
 
 
 class Chaos:
-    """Kills a child or a parent about every second, and starts parents again."""
+    """Kill a child or a parent about every second, and restart parents."""
 
     def __init__(self, workers: Workers, db: Database, seed: int) -> None:
         self._workers = workers
@@ -43,7 +43,7 @@ class Chaos:
         return self._workers.start(processes=2, log_level="error", claim_max=100)
 
     async def rage(self, jobs: list[UUID], seconds: float) -> None:
-        """For so long, or until the jobs are closed; at every look the counts add up."""
+        """Check the counts repeatedly until the time is over or all jobs are closed."""
         end, next_kill = time.monotonic() + seconds, time.monotonic() + 1.5
         while time.monotonic() < end:
             if not await self._look(jobs):
@@ -73,7 +73,7 @@ class Chaos:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much, for how long at most, and the least that must have happened meanwhile."""
+    """The amount of work, the maximum time, and the minimum number of kills and samples."""
 
     items: int
     batched: int

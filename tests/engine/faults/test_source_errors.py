@@ -1,4 +1,4 @@
-"""Bad files: a clear error for every bad row or for the whole job, and no row goes missing."""
+"""Tests of invalid files: a clear error for every invalid row or for the whole job, and no row is lost."""
 
 import asyncio
 import itertools
@@ -119,14 +119,14 @@ async def test_unexpected_reader_error_fails_job_and_next_source_is_read(
     await drain(mill, db=db)
     jobs = [await job_of(db, job_id) for job_id in (first, second)]
     assert [job.status for job in jobs] == [JobStatus.FAILED, JobStatus.COMPLETED]
-    assert jobs[0].failure_reason == "the source cannot be read: error: of a kind that nobody foresaw"
+    assert jobs[0].failure_reason == "Cannot read the source: error: of a kind that nobody foresaw"
 
 
 @pytest.mark.parametrize("form", ["ndjson", "csv"])
 async def test_missing_source_file_fails_job_with_reason(form: str, workers: Workers, db: Database) -> None:
     job = await read(workers, db, await submit_folder_file(db, SourceReference(blob=uuid4().hex, format=form)))
     assert job.status is JobStatus.FAILED
-    assert "cannot be read" in (job.failure_reason or "")
+    assert "Cannot read the source" in (job.failure_reason or "")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_csv_bad_header_fails_job_with_reason(workers: Workers, db: Databa
     await asyncio.gather(*waits, return_exceptions=True)
     ended = {name: await job_of(db, job_id) for name, job_id in jobs.items()}
     assert {name: job.status for name, job in ended.items() if job.status is not JobStatus.FAILED} == {}
-    assert all("cannot be read" in (job.failure_reason or "") for job in ended.values())
+    assert all("Cannot read the source" in (job.failure_reason or "") for job in ended.values())
     await assert_sound(db)
 
 
@@ -221,7 +221,7 @@ async def test_poison_items_during_ingest_do_not_stop_ingest(
 async def test_child_crash_with_running_item_does_not_fail_ingest(db: Database, mill: Mill, settings: Settings) -> None:
     @mill.handler("test")
     async def run(item: Item) -> None:
-        """Never called: its process is dead before."""
+        """Never called: its process dies before."""
 
     reading = await submit_file(db, settings, [b'{"n": 1}\n'])
     running = await add_job(db, 3)

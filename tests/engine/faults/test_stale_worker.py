@@ -1,4 +1,4 @@
-"""A worker that was stopped past its lease and comes back: its late results change nothing."""
+"""Tests of a worker that resumes after its lease expired: its late results are rejected."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from tidemill.files.blobs import open_blob_store
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 
-# The first worker dawdles over its items until it is stopped; the second is quick.
+# The first worker is slow until it is stopped; the second is fast.
 APP = """
     @mill.handler("test", concurrency=20)
     async def run(item):
@@ -33,7 +33,7 @@ def signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) -> 
 
 
 async def dump(db: Database, job_id: UUID) -> list[Any]:
-    """Everything that is known of the job's items and how they are counted."""
+    """Return all outcomes and counters of the job."""
     outcomes = await rows(db, "SELECT * FROM tidemill.outcome WHERE job_id = %s ORDER BY seq", job_id)
     items = await rows(db, "SELECT seq, input::text FROM tidemill.item WHERE job_id = %s ORDER BY seq", job_id)
     return [outcomes, items, (await job_of(db, job_id)).counts]
@@ -50,7 +50,7 @@ async def stop_in_mid_batch(workers: Workers, db: Database, first: "subprocess.P
 
     await eventually(first_has_items)
     signal_group(first, signal.SIGSTOP)
-    # The first worker may have the duty to sweep: it would run out too, in ten seconds.
+    # The first worker may do the maintenance; that duty expires too, after ten seconds.
     await rows(db, "UPDATE tidemill.duty SET until = '-infinity'")
 
 
@@ -71,7 +71,7 @@ async def test_worker_frozen_past_lease_changes_nothing_and_reports_stale_flush(
     async def refused() -> int:
         return await stale(db, first.pid)
 
-    assert 1 <= await eventually(refused, 20.0) <= 20  # the first refusal ends the batch: what was in hand is let go
+    assert 1 <= await eventually(refused, 20.0) <= 20  # the first rejected flush ends the batch
     assert await dump(db, job_id) == before
     assert await rows(db, "SELECT DISTINCT result FROM tidemill.outcome") == [("in time",)]
     assert await fates(db, job_id) == {("done", None, 1): 20}

@@ -1,4 +1,4 @@
-"""A provider with a limit, over real HTTP: nothing is lost, no attempt is charged, and the worker slows down."""
+"""Tests of a rate-limited provider over HTTP: no item is lost or charged, and the worker slows down."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ WITHIN = 60.0
 
 
 class Provider:
-    """An HTTP server that takes so many requests a second; 429 and Retry-After beyond that."""
+    """An HTTP server with a rate limit; it returns 429 and Retry-After above it."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -33,7 +33,7 @@ class Provider:
         self._tokens, self._filled_at = BURST, time.monotonic()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request, and the connection is closed."""
+        """Send one request and close the connection."""
         request = await reader.readuntil(b"\r\n\r\n")
         taken = self._takes()
         self.refused.append(not taken)
@@ -107,16 +107,16 @@ async def test_worker_reduces_concurrency_when_throttled_and_reports_it(
     job = await closed(db, job_id, WITHIN)
     assert shown is not None
     assert (job.status, job.counts.done) == (JobStatus.COMPLETED, 300)
-    assert await fates(db, job_id) == {("done", None, 1): 300}, "one attempt was all they had"
-    assert any(provider.refused), "it was asked too much at first"
+    assert await fates(db, job_id) == {("done", None, 1): 300}, "throttled calls were not charged as attempts"
+    assert any(provider.refused), "calls were throttled at first"
     late = provider.refused[-100:]
-    assert sum(late) < 0.5 * len(late), "and less in the end: it would refuse most of what forty ask at a time"
+    assert sum(late) < 0.5 * len(late), "fewer at the end: with forty at a time most would be throttled"
     check_shape(shown)
     await assert_sound(db)
 
 
 def check_shape(shown: dict[str, Any]) -> None:
-    """What the job's page shows of a child."""
+    """Return the adaptive state that the job page shows for a child."""
     assert (shown["child"], shown["provider"], shown["max_concurrency"]) == (0, "price", 40)
     assert shown["throttled"] > 0
     assert shown["gap_ms"] > 0
@@ -184,7 +184,7 @@ async def test_throttled_batch_is_retried_unsplit_and_uncharged(mill: Mill, db: 
             raise TooManyRequests
 
     job = await run(mill, "whole", 20)
-    assert calls == [20] * 4, "never cut in two: no item of it is to blame"
+    assert calls == [20] * 4, "never split: no item caused it"
     assert await fates(db, job.id) == {("done", None, 1): 20}
 
 
@@ -209,7 +209,7 @@ async def test_throttling_error_is_retried_even_if_declared_permanent(mill: Mill
 
 async def test_malformed_retry_fails_item_as_invalid_result(mill: Mill, db: Database) -> None:
     class Own(Retry):
-        def __init__(self) -> None:  # without what Retry needs
+        def __init__(self) -> None:  # without the attributes of Retry
             self.reason = "mine"
 
     @mill.handler("odd", max_attempts=1)

@@ -1,4 +1,4 @@
-"""Stored files: kept while a job needs them, removed when none does."""
+"""Tests of the blob cleanup: files are kept while a job needs them."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""The verbs of a batch, each followed at once by what the model says it must have done."""
+"""Operations on batches, each followed by the expected change of the model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ class BatchVerbs:
         self.model = Model()
 
     async def submit(self, n: int | None, *, sparse: bool, size: int, policy: dict[str, object], priority: int) -> UUID:
-        """A job with n inputs, or with a source when n is None."""
+        """Submit a job with n inputs, or with a source if n is None."""
         source = SourceReference(blob="somewhere") if n is None else None
         options = {"sparse": sparse, "batch_size": size, "policy": policy, "priority": priority, "source": source}
         job_id = await add_job(self.db, n or 0, KINDS[sparse], **options)
@@ -41,20 +41,20 @@ class BatchVerbs:
         lease_id = uuid4()
         ask = {"item_count": wanted, "lease_id": lease_id, "lease_seconds": LEASE_S, "worker": worker}
         lease = await self.db.run_async_commit(claims.claim_batch, claims.BatchClaim(job_id, **ask))  # type: ignore[arg-type]
-        assert (lease is not None) == claimable, "a claim finds something exactly when something is due"
+        assert (lease is not None) == claimable, "a claim succeeds if and only if a batch is due"
         if lease is None:
             return None
         hand = HandModel(lease, worker, await self._read(lease))
         self._check_size(lease, wanted)
         taken = list(self.model.held(hand))
-        assert all(item.place == "ready" and item.due for item in taken), "only what waits and is due is claimed"
+        assert all(item.place == "ready" and item.due for item in taken), "only waiting and due items are claimed"
         for item in taken:
             item.place = "leased"
         self.model.hands.append(hand)
         return hand
 
     async def claim_again(self, hand: HandModel) -> None:
-        """The answer to a claim was lost: asking again with the same lease gives the same batch."""
+        """The response to a claim was lost: claiming again with the same lease returns the same batch."""
         ask = {"item_count": 1, "lease_id": hand.lease.lease_id, "lease_seconds": LEASE_S, "worker": hand.worker}
         before = await self.world.dump()
         lease = await self.db.run_async_commit(claims.claim_batch, claims.BatchClaim(hand.lease.job_id, **ask))  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ class BatchVerbs:
 
     async def _read(self, lease: Lease) -> set[int]:
         read = await self.db.run_async_commit(item_records.read_batch_items, lease)
-        assert len(read) == lease.open, "the lease counts what it holds"
+        assert len(read) == lease.open, "the lease has the right number of open items"
         known = self.model.jobs[lease.job_id].items
         assert all(item.attempt == known[item.seq].attempts + 1 for item in read)
         return {item.seq for item in read}
@@ -90,7 +90,7 @@ class BatchVerbs:
             self.model.let_go([hand])
 
     async def flush_again(self, hand: HandModel) -> None:
-        """The answer to the COMMIT was lost: the same flush again changes nothing."""
+        """The response to the COMMIT was lost: repeating the flush changes nothing."""
         assert hand.last is not None
         lease, verdicts = hand.last
         before = await self.world.dump()
@@ -101,7 +101,7 @@ class BatchVerbs:
         assert await self.world.dump() == before
 
     async def flush_late(self, hand: HandModel, verdicts: list[Verdict]) -> None:
-        """A worker whose lease is lost changes nothing, whatever it says."""
+        """A worker whose lease is lost changes nothing, whatever it sends."""
         before = await self.world.dump()
         assert await self._say(hand.lease, verdicts) is FlushResult.STALE
         assert await self.db.run(batch_leases.release_batch, hand.lease) is None
@@ -126,7 +126,7 @@ class BatchVerbs:
         self.model.let_go([hand])
 
     async def look_up(self, hand: HandModel) -> Lease:
-        """The lease as the database has it: a list without what was flushed."""
+        """Return the lease as the database has it: a list without flushed items."""
         lease = await self.db.run(claims.find_leased_batch, hand.worker, hand.lease.lease_id)
         assert lease is not None
         assert replace(lease, seqs=None, losses=0) == replace(hand.lease, seqs=None, losses=0)
@@ -154,7 +154,7 @@ class BatchVerbs:
             hand.expired = False
 
     async def make_due(self) -> None:
-        """Of the jobs that are to run: others wait as long as they were told to, should they be opened again."""
+        """Make retries of running jobs due; those of other jobs keep their delay in case they are reopened."""
         await self.db.run(make_batches_due)
         for job in self.model.jobs.values():
             for item in job.items if job.intent is Intent.RUN else ():

@@ -1,4 +1,4 @@
-"""One of many who do what comes to their mind to the same jobs, each with a connection of its own."""
+"""An actor that performs random operations on shared jobs, with its own connection."""
 
 import random
 import time
@@ -28,7 +28,7 @@ EXPIRE = """UPDATE tidemill.batch SET lease_until = tidemill.now() - interval '1
 
 @dataclass
 class Stage:
-    """The jobs: a calm one whose items settle once for all, and wild ones; and what was said of the calm one's."""
+    """The jobs: a calm one whose items settle exactly once, wild ones, and the expected outcomes of the calm one."""
 
     calm: UUID
     wild: list[UUID]
@@ -42,7 +42,7 @@ class Stage:
         return [self.calm, *self.wild]
 
     async def more_work(self) -> bool:
-        """Whether ten more moves of work were made since the last time this was so."""
+        """Return whether ten more operations were performed since it last returned True."""
         made = self.did["work"] - self.did["seen"]
         if made >= 10:
             self.did["seen"] = self.did["work"]
@@ -77,11 +77,11 @@ class Actor:
         while time.monotonic() < until and not self._stage.is_over:
             (move,) = self._random.choices(list(self._moves), list(self._moves.values()))
             self._stage.did[move.__name__] += 1
-            with suppress(Conflict, UnknownJob):  # somebody else has paused, cancelled, closed or deleted it
+            with suppress(Conflict, UnknownJob):  # another actor has paused, cancelled, closed or deleted it
                 await move(self._random.choice(self._stage.jobs))
 
     async def work(self, job_id: UUID) -> None:
-        """Claim, and flush in parts; sometimes go away in the middle."""
+        """Claim a batch and flush it in parts; sometimes stop in the middle."""
         lease = await try_take(self._db, job_id, self._random.choice([1, 7, 50, 400]), self._name)
         todo = [] if lease is None else await self._db.run_async_commit(item_records.read_batch_items, lease)
         size = len(todo) if job_id == self._stage.sparse else self._random.choice([20, 100, 1_000])
@@ -94,7 +94,7 @@ class Actor:
             lease, todo = lease.with_flushed(len(said)), todo[size:]
 
     async def repeat(self, _: UUID) -> None:
-        """Say again what was said, or what was never said before going away."""
+        """Repeat an earlier flush, or send one that was abandoned."""
         if self._memories:
             result = await self._say(*self._memories.pop(self._random.randrange(len(self._memories))))
             self._stage.did[f"repeat: {result}"] += 1

@@ -1,4 +1,4 @@
-"""The real database under the model: a clean start, a look at everything, and the comparison."""
+"""The database of the state machine: reset it, read everything, and compare it with the model."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -44,11 +44,11 @@ class World:
         await rows(self.db, EMPTY)
 
     async def dump(self) -> dict[str, str]:
-        """A fingerprint of every row the engine has."""
+        """Return a fingerprint of every row of the engine."""
         return dict(await rows(self.db, DUMP))
 
     async def compare(self, model: Model) -> None:
-        """In one snapshot: every invariant, every job and every item."""
+        """Check every invariant, job and item in one snapshot."""
         async with self.db.transaction() as conn:
             await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", prepare=False)
             broken = [finding for finding in await check_invariants(conn) if not finding.ok]
@@ -57,7 +57,7 @@ class World:
             await self._compare_items(conn, model)
 
     async def compare_leftovers(self, model: Model) -> None:
-        """Nothing of a deleted job is left anywhere."""
+        """Check that no row of a deleted job is left."""
         for table in ("item", "outcome", "batch", "ingest", "job_tally"):
             assert await rows(self.db, LEFT.format(table), list(model.jobs)) == [(0,)], table
 
@@ -91,7 +91,7 @@ class World:
             where = f"item {seq} of {job_id}"
             assert status == item.status, where
             assert worker == workers.get((job_id, seq)), where
-            if not (job.sparse and status == ItemStatus.DONE):  # it has no row to remember anything in
+            if not (job.sparse and status == ItemStatus.DONE):  # it has no outcome row
                 assert attempts == item.attempts, where
                 assert item.seen_at is None or updated_at >= item.seen_at, f"{where} was changed earlier than before"
                 item.seen_at = updated_at

@@ -1,4 +1,4 @@
-"""The verbs of a whole job and of its source, each followed at once by what the model says it must have done."""
+"""Operations on jobs and their sources, each followed by the expected change of the model."""
 
 from dataclasses import dataclass
 from uuid import UUID, uuid4
@@ -33,7 +33,7 @@ WISHES = {
 
 @dataclass(frozen=True)
 class Chosen:
-    """A choice of items as the model understands it."""
+    """Return the items that a selection matches in the model."""
 
     choice: ReprocessSelection
 
@@ -42,7 +42,7 @@ class Chosen:
             return False
         if item.seq in self.choice.excluded_seqs:
             return False
-        if not item.has_row:  # of a cancelled range, which has no causes; what a sparse job did well is not to be had
+        if not item.has_row:  # items of a cancelled range have no error codes; done items of a sparse job have no rows
             named = self.choice.seqs is None or item.seq in self.choice.seqs
             return item.word is ItemStatus.CANCELLED and named and self.choice.codes is None
         if not self.choice.reset_attempts and item.attempts >= self.choice.max_attempts:
@@ -109,7 +109,7 @@ class JobVerbs(BatchVerbs):
             job.reopen(rest=choice.includes_unread_source)
 
     async def _learn_rows(self, job: JobModel, choice: ReprocessSelection) -> None:
-        """All but some: whole ranges stay ranges, and the others become lists. Which, is the engine's to say."""
+        """Exclude some items: untouched ranges stay ranges, others become lists, as the engine decides."""
         if choice.excluded_seqs and choice.seqs is None:
             found = await rows(self.db, "SELECT seq FROM tidemill.outcome WHERE job_id = %s", job.id)
             has_row = {seq for (seq,) in found}
@@ -147,7 +147,7 @@ class JobVerbs(BatchVerbs):
         await self.world.compare_leftovers(self.model)
 
     async def list_items(self, job_id: UUID, status: ItemStatus | None, limit: int) -> None:
-        """Page after page shows every item of that status once."""
+        """Check that the pages list every item of the status exactly once."""
         listed: list[int] = []
         after = None
         while True:
@@ -176,7 +176,7 @@ class SourceVerbs(JobVerbs):
         self.model.readers.append(ReaderModel(job.id, lease_id, lease.next_seq))
 
     async def append(self, reader: ReaderModel, n: int, size: int) -> None:
-        """The next chunk, by a reader that may have lost its right long ago."""
+        """Append the next chunk, by an ingester that may have lost its lease."""
         job = self.model.jobs.get(reader.job_id)
         may_append = job is not None and self.model.is_reading(reader) and job.is_running
         before = await self.world.dump()
@@ -192,7 +192,7 @@ class SourceVerbs(JobVerbs):
         reader.last, reader.next_seq = (reader.next_seq, n), reader.next_seq + n
 
     async def append_again(self, reader: ReaderModel) -> None:
-        """The answer to the COMMIT was lost: the same chunk again changes nothing."""
+        """The response to the COMMIT was lost: appending the same chunk again changes nothing."""
         if reader.last is None:
             return
         before = await self.world.dump()

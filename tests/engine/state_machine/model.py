@@ -1,4 +1,4 @@
-"""A plain Python picture of where every item of every job must be."""
+"""A Python model of the expected state of every item of every job."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ CONDEMNED = (Intent.CANCEL, Intent.FAIL)
 
 @dataclass
 class ItemModel:
-    """An item is ready, in somebody's hand, or settled; `word` is what it is called in that place."""
+    """The state of an item: ready, leased or settled; `word` is its status."""
 
     seq: int
     place: str = "ready"
@@ -67,7 +67,7 @@ class JobModel:
     reader: UUID | None = None
     reader_expired: bool = False
     forgiven: int = 0
-    cut: bool = False  # there is more of its source, which nobody wants
+    cut: bool = False  # its source is not at its end, but is not read any more
 
     @property
     def is_running(self) -> bool:
@@ -108,7 +108,7 @@ class JobModel:
         self.items += [ItemModel(seq) for seq in range(len(self.items), len(self.items) + n)]
 
     def closing(self) -> JobStatus | None:
-        """What finalize must close the job as, None if it must leave it open."""
+        """Return the status that the job must be closed with, or None if it must stay open."""
         may_close = self.closed_as is None and (self.ingest_done or self.intent in CONDEMNED)
         if not may_close or any(item.is_open for item in self.items):
             return None
@@ -146,7 +146,7 @@ class HandModel:
 
 @dataclass
 class ReaderModel:
-    """The right to read a source, as its holder remembers it."""
+    """An ingest lease as its worker remembers it."""
 
     job_id: UUID
     lease_id: UUID
@@ -167,7 +167,7 @@ class Model:
         return (items[seq] for seq in sorted(hand.holds))
 
     def let_go(self, hands: Iterable[HandModel], *, items_go_back: bool = True) -> None:
-        """Leases that are lost: what their workers say from now on must change nothing."""
+        """Lost leases: flushes of their workers must change nothing."""
         for hand in list(hands):
             if items_go_back:
                 for item in self.held(hand):

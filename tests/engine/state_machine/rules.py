@@ -1,4 +1,4 @@
-"""What may happen to batches: each method draws who does what to which."""
+"""Random operations on batches."""
 
 from collections import Counter
 
@@ -33,7 +33,7 @@ WITH_TIME = ["make_due", "make_due", "sweep", "heartbeat", "remove_rows"]
 
 
 def verdict_on(item: ItemModel, word: str, code: str, delay: float) -> Verdict:
-    """An answer that stays within the attempts an item has."""
+    """Draw an outcome that is possible with the item's remaining attempts."""
     attempts = item.attempts + 1
     status = ItemStatus(word)
     if status is ItemStatus.RETRY_WAIT and attempts >= MAX_ATTEMPTS:
@@ -55,11 +55,11 @@ class BatchRules(RuleBasedStateMachine):
         self.do(world.empty())
 
     def a_job(self, dice: Dice) -> JobModel:
-        jobs = list(self.model.jobs.values())  # in order of submission: ids are not the same from run to run
+        jobs = list(self.model.jobs.values())  # in order of submission: IDs differ between runs
         return jobs[dice.number("job", 0, len(jobs) - 1)]
 
     def a_claimable_job(self, dice: Dice) -> JobModel:
-        """Mostly: a claim that finds nothing must find nothing, but need not do so often."""
+        """Claim a batch; claims that find nothing are tested, but rarely."""
         claimable = [job for job in self.model.jobs.values() if job.is_claimable]
         if not claimable or dice.number("any job", 0, 9) == 0:
             return self.a_job(dice)
@@ -69,7 +69,7 @@ class BatchRules(RuleBasedStateMachine):
         return hands[dice.number("lease", 0, len(hands) - 1)]
 
     def answers(self, dice: Dice, job: JobModel, seqs: list[int]) -> list[Verdict]:
-        """One answer for most of them, and a few exceptions."""
+        """Draw one outcome for most items and others for a few."""
         mostly = dice.pick("mostly", ANSWERS)
         others = {seq: dice.pick(f"but {seq}", ANSWERS) for seq in dice.some("others", seqs)}
         delay = dice.pick("delay", DELAYS)
@@ -92,7 +92,7 @@ class BatchRules(RuleBasedStateMachine):
         self.do(self.verbs.claim(job.id, wanted, dice.pick("worker", WORKERS)))
 
     def work(self, dice: Dice) -> None:
-        """A few batches of one job from claim to flush."""
+        """Run a few batches of one job from claim to flush."""
         job, wanted = self.a_claimable_job(dice), dice.pick("wanted", WANTED)
         for _ in range(dice.number("rounds", 1, 6)):
             hand = self.do(self.verbs.claim(job.id, wanted, "w1"))
@@ -101,7 +101,7 @@ class BatchRules(RuleBasedStateMachine):
             self.flush_whole(dice, hand)
 
     def act(self, dice: Dice) -> None:
-        """Somebody does something with a lease in hand."""
+        """Perform an operation with a held lease."""
         what = dice.pick("act", WITH_A_LEASE)
         getattr(self, what)(dice, self.a_hand(dice, self.model.hands))
 
@@ -111,7 +111,7 @@ class BatchRules(RuleBasedStateMachine):
 
     def flush_part(self, dice: Dice, hand: HandModel) -> None:
         job = self.model.jobs[hand.lease.job_id]
-        if job.sparse:  # flushed whole or not at all
+        if job.sparse:  # flushed completely or not at all
             return
         seqs = dice.some("seqs", sorted(hand.holds), least=1)
         self.do(self.verbs.flush(hand, self.answers(dice, job, seqs)))
@@ -135,13 +135,13 @@ class BatchRules(RuleBasedStateMachine):
         self.do(self.verbs.split(hand, pieces, for_the_dead=for_the_dead, crashes=crashes))
 
     def expire(self, dice: Dice, hand: HandModel) -> None:
-        """A lease runs out; until somebody sweeps, its holder is still the owner."""
+        """Expire a lease; until it is reclaimed, its holder keeps it."""
         self.do(self.verbs.expire(hand))
         if dice.coin("sweep"):
             self.do(self.verbs.sweep())
 
     def freeze(self, dice: Dice, hand: HandModel) -> None:
-        """A worker stands still past its lease, others take what it had, and it wakes up."""
+        """Stop a worker until its lease expired and other workers claimed its batch; then resume it."""
         self.do(self.verbs.expire(hand))
         self.do(self.verbs.sweep())
         for _ in range(dice.number("others", 1, 4)):
@@ -154,9 +154,9 @@ class BatchRules(RuleBasedStateMachine):
         self.do(self.verbs.flush_late(hand, [verdict_on(ItemModel(seq), word, "late", 0.0) for seq in seqs]))
 
     def repeat(self, dice: Dice) -> None:
-        """Somebody says again what was said, because the answer was lost, or speaks though the lease is lost."""
+        """Repeat a flush whose response was lost, or flush with a lost lease."""
         taken = {hand.lease.batch_id for hand in self.model.hands}
-        zombies = [hand for hand in self.model.zombies if hand.lease.batch_id in taken]  # somebody else has theirs
+        zombies = [hand for hand in self.model.zombies if hand.lease.batch_id in taken]  # reclaimed by others
         dangerous = [hand for hand in self.model.hands if hand.last] + zombies
         hand = self.a_hand(dice, dangerous or self.model.zombies + self.model.hands)
         if hand.last:

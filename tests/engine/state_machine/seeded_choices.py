@@ -1,4 +1,4 @@
-"""Choices from a seed: each as likely as the other, and told of when an example fails."""
+"""Random choices from a seed: uniformly distributed, and reported when an example fails."""
 
 import random
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class Dice:
-    """Hypothesis draws the seeds and leaves out steps; what a step does comes from its seed, evenly spread."""
+    """Hypothesis draws the seeds and drops steps; the choices of a step come from its seed."""
 
     def __init__(self, seed: int, times: int = 0) -> None:
-        """``times`` the same seed was used before: hypothesis is fond of repeating itself."""
+        """``times`` is how often the seed was used before, because Hypothesis repeats values."""
         self._random = random.Random(f"{seed} {times}")
 
     def pick(self, label: str, values: Sequence[T]) -> T:
@@ -28,7 +28,7 @@ class Dice:
         return self.pick(label, (False, True))
 
     def some(self, label: str, values: Sequence[T], least: int = 0) -> list[T]:
-        """In their order: often few, sometimes many."""
+        """Choose elements in order: often few, sometimes many."""
         most = self._random.choice((2, 5, len(values)))
         count = self._random.randint(min(least, len(values)), max(least, min(most, len(values))))
         places = sorted(self._random.sample(range(len(values)), min(count, len(values))))

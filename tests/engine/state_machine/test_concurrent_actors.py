@@ -1,4 +1,4 @@
-"""A crowd at the same jobs at the same time: every item is settled once, and everything adds up."""
+"""Tests of concurrent actors on the same jobs: every item settles once, and counts add up."""
 
 import asyncio
 import random
@@ -44,7 +44,7 @@ async def set_stage(db: Database) -> Stage:
 
 
 async def finish(db: Database, stage: Stage) -> None:
-    """Nobody else is there any more: run to the end what is left."""
+    """Finish the remaining work after all other actors have stopped."""
     for job_id in stage.jobs:
         job = await job_of(db, job_id)
         if job.status == "paused":
@@ -70,7 +70,7 @@ async def work_off(db: Database, stage: Stage, job_id: UUID) -> None:
 
 
 async def assert_settled(db: Database, stage: Stage) -> None:
-    """Every job is closed; of the calm one every item is what was said of it, and that was said once."""
+    """Check that every job is closed and every item of the calm job has its one recorded outcome."""
     for job_id in stage.jobs:
         job = await job_of(db, job_id)
         assert job.is_closed
@@ -83,7 +83,7 @@ async def assert_settled(db: Database, stage: Stage) -> None:
 
 @asynccontextmanager
 async def a_crowd(url: str, stage: Stage, seconds: float) -> AsyncIterator[None]:
-    """Plays for so long, beside what the caller does; its transactions are tried again, but not for ever."""
+    """Run actors for a limited time; their transactions are retried, but not forever."""
     seed = random.SystemRandom().randrange(2**32)
     retries: list[Event] = []
     unsubscribe = subscribe(lambda event: retries.append(event) if event.name == "database.retry" else None)
@@ -133,7 +133,7 @@ async def test_violated_failure_policy_fails_job_closed_by_another_worker(db: Da
     job_id = await add_job(db, 2, batch_size=1, policy={"mode": "fail_fast"})
     mine, theirs = await take(db, job_id, 1, "w1"), await take(db, job_id, 1, "w2")
     await settle(db, mine, [verdict(mine.lo, FAILED)])
-    await settle(db, theirs)  # and they close the job before I come to look at its policy
+    await settle(db, theirs)  # and another actor closes the job before its policy is checked
     assert await db.run(close_job_as, job_id) is JobStatus.FAILED
     assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None
     assert (await job_of(db, job_id)).failure_reason is not None

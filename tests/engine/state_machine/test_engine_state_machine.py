@@ -1,4 +1,4 @@
-"""Every verb of the engine in random order, and after every step every item is where it must be."""
+"""State machine test: all operations of the engine in random order, compared with a model after each step."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ REDRIVE = ReprocessSelection(statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
 
 
 class EngineMachine(BatchRules):
-    """What may happen to batches, to whole jobs and to their sources, and the comparison after each step."""
+    """Random operations on batches, jobs and sources, and the comparison after each step."""
 
     @invariant()
     def every_item_is_where_it_must_be(self) -> None:
@@ -37,13 +37,13 @@ class EngineMachine(BatchRules):
 
     @rule(seed=SEEDS)
     def step(self, seed: int) -> None:
-        """One rule, not one per verb: hypothesis would leave most of them out of each example."""
+        """Perform one operation. There is one rule, because Hypothesis would omit most rules from each example."""
         dice = Dice(seed, self.seeds[seed])
         self.seeds[seed] += 1
         getattr(self, dice.pick("verb", self.possible()))(dice)
 
     def possible(self) -> list[str]:
-        """What can be done now, the fruitful more often than the rest."""
+        """Return the possible operations; more effective ones appear more often."""
         model = self.model
         verbs = ["submit"] * 2 if len(model.jobs) < MOST_JOBS else []
         if model.jobs:
@@ -70,7 +70,7 @@ class EngineMachine(BatchRules):
             self.do(getattr(self.verbs, what)(job.id))
 
     def close(self, dice: Dice) -> None:
-        """What a worker does after a batch, a user who cancels, or maintenance for all."""
+        """Close or fail jobs, as a worker, a user or the maintenance does."""
         who = dice.pick("closes", ["worker", "user", "maintenance"])
         job_ids = list(self.model.jobs) if who == "maintenance" else [self.a_job(dice).id]
         for job_id in job_ids:
@@ -116,14 +116,14 @@ class EngineMachine(BatchRules):
         return self.model.readers[dice.number("reader", 0, len(self.model.readers) - 1)]
 
     def read(self, dice: Dice) -> None:
-        """Somebody takes a source if one is free, and somebody reads on."""
+        """Acquire an ingest lease if a source is free, and append a chunk."""
         self.do(self.verbs.take_source(dice.pick("worker", WORKERS)))
         reader, size = self.a_reader(dice), dice.pick("cut", SIZES)
         for n in dice.some("chunks", range(1, 21)):
             self.do(self.verbs.append(reader, n, size))
 
     def stumble(self, dice: Dice) -> None:
-        """The answer to a chunk is lost, a reader's lease runs out, or it stops: perhaps at the end of the source."""
+        """Lose the response to a chunk, expire an ingest lease, or end an ingest."""
         if self.model.readers:
             what = dice.pick("stumble", READ)
             self.do(getattr(self.verbs, what)(self.a_reader(dice)))

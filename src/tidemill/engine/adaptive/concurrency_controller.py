@@ -1,4 +1,4 @@
-"""Adapts how many items run at once to throttled answers and errors: AIMD that remembers its last limit."""
+"""Adapts the number of concurrent items to throttled responses and errors: AIMD that remembers its last limit."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -6,20 +6,20 @@ from typing import Literal
 
 from tidemill.core.moving_average import clamp, update_moving_average
 
-ERROR_COUNT_DECAY = 0.7  # of what was counted, from window to window
-PRIOR_SUCCESSES = 20  # attempts that are taken to be fine beforehand: two failures are no spike
-USUAL_SHARE_ALPHA = 0.05  # what is usual changes slowly
+ERROR_COUNT_DECAY = 0.7  # factor for the counts of earlier windows
+PRIOR_SUCCESSES = 20  # assumed successful attempts, so that two failures are not a spike
+USUAL_SHARE_ALPHA = 0.05  # the usual share changes slowly
 SPIKE_ERROR_SHARE = 0.2
-SPIKE_RATIO = 2.0  # times what is usual
+SPIKE_RATIO = 2.0  # times the usual share
 MAX_BACKOFF_FACTOR = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRate:
-    """Failed attempts of the last few windows, against what is usual for the kind.
+    """The share of failed attempts in the last few windows, compared with the usual share of the kind.
 
-    A kind whose rows are bad to a third is not in trouble; one that failed never and now fails to a third is.
-    So a spike is a rise, and what lasts becomes usual in about a quarter of a minute of windows.
+    A kind that always fails for a third of its items is not in trouble; a kind that never failed before is. A spike is
+    therefore a rise. A share that persists becomes the usual one after about 15 seconds of windows.
     """
 
     failed: float = 0.0
@@ -44,32 +44,32 @@ class ErrorRate:
 
     @property
     def backoff_factor(self) -> float:
-        """What the backoff of retries is multiplied by: 1 while few fail, up to 4 when all do."""
+        """The factor for the backoff of retries: 1 while few attempts fail, up to 4 if all fail."""
         return 1 + (MAX_BACKOFF_FACTOR - 1) * clamp((self.share - SPIKE_ERROR_SHARE) / (1 - SPIKE_ERROR_SHARE), 0, 1)
 
 
 MIN_WINDOW_S = 1.0  # rate limits are counted by the second, or longer
 MAX_WINDOW_S = 30.0
-MIN_WINDOW_ANSWERS = 10  # answers that make a window; fewer after so many times its length
-SPARSE_WINDOW_FACTOR = 5
-THROTTLE_STORM_WINDOW_S = 0.1  # a storm of refusals is over sooner
+MIN_WINDOW_ANSWERS = 10  # responses that complete a window
+SPARSE_WINDOW_FACTOR = 5  # with fewer responses, a window is complete after this many times its length
+THROTTLE_STORM_WINDOW_S = 0.1  # the window is shorter if most calls are throttled
 MAX_START_GAP_S = 10.0
 MAX_SLOT_COOLDOWN_S = 10.0
 DEFAULT_ROUND_TRIP_S = 1.0
-STRONGEST_CUT_FACTOR, WEAKEST_CUT_FACTOR = 0.25, 0.9  # cuts of one window
-CALM_LEVEL_FACTOR = 0.95  # of a level that was fine
-THROTTLE_CUT_GAIN = 3.0  # how much more is cut than the share that was refused
+STRONGEST_CUT_FACTOR, WEAKEST_CUT_FACTOR = 0.25, 0.9  # the range of a cut in one window
+CALM_LEVEL_FACTOR = 0.95  # of the last level without throttling
+THROTTLE_CUT_GAIN = 3.0  # the cut is this many times the throttled share
 ERROR_SPIKE_CUT_FACTOR = 0.7
-RECOVERY_WINDOWS = 8  # windows from a cut back to where it was refused
-STEP_GROWTH_FACTOR = 1.5  # the step grows by this beyond it
-MAX_STEP_SHARE = 0.2  # of the level, in one window
+RECOVERY_WINDOWS = 8  # windows to return from a cut to the level that was throttled
+STEP_GROWTH_FACTOR = 1.5  # growth of the step above that level
+MAX_STEP_SHARE = 0.2  # the largest step of one window, as a share of the level
 
 ChangeReason = Literal["", "throttled", "errors", "calm"]
 
 
 @dataclass(frozen=True, slots=True)
 class ObservationWindow:
-    """What came back in a stretch of time: ``settled`` took ``settled_s`` together."""
+    """The responses within a period; ``settled_s`` is the total duration of the settled calls."""
 
     seconds: float
     settled: int = 0
@@ -83,39 +83,38 @@ class ObservationWindow:
 
     @property
     def average_in_flight(self) -> float:
-        """How many items that got through were in hand at a time, on average (Little's law)."""
+        """The average number of settled items that ran at a time (Little's law)."""
         return self.settled_s / max(self.seconds, 1e-6)
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencyController:
-    """How many items of a kind one process has in hand.
+    """The number of items of a kind that one process runs at a time.
 
-    ``level`` is a real number. Below its highest, items are not only fewer at a time, they also start at even gaps of
-    a round trip divided by the level: a provider that refuses bursts is not given any, 4.5 is something other than 4
-    and 5, and 0.1 is one item at a time with pauses. So one that takes less than one of us all the time is met too.
+    ``level`` is a real number. Below ``max_level``, fewer items run at a time, and their starts are spaced evenly by
+    one round trip divided by the level. This avoids bursts, and it makes fractions work: 4.5 lies between 4 and 5, and
+    0.1 is one item at a time with pauses, for services that allow less than one continuous caller.
 
-    A window with a refusal cuts the level, by a tenth at least and three quarters at most. Every other window adds a
-    step: an eighth of the way back to the ``ceiling``, where it was refused. Nobody refuses there any more? Then the
-    steps grow, so that a provider that got faster is used within seconds.
+    A window with a throttled response cuts the level by 10 % to 75 %. Every other window adds a step: an eighth of the
+    way back to the ``ceiling``, the level that was throttled. Above the ceiling the steps grow, so that the controller
+    uses a higher limit of the service within seconds.
     """
 
     max_level: int
     level: float
     ceiling: float
     step: float = 0.0
-    last_calm_level: float = 0.0  # the level of the last window without a refusal
-    round_trip_s: float | None = None  # how long an item takes that gets through
+    last_calm_level: float = 0.0  # the level of the last window without a throttled response
+    round_trip_s: float | None = None  # the average duration of a settled item
     error_rate: ErrorRate = field(default_factory=ErrorRate)
-    reason: ChangeReason = ""  # of the last change
+    reason: ChangeReason = ""  # the reason of the last change
 
     @classmethod
     def initial(cls, high: int) -> "ConcurrencyController":
         return cls(high, high, high)
 
     def adjust_to_window(self, window: ObservationWindow) -> "ConcurrencyController":
-        tried = window.answers
-        errors = self.error_rate.with_attempts(failed=window.failed, attempts=tried)
+        errors = self.error_rate.with_attempts(failed=window.failed, attempts=window.answers)
         trip_s = (
             update_moving_average(self.round_trip_s, window.settled_s / window.settled)
             if window.settled
@@ -129,10 +128,10 @@ class ConcurrencyController:
         return after.step_up() if window.settled else after
 
     def _sustainable_level(self, window: ObservationWindow) -> float:
-        """Where no refusals are to be expected.
+        """Return the level at which no throttling is expected.
 
-        A step too far is taken back, to a little below where all was well. A refusal out of the blue, or a second
-        one in a row, means that things have changed: then what got through says what is bearable.
+        If the last step up caused the throttling, return to slightly below the last calm level. Throttling without a
+        step up, or twice in a row, means that the service's limit changed: estimate it from the successful calls.
         """
         if self.reason == "calm":
             return min(WEAKEST_CUT_FACTOR * self.level, CALM_LEVEL_FACTOR * self.last_calm_level)
@@ -142,14 +141,14 @@ class ConcurrencyController:
         return clamp(through, STRONGEST_CUT_FACTOR * self.level, WEAKEST_CUT_FACTOR * self.level)
 
     def cut_to_level(self, level: float, reason: ChangeReason) -> "ConcurrencyController":
-        """Down to ``level``, and remember where that was necessary."""
+        """Reduce the level to ``level`` and remember the current one as the ceiling."""
         level = clamp(level, self.min_level, self.max_level)
         return replace(
             self, level=level, ceiling=self.level, step=max(0.0, self.level - level) / RECOVERY_WINDOWS, reason=reason
         )
 
     def step_up(self) -> "ConcurrencyController":
-        """One step up: nobody complained."""
+        """Raise the level by one step, after a window without throttling."""
         if self.level >= self.max_level:
             return self
         step = max(self.step, self.level * (1 - WEAKEST_CUT_FACTOR) / RECOVERY_WINDOWS)
@@ -160,26 +159,26 @@ class ConcurrencyController:
 
     @property
     def min_level(self) -> float:
-        """Where the gap is the longest there is."""
+        """The level at which the gap between starts is MAX_START_GAP_S."""
         return min(1.0, self._effective_round_trip_s / MAX_START_GAP_S)
 
     @property
     def slots(self) -> int:
-        """Items in hand at a time, 1 … high."""
+        """The number of items that may run at a time, from 1 to ``max_level``."""
         return max(1, math.ceil(self.level))
 
     @property
     def start_gap_s(self) -> float:
-        """The time between the starts of two items; 0 while nothing is held back."""
+        """The seconds between the starts of two items; 0 while the level is not reduced."""
         return 0.0 if self.level >= self.max_level else min(self._effective_round_trip_s / self.level, MAX_START_GAP_S)
 
     @property
     def window_length_s(self) -> float:
-        """The time between two looks: a round trip at least, so that a cut shows before the next."""
+        """The length of a window: at least one round trip, so that a cut takes effect before the next one."""
         return clamp(self._effective_round_trip_s, MIN_WINDOW_S, MAX_WINDOW_S)
 
     def is_window_complete(self, window: ObservationWindow) -> bool:
-        """Whether a window says enough: one refusal of two is not half of everything, forty of fifty are."""
+        """Return whether a window has enough responses: one throttled of two is no evidence, forty of fifty are."""
         if window.throttled >= MIN_WINDOW_ANSWERS and window.throttled > window.settled:
             return window.seconds >= max(THROTTLE_STORM_WINDOW_S, self._effective_round_trip_s)
         return window.seconds >= self.window_length_s * (
@@ -187,10 +186,10 @@ class ConcurrencyController:
         )
 
     def slot_cooldown_s(self, after: float | None) -> float:
-        """How long the place of a refused item takes no other: ``after`` seconds if the provider said so, in bounds.
+        """Return how long the slot of a throttled item stays empty: the service's ``after`` seconds, within limits.
 
-        Where starts are held apart already, nothing more is needed. Before that, places that are refused at once
-        would run through one item after another, as fast as they can.
+        Without ``after``, a pause is needed only while starts are not spaced yet: otherwise slots whose calls are
+        throttled immediately would run through one item after another.
         """
         if after is None:
             return min(self.window_length_s, MAX_SLOT_COOLDOWN_S) if self.level >= self.max_level else 0.0

@@ -26,17 +26,17 @@ class ItemPace:
         return ItemPace(newest if average is None else average + MOVING_AVERAGE_ALPHA * (newest - average))
 
     def claim_size(self, *, slice_ms: float, safety: float, first: int, low: int, high: int) -> int:
-        """The number of items for about one slice of work; ``first`` before the first measurement."""
+        """Return the number of items for about one slice of work; ``first`` before the first measurement."""
         wanted = first if self.item_ms is None else slice_ms / max(self.item_ms, MIN_ITEM_MS) * safety
         return int(max(low, min(wanted, high)))
 
     def lease_seconds(self, *, items: int, floor: float, cap: float) -> float:
-        """Twice the expected time of the batch, within bounds."""
+        """Return twice the expected duration of the batch, within limits."""
         expected = 0.0 if self.item_ms is None else items * self.item_ms / 1000
         return max(floor, min(2 * expected, cap))
 
     def flush_size(self, *, low: int, high: int) -> int:
-        """Outcomes per flush: at least ``low``, or as many as half a second yields if that is more."""
+        """Return the outcomes per flush: at least ``low``, or the outcomes of half a second if that is more."""
         wanted = low if self.item_ms is None else FLUSH_SPACING_S * 1000 / max(self.item_ms, MIN_ITEM_MS)
         return int(max(low, min(wanted, high)))
 
@@ -44,7 +44,7 @@ class ItemPace:
 UNKNOWN_PACE = ItemPace()
 
 CHUNK_GROWTH_FACTOR = 2
-FAILED_CHUNK_DIVISOR = 4  # a chunk that failed is followed by one of a quarter
+FAILED_CHUNK_DIVISOR = 4  # the chunk after a failed one has a quarter of its rows
 MAX_COUNTED_CHUNK_FAILURES = 8  # more failures change nothing: the chunk is at its minimum
 CHUNK_BACKOFF_S = 0.1
 MAX_CHUNK_BACKOFF_S = 5.0
@@ -70,10 +70,10 @@ class ChunkSize:
     def adjust_to_chunk(
         self, ms: float, *, rows: int | None = None, failed: int = 0, waited_ms: float = 0.0, full: bool = True
     ) -> "ChunkSize":
-        """The size after a chunk of ``rows`` rows was written in ``ms``, after ``failed`` failed attempts.
+        """Return the size after a chunk of ``rows`` rows was written in ``ms``, after ``failed`` failed attempts.
 
-        ``waited_ms`` is how long other transactions waited for a connection meanwhile: a smaller chunk releases its
-        connection sooner. A chunk that is not ``full`` was limited by its bytes, so its speed is no reason to grow.
+        ``waited_ms`` is how long other transactions waited for a connection: a smaller chunk releases its connection
+        sooner. A chunk that is not ``full`` was limited by its bytes, so a fast write is no reason to grow.
         """
         average = update_moving_average(self.average_ms, ms)
         after = replace(self, average_ms=average, failures=0, reason="")
@@ -89,19 +89,19 @@ class ChunkSize:
         return after
 
     def shrink_after_failures(self, times: int = 1, *, rows: int | None = None) -> "ChunkSize":
-        """The size after ``times`` failed attempts at writing a chunk."""
+        """Return the size after ``times`` failed attempts at writing a chunk."""
         times = min(times, MAX_COUNTED_CHUNK_FAILURES)
         failures = min(self.failures + times, MAX_COUNTED_CHUNK_FAILURES)
         return replace(self.shrink(rows, FAILED_CHUNK_DIVISOR**times, "errors"), failures=failures)
 
     def backoff_s(self, jitter: float) -> float:
-        """The pause before the next chunk, after failures; ``jitter`` is a random number from 0 to 1."""
+        """Return the pause before the next chunk after failures; ``jitter`` is a random number from 0 to 1."""
         if not self.failures:
             return 0.0
         return min(MAX_CHUNK_BACKOFF_S, CHUNK_BACKOFF_S * 2.0**self.failures) * (0.5 + 0.5 * jitter)
 
     def shrink(self, rows: int | None, divisor: int, reason: str) -> "ChunkSize":
-        """A fraction of the rows that were written, or of the current size if that is smaller."""
+        """Return a fraction of ``rows``, or of the current size if that is smaller."""
         smaller = min(self.rows, (self.rows if rows is None else rows) // divisor)
         return replace(self, rows=int(clamp(smaller, self.min_rows, self.max_rows)), reason=reason)
 
@@ -128,12 +128,12 @@ class Sizing:
         self._pace_by_kind[kind] = self.get_pace(kind).with_batch(items=items, seconds=seconds)
 
     def get_target_batch_s(self) -> float:
-        """How long a claimed batch should take; in a time slice, at most what is left of the slice."""
+        """Return how long a claimed batch should take; in a time slice, at most the rest of the slice."""
         target = self._settings.worker_target_slice_ms / 1000
         return target if self.slice_ends_at is None else min(target, max(0.0, self.slice_ends_at - time.monotonic()))
 
     def compute_claim_size(self, handler: Handler, *, slots: int, permits_per_s: float | None) -> int:
-        """The number of items to claim at once.
+        """Return the number of items to claim at once.
 
         Args:
             handler: The handler of the kind.
@@ -146,7 +146,7 @@ class Sizing:
             first = high if self.slice_ends_at is None else low
         else:
             first = max(low, handler.concurrency)
-            if permits_per_s is not None:  # items that the limiter holds back would be kept from other workers
+            if permits_per_s is not None:  # items that wait for permits would be kept from other workers
                 startable = permits_per_s * settings.worker_target_slice_ms / 1000 * settings.safety_factor
                 high = max(low, min(high, int(startable)))
             # All lanes together fill the concurrency. If a claim were smaller, each item would take a larger share of

@@ -22,16 +22,14 @@ class AdaptiveStateLoop(PeriodicLoop):
     async def tick(self) -> float:
         self._context.limiter_registry.report_usage()
         state = collect_adaptive_state(self._context)
-        while not self._context.shared_state.adaptive_text.write(
-            encode_json(state)
-        ):  # too many kinds: the newest half is left out
-            kinds = state["kinds"]
+        while not self._context.shared_state.adaptive_text.write(encode_json(state)):
+            kinds = state["kinds"]  # the text is too long: leave out the newest half of the kinds
             state["kinds"] = dict(list(kinds.items())[: len(kinds) // 2])
         return ADAPTIVE_STATE_INTERVAL_S
 
 
 def collect_adaptive_state(context: EngineContext) -> dict[str, Any]:
-    """The state of the controllers of this process, for people and metrics."""
+    """Return the state of the controllers of this process, for users and metrics."""
     database, load, chunk = context.db.stats, context.sizing.load_monitor.read_load(), context.sizing.chunk
     return {
         "kinds": {

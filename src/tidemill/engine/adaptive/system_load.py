@@ -1,4 +1,4 @@
-"""The load of this machine and the memory of this process, and how much smaller claims must be because of them."""
+"""Measures the load of the machine and the memory of the process, and how much they reduce the size of claims."""
 
 import sys
 import time
@@ -13,17 +13,17 @@ MIN_CLAIM_FACTOR = 0.1
 
 
 def compute_claim_time_factor(load: float, high: float) -> float:
-    """The share of a slice that is still claimed, from 0.1 to 1; ``load`` is per core.
+    """Return the factor for the time of a claim, from 0.1 to 1; ``load`` is per core.
 
-    A busy worker with its database beside it makes a load of 2 per core. Above ``high``, claims shrink in proportion:
-    at twice ``high``, to a half. The time of a claim shrinks and not its items, so that other machines get the slow
-    work; a thousand quick items delay no one, and cost 40 % more in claims of a third of the size.
+    A busy worker on the machine of its database causes a load of 2 per core. Above ``high``, claims shrink in
+    proportion: at twice ``high``, to a half. The time of a claim shrinks instead of its number of items, so that other
+    machines get the slow items. Shrinking claims of fast items to a third would make them 40 % more expensive.
     """
     return 1.0 if load <= high else clamp(high / load, MIN_CLAIM_FACTOR, 1.0)
 
 
 def compute_claim_size_factor(memory: float, high: float) -> float:
-    """The share of a claim's items that is still claimed, from 0.1 to 1; ``memory`` is the used share of the memory.
+    """Return the factor for the items of a claim, from 0.1 to 1; ``memory`` is the used share of the memory.
 
     Above ``high`` it falls linearly, to a tenth when no memory is left.
     """
@@ -70,7 +70,7 @@ class SystemLoadMonitor:
         return SystemLoad(round(cpu, 2), round(memory, 3), round(time_left, 2), round(room, 2))
 
     def _process_memory_share(self) -> float:
-        """The used share of the memory limit of a child. On Linux the limit counts data, also what is not resident."""
+        """Return the used share of a child's memory limit. On Linux the limit includes data that is not resident."""
         info = self._process.memory_info()
         used = info.data if sys.platform == "linux" else info.rss
         return float(used) / (self._settings.child_memory_mb * BYTES_PER_MB)

@@ -1,4 +1,4 @@
-"""One child process, as its parent knows it."""
+"""A child process from the point of view of its parent."""
 
 import contextlib
 import os
@@ -14,13 +14,13 @@ from tidemill.engine.children.shared_state import SharedState
 from tidemill.telemetry.child_events import list_inherited_fds
 from tidemill.telemetry.events import emit
 
-SLICE_OVERDUE_S = 3.0  # after the grace of a slice, until a child that has not let go is killed
+SLICE_OVERDUE_S = 3.0  # after the grace period of a slice; then a child that still runs it is killed
 
-ChildCommand = Callable[[str, int, int, int], list[str]]  # (worker, number, control fd, logbook fd) -> argv
+ChildCommand = Callable[[str, int, int, int], list[str]]  # (worker, number, control fd, shared state fd) -> argv
 
 
 class ChildProcess:
-    """Starts the process; then speaks to it, looks into its logbook, and knows when it is dead."""
+    """Starts the process, sends it messages, reads its shared state, and detects its end."""
 
     def __init__(self, number: int, worker: str, command: ChildCommand, lanes: int, env: dict[str, str]) -> None:
         self.number = number
@@ -48,42 +48,42 @@ class ChildProcess:
 
     def _start_process(self, argv: list[str], control: int, env: dict[str, str]) -> "subprocess.Popen[bytes]":
         fds = (control, self.shared_state.fd, *list_inherited_fds(env))
-        return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, env=env)  # noqa: S603  our own argv
+        return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, env=env)  # noqa: S603  argv is not user input
 
     def send_message(self, message: ControlMessage) -> bool:
-        """False if it did not arrive: the child is dead, or has not listened for thousands of messages."""
+        """Send a message; return False if the child is dead or has stopped reading and the pipe is full."""
         if self._exit_status is not None:
             return False
         try:
-            os.write(self._control_fd, encode_message(message))  # whole or not at all: it is shorter than PIPE_BUF
+            os.write(self._control_fd, encode_message(message))  # atomic: it is shorter than PIPE_BUF
         except (BrokenPipeError, BlockingIOError):
             return False
         return True
 
     @property
     def can_start_slice(self) -> bool:
-        """Whether a slice may begin."""
+        """Whether the child can start a time slice now."""
         return (
             self.is_slice_over and self.shared_state.is_ready and self._exit_status is None and self.kill_cause is None
         )
 
     @property
     def is_slice_over(self) -> bool:
-        """Whether every slice that began is over."""
+        """Whether every started slice has ended."""
         return self.shared_state.slices_ended >= self._slices_started
 
     @property
     def idle_lane_count(self) -> int:
-        """How many batches it could take beside those it has; the last page is the ingester's."""
+        """The number of lanes without a lease; the last page belongs to the ingester and does not count."""
         return (
             0 if self._exit_status is not None else sum(page.lease_id is None for page in self.shared_state.lanes[:-1])
         )
 
     def request_slice(self, job_id: UUID, kind: str, seconds: float, grace: float) -> bool:
-        """Ask for a slice; False if the child cannot be asked."""
+        """Request a time slice; return False if the message could not be sent."""
         before = self.shared_state.read_counters()
-        order = StartSliceMessage(self._slices_started + 1, job_id, kind, max(1, round(seconds * 1000)))
-        if not self.send_message(order):
+        message = StartSliceMessage(self._slices_started + 1, job_id, kind, max(1, round(seconds * 1000)))
+        if not self.send_message(message):
             return False
         self._slices_started += 1
         self._counters_before_slice = before
@@ -91,31 +91,31 @@ class ChildProcess:
         return True
 
     def request_slice_end(self, grace: float) -> None:
-        """Rather now than at its end. A child that does not hear it is killed when it is overdue."""
+        """Request the end of the slice now. A child that does not react is killed when the slice is overdue."""
         if not self.is_slice_over:
             self.send_message(EndSliceMessage(self._slices_started))
             self._slice_deadline = min(self._slice_deadline, time.monotonic() + grace + SLICE_OVERDUE_S)
 
     def count_slice_work(self) -> dict[str, int]:
-        """What was counted since the last slice began, also by a parent who cleared up."""
+        """Return the counters since the start of the last slice, including what the parent recovered after a crash."""
         return {
             name: n - self._counters_before_slice.get(name, 0) for name, n in self.shared_state.read_counters().items()
         }
 
     @property
     def is_slice_overdue(self) -> bool:
-        """Whether a slice should have been over long ago."""
+        """Whether a slice has exceeded its deadline."""
         return not self.is_slice_over and time.monotonic() > self._slice_deadline
 
     def kill(self, cause: ExitCause) -> None:
         if self._exit_status is not None:
-            return  # its number may be somebody else's by now
+            return  # the PID may belong to another process by now
         self.kill_cause = cause
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
 
     def reap(self) -> tuple[int, float] | None:
-        """Return code and peak memory in MB of a child that is dead, else None. The same again until it is buried."""
+        """Return the exit code and the peak memory in MB of a dead child, else None. It can be called repeatedly."""
         if self._exit_status is None:
             pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
             if not pid:

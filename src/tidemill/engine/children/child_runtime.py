@@ -1,4 +1,4 @@
-"""A child process: lanes and an ingester, until its parent says stop or is no more."""
+"""A child process: runs lanes and an ingester until its parent stops it or dies."""
 
 import asyncio
 import contextlib
@@ -28,19 +28,19 @@ from tidemill.engine.lane import Lane
 from tidemill.engine.periodic_loop import PeriodicLoop
 
 PULSE_INTERVAL_S = 0.25
-HANDLER_STACK_BYTES = 1 << 20  # of a handler's thread: 128 of them must fit into the memory limit
+HANDLER_STACK_BYTES = 1 << 20  # stack of a handler's thread: 128 of them must fit into the memory limit
 ORPHAN_GRACE_S = 5.0
 
 
 def limit_memory(megabytes: int) -> None:
-    """A handler that eats memory gets a MemoryError, and the machine stays alive."""
+    """Limit the memory of this process: a handler that exceeds it gets a MemoryError."""
     threading.stack_size(HANDLER_STACK_BYTES)
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, megabytes << 20))
 
 
 class ContinuousWork:
-    """Whatever there is to do, of every job."""
+    """Works on all jobs continuously."""
 
     def __init__(self, context: EngineContext) -> None:
         self._claimer = FairClaimer(context)
@@ -66,7 +66,7 @@ class ContinuousWork:
 
 
 class ChildRuntime:
-    """Does its work and hears its parent."""
+    """Runs the work of a child and handles the control messages of its parent."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ChildRuntime:
         work: ContinuousWork | TimeSliceWork,
         hooks: AbstractAsyncContextManager[None],
     ) -> None:
-        """``hooks`` is entered before the first item and left after the last."""
+        """``hooks`` is entered before the first item and exited after the last."""
         self._context = context
         self._control_fd = control
         self._work = work
@@ -115,13 +115,13 @@ class ChildRuntime:
                 slices.end_slice(number)
 
     def _read_control_pipe(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread: a handler that blocks the event loop must not outlive its parent unseen."""
-        heard = ControlDecoder()
-        with contextlib.suppress(ValueError):  # a parent of another version is none
-            while said := os.read(self._control_fd, 4096):
-                for message in heard.feed(said):
+        """Read messages in a thread, so that the child exits after its parent even if a handler blocks the loop."""
+        decoder = ControlDecoder()
+        with contextlib.suppress(ValueError):  # an unknown message: the parent has another version, so stop
+            while data := os.read(self._control_fd, 4096):
+                for message in decoder.feed(data):
                     loop.call_soon_threadsafe(self.handle_message, message)
-        # Nobody keeps our leases any more: finish quickly, and by force if that does not work.
+        # The parent is gone, so the leases are not extended any more: stop quickly, then exit by force.
         loop.call_soon_threadsafe(self.stop, ORPHAN_GRACE_S)
         time.sleep(2 * ORPHAN_GRACE_S)
         os._exit(70)

@@ -6,24 +6,24 @@ A line is shorter than PIPE_BUF, so that it is written completely or not at all.
 from dataclasses import dataclass
 from uuid import UUID
 
-MAX_MESSAGE_BYTES = 512  # what POSIX promises to write in one piece
+MAX_MESSAGE_BYTES = 512  # the smallest PIPE_BUF that POSIX allows
 
 
 @dataclass(frozen=True, slots=True)
 class WakeMessage:
-    """There may be work: of that job, if one is named."""
+    """There may be new work, in this job if it is set."""
 
     job_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StopMessage:
-    """Finish what is in hand, then end."""
+    """Finish the running items, then exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartSliceMessage:
-    """Work on this job, for so long. ``number`` counts the slices of a child from 1."""
+    """Work on this job for a limited time. ``number`` counts the slices of a child, starting at 1."""
 
     number: int
     job_id: UUID
@@ -33,7 +33,7 @@ class StartSliceMessage:
 
 @dataclass(frozen=True, slots=True)
 class EndSliceMessage:
-    """The slice of that number is over; if it is over already, nothing."""
+    """End the slice with this number; no effect if it has ended."""
 
     number: int
 
@@ -42,10 +42,10 @@ ControlMessage = WakeMessage | StopMessage | StartSliceMessage | EndSliceMessage
 
 
 def encode_message(message: ControlMessage) -> bytes:
-    words = _list_message_fields(message)
-    line = " ".join(map(str, words)).encode() + b"\n"
-    if len(line) > MAX_MESSAGE_BYTES or len(line.split()) != len(words):
-        raise ValueError(f"this cannot be said in one line: {message}")
+    fields = _list_message_fields(message)
+    line = " ".join(map(str, fields)).encode() + b"\n"
+    if len(line) > MAX_MESSAGE_BYTES or len(line.split()) != len(fields):
+        raise ValueError(f"Control message is too long or has spaces in a field: {message}")
     return line
 
 
@@ -64,13 +64,13 @@ def _list_message_fields(message: ControlMessage) -> tuple[object, ...]:
 
 
 class ControlDecoder:
-    """Messages from reads that end anywhere."""
+    """Decodes messages from reads that may end anywhere."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[ControlMessage]:
-        """Every message that is whole by now."""
+        """Add data; return the messages that are complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [_decode_message(line.decode()) for line in lines]
 
@@ -87,4 +87,4 @@ def _decode_message(line: str) -> ControlMessage:
             return StartSliceMessage(int(number), UUID(job_id), kind, int(milliseconds))
         case ["e", number]:
             return EndSliceMessage(int(number))
-    raise ValueError(f"a parent does not say {line!r}")
+    raise ValueError(f"Unknown control message: {line!r}")

@@ -1,4 +1,4 @@
-"""What a parent does when a child is dead: save what was finished, find the suspects, give back the rest."""
+"""Recovers the work of a dead child: records finished items, isolates suspects, releases the rest."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -25,11 +25,11 @@ from tidemill.store.outcome_flush import FlushResult
 from tidemill.telemetry.events import bind_fields, emit
 
 MAX_INGEST_CRASHES = 3
-PULSE_LOST_AFTER_S = 1.0  # without a pulse for so long, one item had the whole process to itself
+PULSE_LOST_AFTER_S = 1.0  # without a pulse for longer, one item blocked the whole process
 
 
 class CrashSalvage:
-    """For one dead child."""
+    """Recovers the leases of dead children of one worker."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CrashSalvage:
             page.clear_lease()
 
     async def release_limiter_slots(self, child: int) -> None:
-        """What it had of limiters' places is for others."""
+        """Release the limiter slots of a dead child."""
         await self._db.run(limiter_records.release_all_slots, self._worker, child)
 
     async def _release_ingest_or_fail_job(self, lease_id: UUID, *, is_suspect: bool) -> None:
@@ -72,7 +72,7 @@ class CrashSalvage:
             ingestion.release_crashed_ingest_lease, self._worker, lease_id, losses=int(is_suspect)
         )
         if is_suspect and found is not None and found[1] >= MAX_INGEST_CRASHES:
-            reason = f"reading the source killed its process {found[1]} times"
+            reason = f"Reading the source crashed the worker process {found[1]} times"
             await self._db.run(job_lifecycle.fail_job, found[0], reason)
             async with bind_job_fields(self._db, found[0]):
                 emit("job.failed", job=found[0], reason=reason)
@@ -81,7 +81,7 @@ class CrashSalvage:
         self, page: LaneState, lease_id: UUID, cause: ExitCause, now_ns: int, *, alone: bool
     ) -> None:
         held = await self._db.run(find_leased_batch, self._worker, lease_id)
-        if held is None:  # the claim never arrived, or a last flush settled everything and nobody lived to count it
+        if held is None:  # the claim did not commit, or the child died after the last flush and before counting it
             for _, verdicts in page.read_unflushed_verdicts():
                 self._shared_state.add_flush_counts(Tally.from_verdicts(verdicts))
             return
@@ -93,7 +93,7 @@ class CrashSalvage:
                 await fail_or_close_job(self._db, held.job_id, self._find_kind_hooks, failed=1)
 
     async def _flush_finished_items(self, page: LaneState, held: Lease) -> None:
-        """Flush by flush, in the dead child's name: the fence says which of them had arrived."""
+        """Repeat the flushes of the dead child; the fence detects those that were committed."""
         ahead, columns = 0, self._learned_columns.get_for_lease(held)
         for flush_no, verdicts in page.read_unflushed_verdicts():
             columns.learn_from_verdicts(verdicts)
@@ -102,7 +102,7 @@ class CrashSalvage:
             written = await write_verdicts(
                 self._db, lease, verdicts, self._handlers.get(held.kind), lease_seconds=self._lease_seconds
             )
-            if written.result is not FlushResult.STALE:  # one that had arrived, the child had no time to tell of
+            if written.result is not FlushResult.STALE:  # the child did not count or report a committed flush
                 self._shared_state.add_flush_counts(tally_and_emit_flush(lease, written.verdicts))
             if written.result is FlushResult.APPLIED:
                 ahead += written.lease.flush_no - lease.flush_no - 1  # written in parts
@@ -118,10 +118,10 @@ class CrashSalvage:
             await self._release_batch(held, losses=int(cause is not ExitCause.STOPPED))
 
     async def _time_out_items(self, page: LaneState, held: Lease, now_ns: int, *, alone: bool) -> None:
-        """The items that were over their time have used an attempt; their neighbours have not.
+        """Charge an attempt to the items that exceeded their timeout, and to no others.
 
-        Where nobody can tell who was late — one item blocked the whole process, or a set-based handler hung on
-        a batch — they run one by one from here on, and the next time it is clear.
+        If the late item is unknown, because one item blocked the whole process or a set-based handler hung on a batch,
+        isolate the items: each then runs alone, and the next timeout identifies it.
         """
         seconds = page.timeout_s or 0.0
         if (page.batch_item_count and held.open > 1) or (
@@ -130,9 +130,9 @@ class CrashSalvage:
             await self._isolate_or_fail_suspects(page, held, alone=False)
             return
         late = {
-            hand.seq
-            for hand in page.list_started_items()
-            if hand.started_ns and now_ns - hand.started_ns > seconds * 1e9
+            running.seq
+            for running in page.list_started_items()
+            if running.started_ns and now_ns - running.started_ns > seconds * 1e9
         }
         items = [
             item
@@ -144,11 +144,11 @@ class CrashSalvage:
                 held, [(item, make_timeout_retry(seconds)) for item in items], round(seconds * 1000)
             )
         else:
-            await self._release_batch(held, losses=1)  # nobody was late: the process itself hung
+            await self._release_batch(held, losses=1)  # no item was late: the process itself hung
 
     async def _isolate_or_fail_suspects(self, page: LaneState, held: Lease, *, alone: bool) -> None:
-        """Suspects run alone from here on; three deaths alone are enough."""
-        suspects = [hand.seq for hand in page.list_started_items()] or list(held.seqs or range(held.lo, held.hi))
+        """Isolate the suspects, or fail an item that crashed its process POISON_CRASH_COUNT times alone."""
+        suspects = [one.seq for one in page.list_started_items()] or list(held.seqs or range(held.lo, held.hi))
         deaths = held.crashes + 1 if alone else 0
         if deaths < POISON_CRASH_COUNT:
             pieces = split_off_suspects(held, suspects)
@@ -157,16 +157,16 @@ class CrashSalvage:
             return
         items = [item for item in await self._db.run_async_commit(read_batch_items, held) if item.seq in suspects]
         for item in items:
-            item.attempt -= 1  # a death charges no attempt
+            item.attempt -= 1  # a crash does not count as an attempt
             emit("item.poison", job=held.job_id, seq=item.seq)
         await self._write_outcomes_and_release(held, [(item, make_poison_failure(deaths)) for item in items], 0)
 
     async def _write_outcomes_and_release(
-        self, held: Lease, said: list[tuple[Item, Outcome]], duration_ms: int
+        self, held: Lease, outcomes: list[tuple[Item, Outcome]], duration_ms: int
     ) -> None:
-        """Write these outcomes in the dead child's name, and give back what is left of the batch."""
+        """Write these outcomes under the dead child's lease, and release the rest of the batch."""
         handler = self._handlers.get(held.kind)
-        verdicts = [decide(item, outcome, handler, duration_ms) for item, outcome in said]
+        verdicts = [decide(item, outcome, handler, duration_ms) for item, outcome in outcomes]
         written = await write_verdicts(self._db, held, verdicts, handler, lease_seconds=self._lease_seconds)
         if written.result is not FlushResult.STALE:
             self._shared_state.add_flush_counts(tally_and_emit_flush(held, written.verdicts))

@@ -1,14 +1,14 @@
-"""A short text that one process writes over and over and another reads: whole, or not at all.
+"""The state of a child process, in memory that its parent can still read after the child died.
 
-The writer counts before and after (a sequence lock): an odd count is a text in the making. The checksum holds where
-the processor does not promise that others see writes in their order.
+``LaneState``: one page per lane with its lease, the items that were started, and the verdicts that are not flushed
+yet. With it the parent records finished items and finds the suspects of a crash. Verdicts are in two areas, each with
+the number of its flush. One area fills while the other is flushed; after the commit, one write (used = 0) clears it.
+Whenever the child dies, an area is either empty or has exactly the verdicts of its flush, and the fence detects
+whether that flush was committed.
 
-What a child process has in hand, in memory that its parent still has when the child is dead. One page per lane. A
-page names the lease, the items that were started, and the verdicts that are not flushed yet: enough for the parent to
-save what was finished, and to know whom a death makes suspect. Verdicts are kept in two areas, each with the number
-of the flush it belongs to. While one is being flushed the other fills; a flush that committed is forgotten by one
-write (used = 0). Whatever the moment of death, an area is either empty or has exactly the verdicts of its flush, and
-the fence tells whether that flush arrived.
+``SeqlockText``: a short text that one process overwrites repeatedly and another reads, consistently or not at all. The
+writer increments a counter before and after a write (a sequence lock); an odd count marks an unfinished write. The
+checksum protects readers on processors that reorder writes.
 """
 
 import mmap
@@ -36,14 +36,14 @@ MAX_TEXT_READ_ATTEMPTS = 100
 
 
 class SeqlockText:
-    """One writer, any number of readers; nobody waits for anybody."""
+    """A text with one writer and any number of readers, without waiting."""
 
     def __init__(self, memory: memoryview) -> None:
         self._header = memory[:TEXT_HEADER_BYTES].cast("q")
         self._text = memory[TEXT_HEADER_BYTES:SHARED_TEXT_BYTES]
 
     def write(self, text: bytes) -> bool:
-        """False when it is too long; then the old one stays."""
+        """Replace the text; return False and keep the old text if the new one is too long."""
         if len(text) > MAX_SHARED_TEXT_BYTES:
             return False
         head = self._header
@@ -55,7 +55,7 @@ class SeqlockText:
         return True
 
     def read(self) -> bytes | None:
-        """The newest text; None when there is none, or its writer died while writing."""
+        """Return the newest text; None if there is none, or if its writer died during a write."""
         for _ in range(MAX_TEXT_READ_ATTEMPTS):
             count, size, checksum, _unused = self._header.tolist()
             if count == 0:
@@ -66,7 +66,7 @@ class SeqlockText:
         return None
 
 
-# words of the book: pulse, counters, and how it stands with slices
+# words of the header: pulse, counters, and the state of time slices
 (
     PULSE_WORD,
     SETTLED_COUNTER,
@@ -78,7 +78,7 @@ class SeqlockText:
     SLICES_ENDED_WORD,
 ) = range(8)
 STATE_HEADER_WORDS = 16
-# words of a page
+# words of a lane's page
 (
     LEASE_HI_WORD,
     LEASE_LO_WORD,
@@ -92,7 +92,7 @@ STATE_HEADER_WORDS = 16
     USED_B_WORD,
 ) = range(10)
 FIRST_SLOT_WORD = 16
-SLOT_WORDS = 3  # seq + 1 (0: free), started, attempt
+SLOT_WORDS = 3  # seq + 1 (0: free), start time, attempt
 VERDICT_AREA_BYTES = 2 * 1024 * 1024
 LANE_WORDS = FIRST_SLOT_WORD + HANDLER_CONCURRENCY_MAX * SLOT_WORDS
 LANE_BYTES = LANE_WORDS * WORD_BYTES + 2 * VERDICT_AREA_BYTES
@@ -103,7 +103,7 @@ _decode_verdict = msgspec.msgpack.Decoder(Verdict).decode
 
 
 class LaneState:
-    """One lane's page."""
+    """The page of one lane."""
 
     def __init__(self, memory: memoryview) -> None:
         self._words = memory[: LANE_WORDS * WORD_BYTES].cast("q")
@@ -114,10 +114,10 @@ class LaneState:
         )
         self._filling_area = 0
 
-    # What the child writes.
+    # Methods of the child, which writes.
 
     def record_lease_start(self, lease_id: UUID, *, ingest: bool = False) -> None:
-        """Before the claim is sent: a claim that commits is found by its lease."""
+        """Record the lease before the claim is sent, so that the parent can find a claim that commits."""
         words = self._words
         words[USED_A_WORD] = words[USED_B_WORD] = words[BATCH_ITEMS_WORD] = 0
         words[FIRST_SLOT_WORD:LANE_WORDS] = _EMPTY_SLOTS
@@ -130,7 +130,7 @@ class LaneState:
         self._words[TIMEOUT_MS_WORD] = 0 if seconds is None else max(1, int(seconds * 1000))
 
     def clear_lease(self) -> None:
-        """Nothing in hand any more."""
+        """Record that the lane holds no lease."""
         self._words[LEASE_HI_WORD] = self._words[LEASE_LO_WORD] = 0
 
     def mark_item_started(self, slot: int, seq: int, attempt: int) -> None:
@@ -141,7 +141,7 @@ class LaneState:
         words[at] = seq + 1
 
     def extend_item_time(self, slot: int, seconds: float) -> None:
-        """An item began that much later, as far as its time limit goes."""
+        """Move the start of an item, so that its timeout ends this much later."""
         self._words[FIRST_SLOT_WORD + slot * SLOT_WORDS + 1] += int(seconds * 1e9)
 
     def free_slot(self, slot: int) -> None:
@@ -152,18 +152,18 @@ class LaneState:
         self._words[BATCH_ITEMS_WORD] = count
 
     def mark_batch_answered(self) -> None:
-        """The set-based handler has answered: what follows is the database's time, not its own."""
+        """Stop the timeout of a batch: the handler returned, and the flush does not count."""
         self._words[BATCH_STARTED_WORD] = 0
 
     def mark_item_answered(self, slot: int) -> None:
-        """The same for one item."""
+        """Stop the timeout of one item: the handler returned, and the flush does not count."""
         self._words[FIRST_SLOT_WORD + slot * SLOT_WORDS + 1] = 0
 
     def mark_batch_ended(self) -> None:
         self._words[BATCH_ITEMS_WORD] = 0
 
     def record_verdict(self, verdict: Verdict) -> bool:
-        """Keep a verdict until it is flushed; False when there is no room for it now."""
+        """Store a verdict until it is flushed; return False if the area is full."""
         data = _encode_verdict(verdict)
         used_word = USED_A_WORD + 2 * self._filling_area
         used = self._words[used_word]
@@ -177,7 +177,7 @@ class LaneState:
         return True
 
     def seal_verdict_area(self, flush_no: int) -> int:
-        """The filled area is about to be flushed as ``flush_no``; the other one fills from here on."""
+        """Assign the filled area to flush ``flush_no`` and fill the other one; return the sealed area."""
         sealed = self._filling_area
         other = 1 - sealed
         self._words[FLUSH_A_WORD + 2 * sealed] = flush_no
@@ -186,14 +186,14 @@ class LaneState:
         return sealed
 
     def discard_verdict_area(self, area: int, next_flush_no: int) -> None:
-        """The flush of a sealed area is durable; the other area belongs to the next one.
+        """Clear a sealed area after its flush is durable, and assign the other area to the next flush.
 
-        The number of the next flush is known only now: a flush may have been written in parts.
+        The number of the next flush is known only now, because a flush may be written in parts.
         """
         self._words[FLUSH_A_WORD + 2 * self._filling_area] = next_flush_no
         self._words[USED_A_WORD + 2 * area] = 0
 
-    # What the parent reads.
+    # Methods of the parent, which reads.
 
     @property
     def lease_id(self) -> UUID | None:
@@ -210,7 +210,7 @@ class LaneState:
 
     @property
     def batch_item_count(self) -> int:
-        """How many items a set-based handler has in hand, all of them at once."""
+        """The number of items that a set-based handler is processing."""
         return self._words[BATCH_ITEMS_WORD]
 
     @property
@@ -230,7 +230,7 @@ class LaneState:
         return [RunningItem(words[at] - 1, words[at + 2], words[at + 1]) for at in slots if words[at]]
 
     def read_unflushed_verdicts(self) -> list[tuple[int, list[Verdict]]]:
-        """Finished and perhaps not flushed: (number of its flush, verdicts), in order."""
+        """Return finished verdicts that may not be flushed, in order: (number of the flush, verdicts)."""
         areas = []
         for index, area in enumerate(self._areas):
             used = self._words[USED_A_WORD + 2 * index]
@@ -240,7 +240,7 @@ class LaneState:
 
 
 class SharedState:
-    """The pages of one child, its pulse and counters, and a note on how it adapts, in memory both processes map."""
+    """The pages of one child, its pulse, counters and adaptive state, in memory that both processes map."""
 
     def __init__(self, fd: int, lanes: int) -> None:
         self.fd = fd
@@ -273,7 +273,7 @@ class SharedState:
         words[FAILED_COUNTER] += tally.failed
 
     def add_stale_count(self, items: int) -> None:
-        """Items whose verdicts were not written, because the lease was lost."""
+        """Count items whose verdicts were not written because the lease was lost."""
         self._words[STALE_COUNTER] += items
 
     def read_counters(self) -> dict[str, int]:
@@ -287,11 +287,11 @@ class SharedState:
         return {name: self._words[word] for name, word in names.items()}
 
     def set_ready(self, ready: bool) -> None:
-        """Whether the child listens for slices."""
+        """Set whether the child accepts time slices."""
         self._words[READY_WORD] = int(ready)
 
     def mark_slice_ended(self, number: int) -> None:
-        """The slice of that number is over, and what it did is counted."""
+        """Record that the slice with this number ended and its work is counted."""
         self._words[SLICES_ENDED_WORD] = number
 
     @property
@@ -312,7 +312,7 @@ _EMPTY_SLOTS = memoryview(bytes(HANDLER_CONCURRENCY_MAX * SLOT_WORDS * WORD_BYTE
 
 
 def _create_memory_file() -> int:
-    """A file that is memory: a full disk must not kill whoever writes a page."""
+    """Create a file in memory: with a file on disk, a full disk would kill the process that writes a page."""
     if sys.platform == "linux":
         return os.memfd_create("tidemill-logbook")
     with tempfile.TemporaryFile() as file:

@@ -1,4 +1,4 @@
-"""The parent of a worker: starts children, notices the dead and the stuck, and clears up after them."""
+"""The parent process of a worker: starts child processes, detects dead and stuck ones, and recovers their work."""
 
 import asyncio
 import contextlib
@@ -29,9 +29,9 @@ MAX_HEARTBEAT_INTERVAL_S = 5.0
 
 
 class HeartbeatLoop(PeriodicLoop):
-    """Runs in the parent, so that a stuck or dying handler never takes the lease keeper along.
+    """Extends leases. It runs in the parent, so that a stuck or crashing handler never stops it.
 
-    Only leases that are in some child's logbook are kept: one that nobody works on runs out and is swept.
+    It extends only leases in the shared state of a child. A lease that no child works on expires and is reclaimed.
     """
 
     name = "heartbeat"
@@ -69,15 +69,15 @@ class HeartbeatLoop(PeriodicLoop):
 
 
 SUPERVISOR_TICK_S = 0.1
-EXIT_CANNOT_START = 78  # EX_CONFIG: no use in trying again
+EXIT_CANNOT_START = 78  # EX_CONFIG: a restart would fail again
 KILL_AFTER_GRACE_S = 5.0
 DRAIN_GIVE_UP_S = 3.0
 QUICK_DEATH_S = 2.0
-PARENT_SUSPENDED_S = 5.0  # a parent that was stopped itself cannot say who was late
+PARENT_SUSPENDED_S = 5.0  # after a longer pause of the parent itself, it cannot tell which items are late
 
 
 class Supervisor(PeriodicLoop):
-    """Keeps so many children alive."""
+    """Keeps the configured number of child processes running."""
 
     name = "supervise"
 
@@ -112,137 +112,137 @@ class Supervisor(PeriodicLoop):
         self.failure: TidemillError | None = None
 
     async def tick(self) -> float:
-        async with self._tick_lock:  # drain() ticks too, while a burial may still be under way
+        async with self._tick_lock:  # drain_children() also ticks, while another tick may still be cleaning up
             return await self._reap_and_respawn_children()
 
     async def _reap_and_respawn_children(self) -> float:
         now_ns = time.monotonic_ns()
         just_woke = time.monotonic() - self._ticked_at > PARENT_SUSPENDED_S
         self._ticked_at = time.monotonic()
-        for hand in list(self.children.values()):
-            dead = hand.reap()
+        for child in list(self.children.values()):
+            dead = child.reap()
             if dead is not None:
-                await self._try_clean_up_child(hand, *dead, now_ns)
-            elif hand.kill_cause is None and not just_woke:
-                self._kill_if_stuck_or_overdue(hand, now_ns)
+                await self._try_clean_up_child(child, *dead, now_ns)
+            elif child.kill_cause is None and not just_woke:
+                self._kill_if_stuck_or_overdue(child, now_ns)
         if not self.is_stopping and time.monotonic() >= self._next_spawn_at:
             for number in self._child_numbers:
                 if number not in self.children:
                     self.children[number] = self._spawn_child(number)
         return SUPERVISOR_TICK_S
 
-    def _kill_if_stuck_or_overdue(self, hand: ChildProcess, now_ns: int) -> None:
-        if hand.is_stuck(now_ns, self._silence_s):
-            hand.kill(ExitCause.STUCK)
-        elif hand.is_slice_overdue:
-            hand.kill(ExitCause.STOPPED)
+    def _kill_if_stuck_or_overdue(self, child: ChildProcess, now_ns: int) -> None:
+        if child.is_stuck(now_ns, self._silence_s):
+            child.kill(ExitCause.STUCK)
+        elif child.is_slice_overdue:
+            child.kill(ExitCause.STOPPED)
 
     def wake_children(self) -> None:
-        for hand in self.children.values():
-            if not (self._on_demand and hand.is_slice_over):
-                hand.send_message(WakeMessage())
+        for child in self.children.values():
+            if not (self._on_demand and child.is_slice_over):
+                child.send_message(WakeMessage())
 
     def wake_idlest_child(self, job_id: UUID) -> None:
-        """Have one child look at that job first: the one that has most to spare, any of them if several have."""
+        """Send the hint about a job to the child with the most idle lanes; among equals, to a random one."""
         if self._on_demand:
             return
-        hands = random.sample(list(self.children.values()), len(self.children))
-        for hand in sorted(hands, key=lambda hand: -hand.idle_lane_count):
-            if hand.send_message(WakeMessage(job_id)):
+        children = random.sample(list(self.children.values()), len(self.children))
+        for child in sorted(children, key=lambda child: -child.idle_lane_count):
+            if child.send_message(WakeMessage(job_id)):
                 return
 
     @property
     def has_idle_lane(self) -> bool:
-        """Whether some child could take another batch at once."""
-        return any(hand.idle_lane_count for hand in self.children.values())
+        """Whether a child could claim another batch now."""
+        return any(child.idle_lane_count for child in self.children.values())
 
     def find_free_child(self) -> ChildProcess | None:
-        """A child that a slice may be asked of."""
-        free = [hand for hand in self.children.values() if hand.can_start_slice]
+        """Return a child that can start a time slice now, or None."""
+        free = [child for child in self.children.values() if child.can_start_slice]
         return free[0] if free and not self.is_stopping else None
 
     @property
     def is_starting(self) -> bool:
-        """Whether a child will be there soon."""
-        ready = [hand for hand in self.children.values() if hand.shared_state.is_ready]
+        """Whether a child is still starting."""
+        ready = [child for child in self.children.values() if child.shared_state.is_ready]
         return len(ready) < len(self._child_numbers) and not self.is_stopping
 
-    def has_child(self, hand: ChildProcess) -> bool:
-        """Whether a child lives, or is not buried yet."""
-        return self.children.get(hand.number) is hand
+    def has_child(self, child: ChildProcess) -> bool:
+        """Return whether a child is alive, or dead and not cleaned up yet."""
+        return self.children.get(child.number) is child
 
     async def drain_children(self, grace: float) -> None:
-        """Stop the children: what they finish in the grace is kept, the rest goes back uncharged."""
+        """Stop the children. Items that finish in the grace period are recorded, the rest is released uncharged."""
         deadline = time.monotonic() + grace + KILL_AFTER_GRACE_S
-        for hand in self.children.values():
-            hand.send_message(StopMessage())
+        for child in self.children.values():
+            child.send_message(StopMessage())
         while self.children and time.monotonic() < deadline + DRAIN_GIVE_UP_S:
             if time.monotonic() > deadline:
-                for hand in self.children.values():
-                    hand.kill(ExitCause.STOPPED)
-            # Clearing up needs the database; without it the leases run out by themselves.
+                for child in self.children.values():
+                    child.kill(ExitCause.STOPPED)
+            # The cleanup needs the database. Without it, the leases expire.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.tick(), max(0.1, deadline + DRAIN_GIVE_UP_S - time.monotonic()))
             await asyncio.sleep(SUPERVISOR_TICK_S / 2)
 
     def list_lease_ids(self) -> list[UUID]:
-        """What the children have in hand, or are about to."""
-        pages = [page for hand in self.children.values() for page in hand.shared_state.lanes]
+        """Return the leases that the children hold or are about to claim."""
+        pages = [page for child in self.children.values() for page in child.shared_state.lanes]
         return [lease_id for page in pages if (lease_id := page.lease_id) is not None]
 
     def list_child_pids(self) -> list[int]:
-        """Of the children that live."""
-        return [hand.process.pid for hand in self.children.values() if hand.process.returncode is None]
+        """Return the PIDs of the running children."""
+        return [child.process.pid for child in self.children.values() if child.process.returncode is None]
 
     def sum_counters(self) -> dict[str, int]:
-        """What the children, the dead ones too, have done."""
+        """Return the summed counters of all children, including dead ones."""
         total = Counter(self._retired_counters)
-        for hand in self.children.values():
-            total.update(hand.shared_state.read_counters())
+        for child in self.children.values():
+            total.update(child.shared_state.read_counters())
         return dict(total)
 
     def describe_children(self) -> dict[str, Any]:
-        """What people see of the children: what they have done, and what their controllers have come to."""
+        """Return the counters and the adaptive state of the children, as users see them."""
         return {"adaptive": self._read_adaptive_states()} | self.sum_counters()
 
     def _read_adaptive_states(self) -> list[dict[str, Any]]:
-        notes = [(hand.number, hand.shared_state.adaptive_text.read()) for hand in self.children.values()]
-        return [{"child": number} | decode_json(note) for number, note in notes if note is not None]
+        texts = [(child.number, child.shared_state.adaptive_text.read()) for child in self.children.values()]
+        return [{"child": number} | decode_json(text) for number, text in texts if text is not None]
 
-    async def _try_clean_up_child(self, hand: ChildProcess, returncode: int, peak_mb: float, now_ns: int) -> None:
-        """One that cannot be cleared up after must not keep the others from being started; it is tried again."""
-        if time.monotonic() < hand.reap_retry_at:
+    async def _try_clean_up_child(self, child: ChildProcess, returncode: int, peak_mb: float, now_ns: int) -> None:
+        """Clean up after a dead child; retry later on failure, so that other children can still be started."""
+        if time.monotonic() < child.reap_retry_at:
             return
         try:
-            await self._clean_up_dead_child(hand, returncode, peak_mb, now_ns)
-        except Exception as error:  # noqa: BLE001  whatever it is, it is told
+            await self._clean_up_dead_child(child, returncode, peak_mb, now_ns)
+        except Exception as error:  # noqa: BLE001  every error is reported
             emit("loop.failed", loop=self.name, error=describe_exception(error))
-            hand.reap_retry_at = time.monotonic() + LOOP_ERROR_PAUSE_S
+            child.reap_retry_at = time.monotonic() + LOOP_ERROR_PAUSE_S
 
-    async def _clean_up_dead_child(self, hand: ChildProcess, returncode: int, peak_mb: float, now_ns: int) -> None:
-        in_hand = sum(page.started_item_count for page in hand.shared_state.lanes)
+    async def _clean_up_dead_child(self, child: ChildProcess, returncode: int, peak_mb: float, now_ns: int) -> None:
+        in_hand = sum(page.started_item_count for page in child.shared_state.lanes)
         cause = classify_exit(
             returncode=returncode,
-            killed_as=hand.kill_cause,
+            killed_as=child.kill_cause,
             running_items=in_hand,
             peak_rss_mb=peak_mb,
             limit_mb=self._memory_mb,
         )
         name = "child.stopped" if cause is ExitCause.STOPPED else "child.died"
-        emit(name, child=hand.number, pid=hand.process.pid, cause=cause, returncode=returncode, in_hand=in_hand)
+        emit(name, child=child.number, pid=child.process.pid, cause=cause, returncode=returncode, in_hand=in_hand)
         if returncode == EXIT_CANNOT_START and not in_hand:
-            self.failure = TidemillError("a child process could not start; its message is above")
+            self.failure = TidemillError("A child process could not start; see its message above")
             self.stop()
-        await self._salvage.recover_leases(hand.shared_state, cause, now_ns)
-        await self._salvage.release_limiter_slots(hand.process.pid)
-        self._retired_counters.update(hand.shared_state.read_counters())
-        hand.shared_state.close()
-        del self.children[hand.number]
-        self._delay_spawn_after_quick_death(hand, quick=cause is ExitCause.CRASHED and not in_hand)
+        await self._salvage.recover_leases(child.shared_state, cause, now_ns)
+        await self._salvage.release_limiter_slots(child.process.pid)
+        self._retired_counters.update(child.shared_state.read_counters())
+        child.shared_state.close()
+        del self.children[child.number]
+        self._delay_spawn_after_quick_death(child, quick=cause is ExitCause.CRASHED and not in_hand)
 
-    def _delay_spawn_after_quick_death(self, hand: ChildProcess, *, quick: bool) -> None:
-        """A child that dies as soon as it starts, of no item, must not be started in a tight loop."""
-        quick = quick and time.monotonic() - hand.started_at < QUICK_DEATH_S
+    def _delay_spawn_after_quick_death(self, child: ChildProcess, *, quick: bool) -> None:
+        """Delay the next start if children die right after their start, to avoid a tight restart loop."""
+        quick = quick and time.monotonic() - child.started_at < QUICK_DEATH_S
         self._quick_deaths = self._quick_deaths + 1 if quick else 0
         if self._quick_deaths > 5:  # noqa: PLR2004
             self._next_spawn_at = time.monotonic() + min(5.0, 0.1 * 2 ** (self._quick_deaths - 5))

@@ -1,4 +1,4 @@
-"""Runs one job for the length of a request: a slice in a free child process."""
+"""Runs one job for a limited time, in a free child process."""
 
 import asyncio
 import time
@@ -22,16 +22,16 @@ from tidemill.store.progress_samples import RemainingWork, read_remaining_work
 from tidemill.telemetry.events import emit
 
 MAX_SLICE_GRACE_S = 2.0
-IDLE_LOOP_RECHECK_S = 0.1  # how often a loop looks again while another one of the slice still works
+IDLE_LOOP_RECHECK_S = 0.1  # how often an idle loop checks for work while another loop of the slice works
 
 
 def compute_slice_grace_s(stop_grace_ms: int) -> float:
-    """How long items in hand may take when a slice is over: somebody waits for it, so not for long."""
+    """Return how long running items may take after a slice ended; it is short because a client waits."""
     return min(stop_grace_ms / 1000, MAX_SLICE_GRACE_S)
 
 
 class TimeSliceWork:
-    """Takes slices one after the other. Between two of them nothing is asked of the database."""
+    """Runs time slices one after another. Between slices it does not query the database."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -43,25 +43,25 @@ class TimeSliceWork:
         self._idle_loops: set[PeriodicLoop] = set()
         self._has_new_work = False
         self._slice_queue: asyncio.Queue[StartSliceMessage | None] = asyncio.Queue()
-        self._last_ended_slice = 0  # every slice up to this number is over, or will be when its turn comes
+        self._last_ended_slice = 0  # slices up to this number have ended, or are skipped when they are dequeued
 
     async def run(self) -> None:
-        """Until stopped, or until a handler's thread is left behind, which only the end of the process ends."""
-        book = self._context.shared_state
-        book.set_ready(True)
-        while (order := await self._slice_queue.get()) is not None:
-            if order.number > self._last_ended_slice:
-                await self._run_slice(order)
-            book.set_ready(not self._context.has_abandoned_thread)
-            book.mark_slice_ended(order.number)
+        """Run until stopped, or until a handler's thread was abandoned, which ends only with the process."""
+        shared_state = self._context.shared_state
+        shared_state.set_ready(True)
+        while (message := await self._slice_queue.get()) is not None:
+            if message.number > self._last_ended_slice:
+                await self._run_slice(message)
+            shared_state.set_ready(not self._context.has_abandoned_thread)
+            shared_state.mark_slice_ended(message.number)
             if self._context.has_abandoned_thread:
                 return
 
-    def enqueue_slice(self, order: StartSliceMessage) -> None:
-        self._slice_queue.put_nowait(order)
+    def enqueue_slice(self, message: StartSliceMessage) -> None:
+        self._slice_queue.put_nowait(message)
 
     def end_slice(self, number: int) -> None:
-        """No further item is begun; those in hand have a moment."""
+        """Start no further item; running items have the grace period."""
         if number > self._last_ended_slice:
             self._last_ended_slice = number
             self._context.request_stop(self._grace_s)
@@ -72,25 +72,25 @@ class TimeSliceWork:
             loop.wake()
 
     def stop(self) -> None:
-        """The whole child stops: a slice under way has the child's grace."""
+        """Stop the child; a running slice has the child's grace period."""
         self._last_ended_slice = max(self._last_ended_slice, 1 << 62)
         self.wake()
         self._slice_queue.put_nowait(None)
 
-    async def _run_slice(self, order: StartSliceMessage) -> None:
-        self._claimer.select_job(order.job_id, order.kind)
-        self._ingester.only_job_id = order.job_id
+    async def _run_slice(self, message: StartSliceMessage) -> None:
+        self._claimer.select_job(message.job_id, message.kind)
+        self._ingester.only_job_id = message.job_id
         self._idle_loops.clear()
-        seconds = order.milliseconds / 1000
+        seconds = message.milliseconds / 1000
         self._context.reset_for_slice(seconds)
-        timer = asyncio.get_running_loop().call_later(seconds, self.end_slice, order.number)
+        timer = asyncio.get_running_loop().call_later(seconds, self.end_slice, message.number)
         async with asyncio.TaskGroup() as group:
             for loop in self._loops:
-                group.create_task(self._run_loop_until_slice_ends(loop, order.number))
+                group.create_task(self._run_loop_until_slice_ends(loop, message.number))
         timer.cancel()
 
     async def _run_loop_until_slice_ends(self, loop: PeriodicLoop, number: int) -> None:
-        """Over when no loop has found anything since one last did."""
+        """Run a loop until the slice ends: on request, or when all loops are idle."""
         while not self._context.is_stopping:
             delay = await loop.tick_safely()
             if not delay:
@@ -106,7 +106,7 @@ class TimeSliceWork:
                 self._idle_loops.discard(loop)
 
     def _wake_other_loops(self, loop: PeriodicLoop) -> None:
-        """At once, and once: who found nothing before this loop's last work may find something now."""
+        """Wake the other loops once after new work, because they may find work now."""
         if self._has_new_work:
             self._has_new_work = False
             for other in self._loops:
@@ -115,13 +115,13 @@ class TimeSliceWork:
 
 
 FREE_CHILD_TIMEOUT_S = 2.0
-CHILD_START_TIMEOUT_S = 15.0  # a child that starts, or is started again, is worth waiting for
+CHILD_START_TIMEOUT_S = 15.0  # while a child is starting or restarting
 SLICE_POLL_S = 0.02
 SLICE_SUMMARY_TIMEOUT_S = 5.0
 
 
 class SliceRunner:
-    """Slices in the children of one supervisor."""
+    """Runs time slices in the children of one supervisor."""
 
     def __init__(
         self,
@@ -139,20 +139,26 @@ class SliceRunner:
         self._grace_s = grace
 
     async def run_slice(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult:
-        """One slice. Whoever is cancelled while waiting ends it at once: what is not finished goes back."""
+        """Run one slice. If the caller is cancelled, the slice ends and its unfinished items are released.
+
+        Raises:
+            UnknownKind: No handler is registered for the kind.
+            Busy: No child is free.
+            Unavailable: The database does not respond.
+        """
         self._handlers.get(kind)
-        hand = await self._start_slice_in_free_child(job_id, kind, seconds)
+        child = await self._start_slice_in_free_child(job_id, kind, seconds)
         started = time.monotonic()
         try:
-            await self._wait_until_over(hand, started + seconds + self._grace_s + SLICE_OVERDUE_S + DRAIN_GIVE_UP_S)
+            await self._wait_until_over(child, started + seconds + self._grace_s + SLICE_OVERDUE_S + DRAIN_GIVE_UP_S)
         finally:
-            hand.request_slice_end(self._grace_s)
-        did, elapsed, died = hand.count_slice_work(), time.monotonic() - started, not hand.is_slice_over
+            child.request_slice_end(self._grace_s)
+        did, elapsed, died = child.count_slice_work(), time.monotonic() - started, not child.is_slice_over
         async with bind_job_fields(self._db, job_id):
             emit(
                 "slice.ended",
                 job=job_id,
-                child=hand.number,
+                child=child.number,
                 settled=did["settled"],
                 failed=did["failed"],
                 retried=did["retried"],
@@ -172,30 +178,30 @@ class SliceRunner:
         )
 
     async def _start_slice_in_free_child(self, job_id: UUID, kind: str, seconds: float) -> ChildProcess:
-        """The first child that is free and takes it; one may have died since its parent last looked."""
+        """Start the slice in the first free child that accepts it; a child may have died since the last check."""
         supervisor, waiting_since = self._supervisor, time.monotonic()
         while True:
-            hand = supervisor.find_free_child()
-            if hand is not None and hand.request_slice(job_id, kind, seconds, self._grace_s):
-                return hand
+            child = supervisor.find_free_child()
+            if child is not None and child.request_slice(job_id, kind, seconds, self._grace_s):
+                return child
             if supervisor.failure is not None:
                 raise supervisor.failure
             if time.monotonic() - waiting_since > (
                 CHILD_START_TIMEOUT_S if supervisor.is_starting else FREE_CHILD_TIMEOUT_S
             ):
-                raise Busy("every child process is busy; try again soon")
+                raise Busy("All child processes are busy. Retry in a few seconds.")
             await asyncio.sleep(SLICE_POLL_S)
 
-    async def _wait_until_over(self, hand: ChildProcess, deadline: float) -> None:
-        """Until the child says so, or is dead and buried; its parent sees to it that one of the two happens."""
-        while not hand.is_slice_over and self._supervisor.has_child(hand) and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(SLICE_POLL_S)  # the logbook is memory of another process: it has no event to wait for
+    async def _wait_until_over(self, child: ChildProcess, deadline: float) -> None:
+        """Wait until the child reports the end of the slice, or is dead and cleaned up."""
+        while not child.is_slice_over and self._supervisor.has_child(child) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(SLICE_POLL_S)  # shared memory has no event to wait for
 
     async def _finalize_and_read_remaining_work(self, job_id: UUID) -> RemainingWork:
         try:
             async with asyncio.timeout(SLICE_SUMMARY_TIMEOUT_S):
-                # A source without records has no batch after which a lane would close the job.
+                # A job without items has no batch after which a lane would close it.
                 await fail_or_close_job(self._db, job_id, self._find_kind_hooks, failed=0)
                 return await self._db.read(read_remaining_work, job_id)
         except TimeoutError as error:
-            raise Unavailable("the database does not answer") from error
+            raise Unavailable("The database does not respond") from error

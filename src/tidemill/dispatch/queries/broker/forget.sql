@@ -1,2 +1,2 @@
--- A broker that no worker has been set up with for so long is none of ours any more.
+-- Remove a broker that no worker has registered for a long time.
 DELETE FROM tidemill.broker WHERE seen_at < tidemill.now() - %(seconds)s * interval '1 second'

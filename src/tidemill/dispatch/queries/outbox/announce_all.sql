@@ -1,2 +1,2 @@
--- A notification per job, no row of the outbox: what a broker would be told, told by the database.
+-- Send one notification per job, without rows in the outbox.
 SELECT pg_notify('tidemill', job_id::text) FROM unnest(%(job_ids)s::uuid[]) AS job_id

@@ -1,7 +1,7 @@
--- A block of hints for one relay, the oldest first, by state and never by a cursor: an older row may commit later.
--- What another relay claimed and did not send in time is taken again. `wanted` is false when nobody needs the hint any
--- more: the job is gone, closed, or is not to run. Index: outbox_pkey, job_pkey. By an array, not by a join: after a
--- vacuum of an empty outbox the planner believes in one row and would compare each hint with each.
+-- Claim a block of hints for one relay, oldest first. It selects by state and not by a cursor, because an older row may
+-- commit later. Hints that another relay claimed and did not send in time are claimed again. `wanted` is false if the
+-- job was deleted, is closed or may not run. It uses an array instead of a join: after a vacuum of an empty outbox the
+-- planner expects one row and would choose a nested loop. Index: outbox_pkey, job_pkey.
 WITH due AS (
     SELECT id FROM tidemill.outbox WHERE claimed_until IS NULL OR claimed_until <= tidemill.now()
     ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED

@@ -1,2 +1,2 @@
--- The installation has no broker any more: nobody would ever send these.
+-- Delete all hints if the installation has no broker any more.
 DELETE FROM tidemill.outbox WHERE NOT EXISTS (SELECT FROM tidemill.broker)

@@ -1,5 +1,5 @@
--- They were not sent: whoever finds the broker again may take them at once, one per job, as if nobody had taken them. Where
--- another one of the job waits by now, that is the one. Index: outbox_pkey, outbox_unsent.
+-- Release claimed hints that were not sent, so that any relay can claim them immediately. A job has at most one unsent
+-- hint: if another one waits, both are merged. Index: outbox_pkey, outbox_unsent.
 WITH back AS (
     DELETE FROM tidemill.outbox WHERE id = ANY(%(ids)s) AND claimed_by = %(worker)s
     RETURNING job_id, hints, batches, created_at, attempts

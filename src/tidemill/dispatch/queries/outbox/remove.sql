@@ -1,2 +1,2 @@
--- What was sent, or is wanted no more; if another relay has it by now, it is that one's. Index: outbox_pkey.
+-- Delete hints that were sent or are not needed any more, unless another relay claimed them. Index: outbox_pkey.
 DELETE FROM tidemill.outbox WHERE id = ANY(%(ids)s) AND claimed_by = %(worker)s

@@ -1,6 +1,6 @@
--- Hints for jobs that have been due for too long while nobody works on them and no hint is on its way: it was lost. Again
--- when they have waited for twice as long, and so on: this is looked at every `window` seconds. What a limiter's block
--- kept waiting is due since that was over. Index: job_runnable, batch_claim, batch_turning, outbox_job, limiter_pkey.
+-- Write hints for jobs that have been due for too long without a worker and without a waiting hint: it was lost. They
+-- get another one after twice the time, and so on; this runs every `window` seconds. A job that waited for a blocked
+-- limiter is due since the block ended. Index: job_runnable, batch_claim, batch_turning, outbox_job, limiter_pkey.
 INSERT INTO tidemill.outbox (job_id, hints)
 SELECT j.id, 1 FROM tidemill.job j LEFT JOIN tidemill.kind k ON k.name = j.kind
 LEFT JOIN tidemill.limiter l ON l.name = coalesce(k.options->>'limiter', j.limiter) AND l.key = ''

@@ -1,4 +1,4 @@
--- A member that is used for the first time, or again after long; none beyond so many. Index: limiter_pkey.
+-- Add a member of a limiter, unless the limiter has the maximum number of members. Index: limiter_pkey.
 INSERT INTO tidemill.limiter (name, key, declared, rate, burst, concurrency, adaptive, lowest, pace, depth, slack, level)
 SELECT name, %(key)s, declared, rate, burst, concurrency, adaptive, lowest, pace, depth, slack, depth
 FROM tidemill.limiter

@@ -1,4 +1,4 @@
--- An administrator changes a limiter until it is declared anew. What had gathered does not come at once.
+-- Change a limiter until its declaration changes. Unused permits do not accumulate into a burst.
 UPDATE tidemill.limiter SET rate = %(rate)s, burst = %(burst)s, concurrency = %(concurrency)s, pace = %(pace)s,
     depth = %(depth)s, slack = %(slack)s, share = 1, share_at = tidemill.now(), spare = '{}', level = least(level, 0),
     at = greatest(at, extract(epoch FROM tidemill.now()))

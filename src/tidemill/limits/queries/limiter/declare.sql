@@ -1,5 +1,5 @@
--- A limiter as it is declared now. One that is declared as before stays as it is, also if an administrator changed it;
--- else it begins with what it had, but never with more than it may. Index: limiter_pkey.
+-- Store a declared limiter. An unchanged declaration keeps the row, including changes by an admin. A changed one keeps
+-- at most an empty bucket, so that no burst starts. Index: limiter_pkey.
 INSERT INTO tidemill.limiter AS l (name, declared, rate, burst, concurrency, adaptive, lowest, pace, depth, slack, level)
 VALUES (%(name)s, %(declared)s, %(rate)s, %(burst)s, %(concurrency)s, %(adaptive)s, %(lowest)s, %(pace)s, %(depth)s,
     %(slack)s, %(depth)s)

@@ -1,4 +1,4 @@
--- Every limiter, each with its members in one: what it may, what it gave, who has places, whether it is blocked.
+-- All limiters with their limits, totals, slots in use, waiting items and blocks; members are summed up.
 SELECT l.name, l.rate, l.burst, l.concurrency, l.adaptive, l.rate * l.share AS current_rate, l.share, l.taken, l.refused,
     CASE WHEN l.blocked_until > tidemill.now() THEN l.blocked_until END AS blocked_until, m.members, m.blocked_members,
     (SELECT coalesce(sum(h.held), 0) FROM tidemill.limiter_hold h

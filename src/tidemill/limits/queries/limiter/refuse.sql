@@ -1,6 +1,6 @@
--- Whoever is called refused: nobody begins until then. The rate is halved, but only for a call that began after it was
--- halved last, and a second after that at the earliest. What had gathered meanwhile is lost: afterwards one begins, not
--- all at once. Index: limiter_pkey.
+-- Block a limiter after a throttled call. The rate is halved only if the call started after the rate was last halved,
+-- and at most once per second. Accumulated permits are discarded, so that a single call starts after the block.
+-- Index: limiter_pkey.
 WITH l AS (
     SELECT name, key, tidemill.now() AS moment,
         adaptive AND coalesce(cut_at < tidemill.now() - greatest(%(age)s, 1) * interval '1 second', true) AS cuts

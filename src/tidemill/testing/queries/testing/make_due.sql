@@ -1,4 +1,4 @@
--- Tests do not wait: what is to be tried again is due now. One that fell due by itself meanwhile counts too.
+-- Make batches that wait for a retry due now. Batches that became due in the meantime count too.
 UPDATE tidemill.batch b SET not_before = least(b.not_before, tidemill.now())
 FROM tidemill.job j WHERE j.id = b.job_id AND j.intent = 'run' AND b.state = 'ready' AND b.retrying
   AND (%(kinds)s::text[] IS NULL OR b.kind = ANY(%(kinds)s))
