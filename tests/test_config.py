@@ -1,4 +1,4 @@
-"""Settings: every problem at once, by name, before anything starts."""
+"""Settings: all problems are reported by name in one error."""
 
 from pathlib import Path
 
@@ -72,10 +72,10 @@ def test_unknown_settings_and_invalid_values_are_reported_in_one_error(monkeypat
         TIDEMILL_LOG_LEVEL="loud",
     )
     lines = message.splitlines()
-    assert lines[0] == "cannot start with these settings:"
+    assert lines[0] == "Invalid settings:"
     assert lines[1:3] == [
-        "  - TIDEMILL_BATCHSIZE: there is no such setting",
-        "  - TIDEMILL_ZEAL: there is no such setting",
+        "  - TIDEMILL_BATCHSIZE: unknown setting",
+        "  - TIDEMILL_ZEAL: unknown setting",
     ]
     named = {line.split(":")[0].removeprefix("  - ") for line in lines[3:]}
     assert named == {"TIDEMILL_BATCH_SIZE", "TIDEMILL_POLL_MS", "TIDEMILL_SAFETY_FACTOR", "TIDEMILL_LOG_LEVEL"}
@@ -89,7 +89,7 @@ def test_blobs_default_to_home_and_bucket_url_hides_credentials(
     monkeypatch.setenv("TIDEMILL_BLOBS", "s3://bucket/prefix")
     assert load_settings().blobs == "s3://bucket/prefix"
     message = problems(monkeypatch, TIDEMILL_BLOBS="s3://key:secret@bucket", TIDEMILL_POLL_MS="-1")
-    assert "TIDEMILL_BLOBS: the address of a bucket is only its name and a prefix" in message
+    assert "TIDEMILL_BLOBS: the URL of a bucket has only its name and a prefix" in message
     assert ("secret" in message, "TIDEMILL_POLL_MS" in message) == (False, True)
 
 

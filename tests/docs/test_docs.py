@@ -60,7 +60,7 @@ def test_settings_page_lists_every_setting_with_its_default() -> None:
 
 def test_settings_page_alias_table_matches_existing_settings() -> None:
     ours = {name.removeprefix(ENV_PREFIX) for name in list_variable_names()}
-    known = rows("settings.md", "## Names people may know")[1:]
+    known = rows("settings.md", "## Names from other systems")[1:]
     assert len(known) > 20
     for name, here, *_ in known:
         assert (here != "no") == (name in ours), name
@@ -70,13 +70,13 @@ def test_settings_page_alias_table_matches_existing_settings() -> None:
 def test_statuses_page_lists_every_status_and_synonym() -> None:
     items, jobs = rows("statuses.md", "## Items"), rows("statuses.md", "## Jobs")
     assert [row[0] for row in jobs[1 : len(JobStatus) + 1]] == list(JobStatus)
-    also = jobs.index(["word", "is read as"])
+    also = jobs.index(["Synonym", "Status"])
     assert {word: JobStatus(status) for word, status in jobs[also + 1 :]} == words._JOB_STATUS_SYNONYMS
     assert [row[0] for row in items[1 : len(ItemStatus) + 1]] == list(ItemStatus)
     terminal = {row[0] for row in items[1 : len(ItemStatus) + 1] if row[2] == "yes"}
     assert terminal == words.TERMINAL_ITEM_STATUSES
-    start = items.index(["word", "is read as"])
-    stop = items.index(["code", "why", "retryable"])
+    start = items.index(["Synonym", "Status"])
+    stop = items.index(["Code", "Meaning", "Retryable"])
     assert {word: ItemStatus(status) for word, status in items[start + 1 : stop]} == words._ITEM_STATUS_SYNONYMS
 
 

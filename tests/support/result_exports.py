@@ -1,4 +1,4 @@
-"""What export tests do again and again."""
+"""Helpers of the result export tests."""
 
 import errno
 import shutil
@@ -35,7 +35,7 @@ async def ask(
 
 
 async def export(db: Database, mill: Mill, job_id: UUID, format_: str = "csv", **options: Any) -> Path:
-    """Ask for an export, run it, and fetch its file."""
+    """Submit an export, run it, and fetch its file."""
     export_id, _ = await ask(db, mill, job_id, format_, **options)
     await drain(mill, db=db)
     return await fetch(db, mill, export_id)
@@ -50,7 +50,7 @@ async def fetch(db: Database, mill: Mill, export_id: UUID) -> Path:
 
 
 def stored_files(mill: Mill) -> list[str]:
-    """Everything in the folder of stored files, whole or not."""
+    """Return the names of all files in the blob store folder, also of partial files."""
     folder = Path(mill.settings.blobs)
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
@@ -61,7 +61,7 @@ async def columns_of(db: Database, job_id: UUID) -> list[str]:
 
 
 async def big_results(db: Database, n: int, *, large: int = 0) -> UUID:
-    """A closed job of n results of 400 bytes, the last of them a megabyte."""
+    """Create a closed job with n results of 400 bytes; the last ``large`` results have 1 MB each."""
     job_id: UUID
     [(job_id,)] = await rows(
         db,
@@ -84,7 +84,7 @@ async def big_results(db: Database, n: int, *, large: int = 0) -> UUID:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, verb: str, times: int) -> None:
-    """The disk is full for so many times."""
+    """Make this method of BlobWriter fail with a full disk the given number of times."""
     whole: Callable[..., Any] = getattr(BlobWriter, verb)
     left = [times]
 
