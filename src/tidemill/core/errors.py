@@ -29,13 +29,27 @@ TidemillError
 └── StaleLease               the lease was lost; nothing was written
 """
 
+import re
 from collections.abc import Sequence
 
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 PROBLEMS_IN_MESSAGE_MAX = 20  # problems listed in one message: a file can have ten thousand invalid columns
 
 
+def escape_unprintable(text: str) -> str:
+    r"""Escape control characters, except tab and newline, and unpaired surrogates, such as ``\x1b`` and ``\ud800``.
+
+    Messages quote what users send. PostgreSQL cannot store a NUL, JSON in UTF-8 cannot contain a surrogate, and a
+    terminal would execute an escape sequence.
+    """
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
 class TidemillError(Exception):
-    """The base class of all errors; its message is written for the user."""
+    """The base class of all errors; its message is written for the user and contains no control characters."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(escape_unprintable(one) if isinstance(one, str) else one for one in args))
 
 
 class InvalidInput(TidemillError):
@@ -48,7 +62,7 @@ class InvalidColumns(InvalidInput):
     def __init__(self, problems: Sequence[str]) -> None:
         first, more = problems[:PROBLEMS_IN_MESSAGE_MAX], len(problems) - PROBLEMS_IN_MESSAGE_MAX
         super().__init__("; ".join(first) + (f"; and {more:,} more" if more > 0 else ""))
-        self.problems = list(problems)
+        self.problems = [escape_unprintable(problem) for problem in problems]
 
 
 class InvalidRequest(InvalidInput):
@@ -59,7 +73,7 @@ class InvalidRequest(InvalidInput):
 
     def __init__(self, problems: Sequence[str], paths: Sequence[tuple[str, ...]] = ()) -> None:
         super().__init__("; ".join(problems))
-        self.problems = list(problems)
+        self.problems = [escape_unprintable(problem) for problem in problems]
         self.paths = list(paths)
 
 
@@ -68,7 +82,7 @@ class InvalidRows(InvalidInput):
 
     def __init__(self, problems: Sequence[str], count: int) -> None:
         super().__init__(f"No rows were changed: {problems[0]}" + (f", and {count - 1} more" if count > 1 else ""))
-        self.problems = list(problems)
+        self.problems = [escape_unprintable(problem) for problem in problems]
         self.count = count
 
 

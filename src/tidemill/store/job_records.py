@@ -82,7 +82,7 @@ async def get_job_by_id_or_key(conn: Connection, name: str, owner_id: int | None
         await cursor.execute(sql("job/get_named"), build_lookup_params(name))
         row = await cursor.fetchone()
     if row is None or owner_id not in (None, row["owner_id"]):
-        raise UnknownJob(_format_unknown_job(name))
+        raise UnknownJob(f'Unknown job "{name}"')
     return _parse_job(row)
 
 
@@ -128,7 +128,7 @@ async def find_job_id(conn: Connection, text: str, owner_id: int | None = None) 
 
     Raises UnknownJob if there is no such job, more than one, or only jobs of another owner than ``owner_id``.
     """
-    unknown = UnknownJob(_format_unknown_job(text))
+    unknown = UnknownJob(f'Unknown job "{text}"')
     if not text.isprintable():  # not a key or id, and PostgreSQL may reject the text
         raise unknown
     ids = parse_id_prefix(text) if len(text.replace("-", "")) >= MIN_ID_PREFIX_DIGITS else None
@@ -162,11 +162,6 @@ async def lock_job(conn: Connection, job_id: UUID) -> LockedJob:
     if not jobs:
         raise UnknownJob(f'Unknown job "{job_id}"')
     return jobs[0]
-
-
-def _format_unknown_job(text: str) -> str:
-    shown = f'"{text}"' if text.isprintable() else repr(text)
-    return f"Unknown job {shown}"
 
 
 def _parse_job(row: dict[str, Any]) -> Job:
