@@ -1,4 +1,4 @@
-"""A real browser before a real service with real workers, all in one event loop; a service for each module."""
+"""Fixtures: a real browser, a real service per module and real workers, all in one event loop."""
 
 import asyncio
 import contextlib
@@ -27,20 +27,20 @@ from tidemill.web.pages import install_pages
 from web.page_checks import Watch
 from web.site import KINDS, Site
 
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first is the quickest
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first one is the fastest
 FLAGS = ["--disable-dev-shm-usage", "--enable-precise-memory-info"]
 WINDOW = {"width": 1280, "height": 800}
-expect.set_options(timeout=20_000)  # of a busy machine
+expect.set_options(timeout=20_000)  # the machine may be busy
 OpenPage = Callable[..., Awaitable[Page]]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """One for each process of the tests."""
+    """One browser per test process."""
     installed = next(filter(None, map(shutil.which, NAMES)), None)
     flags = [*FLAGS, "--no-sandbox"] if os.getuid() == 0 else FLAGS
     async with async_playwright() as playwright:
-        try:  # without a path, Playwright takes the browser that it downloaded
+        try:  # without a path, Playwright uses the browser that it downloaded
             started = await playwright.chromium.launch(executable_path=installed, args=flags)
         except PlaywrightError:
             require(NAMES[0], installed)
@@ -79,7 +79,7 @@ async def serving(settings: Settings) -> AsyncIterator[Site]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """A service and its database, without any worker; kinds are known."""
+    """A service with its database and registered kinds, without a worker."""
     url = await asyncio.to_thread(tidemill_server.create_database)
     settings = settings_in(url, tmp_path_factory.mktemp("site"))
     async with serving(settings) as started:
@@ -93,7 +93,7 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def working(site: Site) -> Site:
-    """The same with a worker."""
+    """The same service with a worker."""
     site.workers.app(KINDS)
     site.workers.start()
     return site
@@ -101,7 +101,7 @@ async def working(site: Site) -> Site:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_page(browser: Browser) -> AsyncIterator[OpenPage]:
-    """Tabs whose console must stay silent. ``expect`` is what one may say all the same."""
+    """Open tabs that fail the test on console errors, except errors that contain a text in ``expect``."""
     opened: list[Watch] = []
 
     async def make(*, expect: tuple[str, ...] = (), **options: Any) -> Page:
@@ -120,11 +120,13 @@ async def open_page(browser: Browser) -> AsyncIterator[OpenPage]:
 
 @pytest.fixture
 def signed_in(site: Site, open_page: OpenPage) -> OpenPage:
-    """A tab of somebody who followed a link."""
+    """Open a tab of a user who signed in with a link."""
 
     async def make(name: str = "ada", to: str = "/jobs", role: Role = Role.USER, **options: Any) -> Page:
         page = await open_page(**options)
-        await page.request.get(await site.link(name, role), max_redirects=0)  # only its cookie: the page is loaded once
+        await page.request.get(
+            await site.link(name, role), max_redirects=0
+        )  # gets only the cookie, so that the page loads once
         await page.goto(site.url + to)
         return page
 

@@ -1,4 +1,4 @@
-"""What a browser complains of, and what somebody with other senses would."""
+"""Checks of a page: browser errors, accessibility and screenshots."""
 
 import json
 from importlib import resources
@@ -13,7 +13,7 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
 class Watch:
-    """Every error of a tab: on its console, of its policy, of its requests."""
+    """Record the errors of a tab: console messages, policy violations and failed requests."""
 
     def __init__(self, page: Page, expected: tuple[str, ...]) -> None:
         self.page = page
@@ -29,7 +29,7 @@ class Watch:
             self.faults.append(f"{message.type}: {message.text} ({message.location.get('url')})")
 
     def _failed(self, request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # the page itself lets go of what it does not need any more
+        if request.failure != "net::ERR_ABORTED":  # the page aborts requests that it no longer needs
             self.faults.append(f"failed: {request.method} {request.url} {request.failure}")
 
     def _answered(self, response: Response) -> None:
@@ -37,44 +37,44 @@ class Watch:
             self.faults.append(f"{response.status}: {response.request.method} {response.url}")
 
     def check(self) -> None:
-        left = [fault for fault in self.faults if not any(word in fault for word in self._expected)]
-        assert not left, "\n".join(left)
+        unexpected = [fault for fault in self.faults if not any(word in fault for word in self._expected)]
+        assert not unexpected, "\n".join(unexpected)
 
 
 async def axe(page: Page) -> None:
-    """No fault that axe knows, in either theme. It runs in a world of its own: the page's policy stays as it is."""
+    """Assert that axe finds no violations in either theme. It runs isolated, so that the page's policy applies."""
     for theme in THEMES:
         await page.emulate_media(color_scheme=theme, reduced_motion="reduce")
         found = await isolated(
             page, _AXE + f"; axe.run(document, {{runOnly: {json.dumps(TAGS)}}}).then(JSON.stringify)"
         )
-        violations = [_told(one) for one in json.loads(found)["violations"]]
+        violations = [_describe_violation(one) for one in json.loads(found)["violations"]]
         assert not violations, f"in the {theme} theme:\n" + "\n".join(violations)
     await page.emulate_media(color_scheme="null", reduced_motion="null")
 
 
 async def isolated(page: Page, script: str) -> Any:
-    """What a script of the test comes to, apart from the page's own scripts."""
+    """Evaluate a script in an isolated world, apart from the page's own scripts, and return its value."""
     session = await page.context.new_cdp_session(page)
     try:
         tree = await session.send("Page.getFrameTree")
         frame = tree["frameTree"]["frame"]["id"]
         world = await session.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "test"})
-        asked = {"expression": script, "contextId": world["executionContextId"]}
-        answer = await session.send("Runtime.evaluate", asked | {"awaitPromise": True, "returnByValue": True})
+        params = {"expression": script, "contextId": world["executionContextId"]}
+        answer = await session.send("Runtime.evaluate", params | {"awaitPromise": True, "returnByValue": True})
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
     finally:
         await session.detach()
 
 
-def _told(violation: dict[str, Any]) -> str:
-    places = "\n    ".join(f"{node['html'][:200]}\n      {node['failureSummary']}" for node in violation["nodes"][:3])
-    return f"{violation['id']}: {violation['help']}\n    {places}"
+def _describe_violation(violation: dict[str, Any]) -> str:
+    nodes = "\n    ".join(f"{node['html'][:200]}\n      {node['failureSummary']}" for node in violation["nodes"][:3])
+    return f"{violation['id']}: {violation['help']}\n    {nodes}"
 
 
 async def screenshot(page: Page, name: str) -> None:
-    """Light and dark, for people to look at."""
+    """Save screenshots in the light and the dark theme."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for theme in THEMES:
         await page.emulate_media(color_scheme=theme, reduced_motion="reduce")
@@ -83,7 +83,7 @@ async def screenshot(page: Page, name: str) -> None:
 
 
 def keep(name: str, figures: str) -> None:
-    """What was measured, beside the pictures."""
+    """Save measurements beside the screenshots."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     (SCREENSHOTS / f"{name}.txt").write_text(figures + "\n")
 

@@ -1,4 +1,4 @@
-"""A site whose tables can be imported into and exported from, and a worker for it."""
+"""A site with tables for imports and exports, and a worker."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -51,7 +51,7 @@ read = ["user", "admin"]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """A service with tables that are declared, and a worker."""
+    """A service with declared tables, and a worker."""
     folder = tmp_path_factory.mktemp("shop")
     declared = written(folder, "tidemill.toml", DECLARED)
     url = await asyncio.to_thread(tidemill_server.create_database)
@@ -66,7 +66,7 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
 
 
 def people_csv(n: int, *, bad: int = 0, prefix: str = "p") -> str:
-    """A file of so many people, of whom so many, spread evenly, have one of three mistakes."""
+    """Return a CSV file with ``n`` people, of which ``bad``, spread evenly, have one of three errors."""
     wrong = {index * (n // bad): index % 3 for index in range(bad)} if bad else {}
     lines = ["E-Mail;Full name;age;role;Remarks"]
     for row in range(n):

@@ -1,4 +1,4 @@
-"""The service that is looked at, and people who use it."""
+"""The service under test, and its users."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +31,7 @@ async def lookup(item: Item):
 
 @dataclass
 class Site:
-    """An address, what is behind it, and keys of users by name."""
+    """The address of a service, its database and settings, and the keys of its users by name."""
 
     url: str
     db: Database
@@ -43,7 +43,7 @@ class Site:
         self.workers = Workers(self.settings, self.settings.home)
 
     async def user(self, name: str, role: Role = Role.USER) -> str:
-        """The key of somebody, who is made when first named."""
+        """Return the API key of a user. Create the user on first use."""
         if name not in self.keys:
             self.ids[name] = (await self.db.run(users.add_user, name, role)).id
             self.keys[name], _ = await self.db.run(users.add_key, self.ids[name])
@@ -54,23 +54,23 @@ class Site:
         return f"{self.url}/sign-in/{await self.db.run(browser_sessions.create_sign_in_token, self.ids[name], 60)}"
 
     async def ask(self, name: str, method: str, path: str, **more: Any) -> Any:
-        """As somebody, by HTTP."""
+        """Send a request as a user and return the JSON response. Fail if the status is not 2xx."""
         headers = {"Authorization": f"Bearer {await self.user(name)}"}
         async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False) as client:
-            answer = await client.request(method, path, **more)
-        assert answer.is_success, answer.text
-        return answer.json() if answer.content else None
+            response = await client.request(method, path, **more)
+        assert response.is_success, response.text
+        return response.json() if response.content else None
 
     async def submit(self, name: str, inputs: list[Any], kind: str = "price.lookup", **more: Any) -> dict[str, Any]:
-        """A job of somebody's, by HTTP."""
+        """Submit a job as a user over HTTP and return it."""
         return dict(await self.ask(name, "POST", "/v1/jobs", json={"kind": kind, "inputs": inputs, **more}))
 
     async def cancelled(self, name: str, **more: Any) -> dict[str, Any]:
-        """One that was never begun."""
+        """Submit a job and cancel it before it starts."""
         job = await self.submit(name, [{"sku": "A"}], **more)
         await self.ask(name, "POST", f"/v1/jobs/{job['id']}/cancel")
         return job
 
     async def finished(self, name: str, inputs: list[Any]) -> Job:
-        """One that a worker has done."""
+        """Submit a job and wait until a worker has closed it."""
         return await closed(self.db, UUID((await self.submit(name, inputs))["id"]))

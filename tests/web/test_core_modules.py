@@ -1,4 +1,4 @@
-"""What the modules below the screens decide by themselves, asked in the page: who asks when, whose answer counts."""
+"""Modules of `core` and `ui`, called in the page: when they send requests, and which response they show."""
 
 from collections.abc import AsyncIterator
 
@@ -28,7 +28,7 @@ NEWS_ARE_QUICKER = """
   return [found.data.peek() > 1, broken];
 })()
 """
-# Requests answer in the order that is given: of each the number it has, and how long it takes.
+# ``takes`` has the duration of each request in milliseconds, by its number.
 SOURCE = """
 (async () => {
   const rest = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -1,4 +1,4 @@
-"""Distributions on the screen: a pasted table becomes files, and each says whether it was made or used again."""
+"""The distribution screens: a pasted table becomes files, and each file is shown as generated or reused."""
 
 import pytest
 from playwright.async_api import Page, expect
@@ -30,10 +30,10 @@ async def test_distribution_generates_reuses_and_redrives_failed_files(site: Sit
     await expect(page.get_by_text("2 inputs:")).to_be_visible()
     await axe(page)
     await screenshot(page, "distribution-new")
-    await page.get_by_role("button", name="Ask for 2 files").click()
+    await page.get_by_role("button", name="Generate 2 files").click()
     await expect(page.get_by_role("gridcell", name="generated")).to_have_count(2, timeout=SLOW)
 
-    await ask(page, site, f"{INPUTS}BAD\t20240202\n", "Ask for 3 files")
+    await ask(page, site, f"{INPUTS}BAD\t20240202\n", "Generate 3 files")
     await expect(page.get_by_role("gridcell", name="reused")).to_have_count(2, timeout=SLOW)
     await expect(page.get_by_text("completed with errors")).to_be_visible(timeout=SLOW)
     await expect(page.get_by_role("gridcell", name="division by zero")).to_be_visible(timeout=SLOW)
@@ -53,8 +53,8 @@ async def test_distribution_generates_reuses_and_redrives_failed_files(site: Sit
     await page.keyboard.press("Escape")
 
     await rows(site.db, "UPDATE shop.settings SET divisor = 1")
-    await page.get_by_role("button", name="Redrive failed").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Redrive", exact=True).click()
+    await page.get_by_role("button", name="Retry failed").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Retry", exact=True).click()
     await expect(page.locator(".head").get_by_text("completed", exact=True)).to_be_visible(timeout=SLOW)
     await expect(page.get_by_role("gridcell", name="generated")).to_have_count(1, timeout=SLOW)
     await page.goto(f"{site.url}/distributions")
@@ -65,7 +65,7 @@ async def test_distribution_generates_reuses_and_redrives_failed_files(site: Sit
 
 async def test_distribution_form_lists_every_invalid_input(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", expect=("422",))
-    await ask(page, site, "index_key,effective_date\nABC,20241399\nABC,soon\n", "Ask for 2 files")
+    await ask(page, site, "index_key,effective_date\nABC,20241399\nABC,soon\n", "Generate 2 files")
     await expect(page.get_by_role("alert").get_by_role("listitem")).to_have_count(2, timeout=SLOW)
     await page.get_by_label("Inputs", exact=True).fill('[{"index_key": "ABC"')
-    await expect(page.get_by_text("This cannot be read: the list is not JSON")).to_be_visible()
+    await expect(page.get_by_text("Cannot read the inputs: the list is not valid JSON")).to_be_visible()

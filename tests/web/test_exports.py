@@ -1,4 +1,4 @@
-"""Exports on the screen: a file is asked for, made, and taken; or rows come at once."""
+"""The export screens: create and download a file, or stream the rows."""
 
 import json
 import re
@@ -27,13 +27,13 @@ async def test_export_form_with_filters_streams_rows_and_creates_downloadable_fi
     await axe(page)
     await screenshot(page, "exports-empty")
     await page.get_by_role("link", name="New export").first.click()
-    await page.get_by_label("Rows of").select_option("people")
+    await page.get_by_label("Export from").select_option("people")
     await page.get_by_label("at", exact=True).uncheck()
     await page.get_by_role("button", name="Add a filter").click()
     await page.get_by_label("Field of filter 1").select_option("age")
     await page.get_by_label("Operator of filter 1").select_option("between")
-    await page.get_by_label("From, of filter 1").fill("25")
-    await page.get_by_label("To, of filter 1").fill("90")
+    await page.get_by_label("From value of filter 1").fill("25")
+    await page.get_by_label("To value of filter 1").fill("90")
     await page.get_by_label("Order").select_option("-age")
     await expect(
         page.get_by_text('"filters":{"age":{"between":["25","90"]}},"order":["-age"],"spreadsheet_safe":true')
@@ -42,14 +42,14 @@ async def test_export_form_with_filters_streams_rows_and_creates_downloadable_fi
     await screenshot(page, "export-new")
 
     await page.reload()
-    await expect(page.get_by_label("From, of filter 1")).to_have_value("25", timeout=SLOW)
+    await expect(page.get_by_label("From value of filter 1")).to_have_value("25", timeout=SLOW)
     async with page.expect_download() as streamed:
         await page.get_by_role("button", name="Stream now").click()
     streamed_to = await (await streamed.value).path()
     expected = "email,name,age,role\nold@x.org,Old,80,\nmid@x.org,Mid,30,\n"
     assert streamed_to.read_text() == expected
 
-    await page.get_by_role("button", name="Make a file").click()
+    await page.get_by_role("button", name="Create a file").click()
     row = page.get_by_role("row").filter(has_text="people")
     await expect(row).to_contain_text("completed", timeout=SLOW)
     await expect(row).to_contain_text(re.compile(r"in \d d"))
@@ -63,7 +63,7 @@ async def test_export_form_with_filters_streams_rows_and_creates_downloadable_fi
 async def test_export_escapes_formulas_unless_spreadsheet_safe_is_unchecked(site: Site, signed_in: OpenPage) -> None:
     await rows(site.db, "INSERT INTO shop.people (email, name) VALUES ('=1+1', 'Formula')")
     page = await signed_in("ada", "/exports/new?resource=people&fields=email%2Cname&format=csv")
-    safe = page.get_by_label("Make text harmless")
+    safe = page.get_by_label("Escape formulas")
     await expect(safe).to_be_checked()
     await expect(page.get_by_role("button", name="Stream now")).to_be_enabled()
     for is_safe in (True, False):
@@ -84,16 +84,16 @@ async def test_export_with_invalid_filter_shows_error_before_download(site: Site
         "ada", f"/exports/new?resource=people&filters={json.dumps([{'field': 'age', 'op': 'eq'}])}", expect=("422",)
     )
     await page.get_by_role("button", name="Stream now").click()
-    await expect(page.get_by_role("alert")).to_contain_text("not a whole number", timeout=SLOW)
-    await page.get_by_role("button", name="Make a file").click()
-    await expect(page.get_by_role("alert")).to_contain_text("not a whole number", timeout=SLOW)
+    await expect(page.get_by_role("alert")).to_contain_text("must be a whole number", timeout=SLOW)
+    await page.get_by_role("button", name="Create a file").click()
+    await expect(page.get_by_role("alert")).to_contain_text("must be a whole number", timeout=SLOW)
 
 
 async def test_pending_export_can_be_cancelled_from_list(site: Site, signed_in: OpenPage) -> None:
     site.workers.end()
     try:
         page = await signed_in("cy", "/exports/new?resource=people")
-        await page.get_by_role("button", name="Make a file").click()
+        await page.get_by_role("button", name="Create a file").click()
         await page.get_by_role("button", name=re.compile("^Cancel J")).click()
         await page.get_by_role("dialog").get_by_role("button", name="Cancel the export").click()
         await expect(page.get_by_role("row").filter(has_text="people")).to_contain_text("cancel", timeout=SLOW)
@@ -105,7 +105,7 @@ async def test_export_list_shows_final_status_when_detail_request_fails(site: Si
     site.workers.end()
     try:
         page = await signed_in("dora", "/exports/new?resource=people", expect=("503",))
-        await page.get_by_role("button", name="Make a file").click()
+        await page.get_by_role("button", name="Create a file").click()
         row = page.get_by_role("row").filter(has_text="people")
         await expect(row.get_by_role("button", name="Cancel")).to_be_visible()
         await page.route(re.compile("/v1/exports/[0-9a-f-]+$"), lambda route: route.fulfill(status=503, json={}))

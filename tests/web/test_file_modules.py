@@ -1,4 +1,4 @@
-"""What the screens of imports, exports and distributions decide by themselves, asked in the page."""
+"""Modules of the import, export and distribution screens, called in the page."""
 
 import json
 from typing import Any
@@ -40,13 +40,13 @@ async def test_form_helpers_suggest_columns_split_lists_build_queries_cut_previe
     assert await said(page, "screens/import-columns.js", 'it.closestName("Full name", ["email", "name"])') == "name"
     assert await said(page, "screens/import-columns.js", 'it.closestName("Remarks", ["email", "name"])') is None
     assert await said(page, "screens/export-filters.js", """it.splitList('"Doe, J.",Smith')""") == ["Doe, J.", "Smith"]
-    asked = {
+    request = {
         "resource": "users",
         "format": "csv",
         "filters": {"name": {"in": ["Doe, J.", "Smith"]}},
         "fields": ["a", "b"],
     }
-    query = await said(page, "screens/export-new.js", f"it.streamQuery({json.dumps(asked)})")
+    query = await said(page, "screens/export-new.js", f"it.streamQuery({json.dumps(request)})")
     assert query == "?resource=users&format=csv&fields=a%2Cb&filter%5Bname%5D%5Bin%5D=%22Doe%2C+J.%22%2CSmith"
     lines = 'new File(["é\\n".repeat(500_000)], "long.csv")'
     assert (await said(page, "screens/import-draft.js", f"it.fileHead({lines}).then((head) => head.size % 3)")) == 0

@@ -1,4 +1,4 @@
-"""What is under the pointer or has the focus stays; one press is one; what goes wrong stays where it went wrong."""
+"""Elements under the pointer or with focus stay; a double click acts once; an error affects only its own screen."""
 
 import asyncio
 import re
@@ -46,11 +46,11 @@ LIMITER = {
     "members": 0,
     "blocked_until": FAR,
 }
-KEPT = ["Pause", "Cancel …", "Reprocess failed …", "Export …", "More actions", "Reprocess failures with cause test"]
+KEPT = ["Pause", "Cancel …", "Retry failed …", "Export …", "More actions", "Retry failures with cause test"]
 
 
 class Gate:
-    """Holds requests back until it is opened; counts them."""
+    """Hold requests until the gate is opened, and count them."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -63,7 +63,7 @@ class Gate:
 
 
 async def fails(db: Database, lease: Lease, seq: int) -> Lease:
-    """Another row has failed; the lease as it is then."""
+    """Record one more failed row and return the lease after it."""
     assert await settle(db, lease, [verdict(seq, FAILED)]) is FlushResult.APPLIED
     return replace(lease, flush_no=lease.flush_no + 1)
 
@@ -93,8 +93,12 @@ async def test_job_buttons_keep_elements_and_focus_when_job_changes(site: Site, 
     await page.get_by_role("link", name="Results").click()
     await page.get_by_role("grid").get_by_label("Select row 1", exact=True).click()
     await page.get_by_role("button", name="Clear", exact=True).wait_for()
-    places = (".toggles button >> nth=0", "select[aria-label=Cause] option >> nth=1", ".grid-foot .row button >> nth=0")
-    kept = [await page.locator(place).element_handle() for place in places]
+    selectors = (
+        ".toggles button >> nth=0",
+        "select[aria-label=Cause] option >> nth=1",
+        ".grid-foot .row button >> nth=0",
+    )
+    kept = [await page.locator(selector).element_handle() for selector in selectors]
     toggle = page.get_by_role("group", name="Status").get_by_role("button", name=re.compile("failed"))
     await toggle.focus()
     await fails(site.db, lease, 2)
@@ -124,7 +128,7 @@ async def test_buttons_keep_focus_when_lists_refresh(site: Site, open_page: Open
         await expect(act).to_be_focused()
 
     await page.get_by_role("link", name="Health").click()
-    lift = page.get_by_role("button", name="Lift")
+    lift = page.get_by_role("button", name="Unblock")
     await lift.focus()
     before = asked
     await page.clock.run_for(6_000)
@@ -139,13 +143,13 @@ async def test_double_click_sends_one_request_and_dialog_waits_for_response(site
     await expect(page.get_by_role("button", name="Revoke tm_")).to_be_visible()
     await page.route("**/v1/keys", keys.hold)
     await page.get_by_role("button", name="New key …").click()
-    await page.get_by_role("button", name="Make the key").dblclick()
-    for key in ("Enter", "Escape", "Escape"):  # a key that nobody saw would be good all the same
+    await page.get_by_role("button", name="Create key").dblclick()
+    for key in ("Enter", "Escape", "Escape"):  # closing now would leave a valid key that the user never saw
         await page.keyboard.press(key)
     assert keys.n == 1
     keys.opened.set()
-    await expect(page.get_by_role("dialog", name="The key, this once")).to_be_visible()
-    await page.get_by_role("button", name="I have kept it").click()
+    await expect(page.get_by_role("dialog", name="Save this key")).to_be_visible()
+    await page.get_by_role("button", name="I have saved it").click()
 
     await page.route("**/v1/keys/*", deaths.hold)
     await page.get_by_role("button", name="Revoke tm_").first.click()
@@ -153,7 +157,7 @@ async def test_double_click_sends_one_request_and_dialog_waits_for_response(site
     await dialog.get_by_role("button", name="Revoke").click()
     await page.keyboard.press("Escape")
     await page.keyboard.press("Escape")
-    await expect(dialog.get_by_role("button", name="Keep as it is")).to_be_disabled()
+    await expect(dialog.get_by_role("button", name="Go back")).to_be_disabled()
     deaths.opened.set()
     await expect(dialog).to_be_hidden()
 
@@ -193,7 +197,7 @@ async def test_failed_rows_request_offers_retry_and_other_screens_keep_working(s
     await page.get_by_role("link", name="Results").click()
     await expect(page.get_by_text("Could not load rows 1")).to_be_visible()
     await page.unroute_all()
-    await page.get_by_role("button", name="Retry").click()
+    await page.get_by_role("button", name="Try again").click()
     await page.get_by_role("gridcell", name="A-2").first.click()
     await expect(page.get_by_role("complementary")).to_be_visible()
     await page.keyboard.press("g")

@@ -1,4 +1,4 @@
-"""Health: what the figures are, and what they go by."""
+"""The health screen: figures, thresholds, workers, limiters and quarantined messages."""
 
 import re
 
@@ -21,12 +21,12 @@ async def test_health_tiles_show_values_and_their_thresholds(working: Site, sign
     await working.finished("ada", [{"sku": f"A-{n}"} for n in range(60)] + [{"sku": "B", "wish": "never"}] * 20)
     page = await signed_in("ada", "/service")
     tile = page.locator(".tile")
-    await expect(tile.filter(has_text="Queue depth")).to_contain_text("0 pending, 0 in hand")
+    await expect(tile.filter(has_text="Queue depth")).to_contain_text("0 pending, 0 processing")
     await expect(tile.filter(has_text="Failure rate")).to_contain_text("25.0%")
     await expect(tile.filter(has_text="Failure rate")).to_contain_text("20 of 80 rows")
-    await expect(tile.filter(has_text="Failure rate")).to_contain_text("Worth a look from 10 % on")
+    await expect(tile.filter(has_text="Failure rate")).to_contain_text("Threshold: 10%")
     await expect(tile.filter(has_text="Throughput")).to_contain_text("/s")
-    await expect(tile.filter(has_text="Oldest due work")).to_contain_text("Degraded beyond five minutes")
+    await expect(tile.filter(has_text="Oldest due work")).to_contain_text("Degraded above 5 minutes")
     await expect(tile.filter(has_text="Database")).to_contain_text("ok")
     await expect(page.get_by_role("table", name="Workers")).to_have_count(0)
     await axe(page)
@@ -38,7 +38,7 @@ async def test_health_shows_workers_to_admin(working: Site, signed_in: OpenPage)
     row = page.get_by_role("table", name="Workers").get_by_role("row").nth(1)
     await expect(row).to_contain_text("price.lookup", timeout=20_000)
     await expect(row).to_contain_text("s ago")
-    await page.get_by_label("Whose work").select_option("all")
+    await page.get_by_label("Owner").select_option("all")
     await expect(page.locator(".tile").filter(has_text="Failure rate")).to_contain_text(
         re.compile(r"of [1-9]\d* rows"), timeout=20_000
     )
@@ -52,8 +52,9 @@ async def test_health_is_degraded_when_jobs_are_open_without_workers(working: Si
     await working.submit("ada", [{"sku": "A"}])
     page = await signed_in("ada", "/service")
     await expect(page.get_by_role("status").filter(has_text="degraded")).to_be_visible()
-    await expect(page.locator(".tile").filter(has_text="Workers")).to_contain_text("nobody to do it")
-    await expect(page.locator(".tile").filter(has_text="Workers")).to_contain_text("for 1 open job.")
+    tile = page.locator(".tile").filter(has=page.get_by_role("heading", name="Workers"))
+    await expect(tile).to_contain_text("no workers are running")
+    await expect(tile).to_contain_text("for 1 open job.")
     await axe(page)
     await screenshot(page, "health-degraded")
 
@@ -66,19 +67,19 @@ async def test_blocked_limiter_is_visible_to_all_users_and_lifted_by_admin(site:
     row = page.get_by_role("table", name="Limiters").get_by_role("row").nth(1)
     await expect(row).to_contain_text("shop")
     await expect(row).to_contain_text("50%")
-    await expect(row.get_by_role("button", name="Lift")).to_have_count(0)
+    await expect(row.get_by_role("button", name="Unblock")).to_have_count(0)
     await axe(page)
     root = await signed_in("root", "/service", role=Role.ADMIN)
     row = root.get_by_role("table", name="Limiters").get_by_role("row").nth(1)
-    await row.get_by_role("button", name="Lift").click()
-    await expect(root.get_by_text("shop is open again")).to_be_visible()
-    await expect(row.get_by_role("button", name="Lift")).to_have_count(0)
+    await row.get_by_role("button", name="Unblock").click()
+    await expect(root.get_by_text("shop unblocked")).to_be_visible()
+    await expect(row.get_by_role("button", name="Unblock")).to_have_count(0)
 
 
 async def test_health_shows_quarantined_messages_to_admin(site: Site, signed_in: OpenPage) -> None:
-    await site.db.run(outbox.quarantine_message, "worker-1", b"<b>not a hint</b>", "it is not JSON")
+    await site.db.run(outbox.quarantine_message, "worker-1", b"<b>not a hint</b>", "The message is not valid JSON")
     page = await signed_in("root", "/service", role=Role.ADMIN)
-    table = page.get_by_role("table", name="Messages in quarantine")
-    await expect(table).to_contain_text("it is not JSON")
+    table = page.get_by_role("table", name="Quarantined messages")
+    await expect(table).to_contain_text("The message is not valid JSON")
     await expect(table).to_contain_text("<b>not a hint</b>")
     await axe(page)

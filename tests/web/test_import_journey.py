@@ -1,4 +1,4 @@
-"""A story: somebody signs in, imports a file with errors, and mends it; the page is never loaded anew."""
+"""A complete import: sign in, upload a file with errors, fix rows and import, without a page reload."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from web.test_imports import choose, figure, leave_out_and_map
 __all__ = ["site"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 BAD = 30
-MENDED = {"story0": ("E-Mail", "story0@example.org"), "old": ("age", "44"), "king": ("role", "editor")}
+FIXED_VALUES = {"journey0": ("E-Mail", "journey0@example.org"), "old": ("age", "44"), "king": ("role", "editor")}
 
 
 @pytest.mark.parametrize("n", [5_000, pytest.param(50_000, marks=pytest.mark.full)])
@@ -30,30 +30,30 @@ async def test_import_journey_from_sign_in_to_workbook_needs_no_page_reload(
 
     await page.get_by_label("API key").fill(await site.user("ada"))
     await page.keyboard.press("Enter")
-    await page.get_by_label("Into").select_option("people")
-    await choose(page, written(tmp_path, "people.csv", people_csv(n, bad=BAD, prefix="story")))
-    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_label("Import into").select_option("people")
+    await choose(page, written(tmp_path, "people.csv", people_csv(n, bad=BAD, prefix="journey")))
+    await page.get_by_role("button", name="Continue to columns").click()
     await leave_out_and_map(page)
     await page.get_by_role("button", name="Check all rows").click()
     await figure(page, "with errors", f"{BAD}")
-    await expect(page.get_by_role("button", name="good rows …")).to_be_enabled(timeout=SLOW)  # the check is over
+    await expect(page.get_by_role("button", name="valid rows …")).to_be_enabled(timeout=SLOW)  # the check has finished
     newer = page.get_by_role("button", name="The list has changed")
-    if await newer.is_visible():  # some were found before the others, and the pointer is over them
+    if await newer.is_visible():  # rows were listed before the check finished, and the pointer is over the list
         await newer.click()
-    for value, (column, better) in MENDED.items():
-        await mend(page, value, column, better)
+    for value, (column, better) in FIXED_VALUES.items():
+        await fix_first_row(page, value, column, better)
     await figure(page, "with errors", f"{BAD - 3}")
 
     good = f"{n - BAD + 3:,}"
-    await page.get_by_role("button", name=f"Import {good} good rows").click(timeout=SLOW)
+    await page.get_by_role("button", name=f"Import {good} valid rows").click(timeout=SLOW)
     await page.get_by_role("dialog").get_by_role("button", name=f"Import {good}").click()
     await figure(page, "imported", good)
     await expect(page.locator(".head").get_by_text("completed with errors")).to_be_visible(timeout=SLOW)
 
-    # What one row could not be is allowed meanwhile: reprocessed, it is what it is; the others fail again.
-    await page.get_by_role("button", name="Reprocess failed").click()
-    await page.get_by_role("dialog").get_by_role("button", name=f"Reprocess {BAD - 3}").click()
-    await expect(page.get_by_text(f"{BAD - 3} rows sent round again")).to_be_visible(timeout=SLOW)
+    # The remaining rows were not fixed: they fail again when retried.
+    await page.get_by_role("button", name="Retry failed").click()
+    await page.get_by_role("dialog").get_by_role("button", name=f"Retry {BAD - 3}").click()
+    await expect(page.get_by_text(f"Requeued {BAD - 3} rows")).to_be_visible(timeout=SLOW)
     await expect(page.locator(".head").get_by_text("completed with errors")).to_be_visible(timeout=SLOW)
     await figure(page, "with errors", f"{BAD - 3}")
 
@@ -67,14 +67,14 @@ async def test_import_journey_from_sign_in_to_workbook_needs_no_page_reload(
     assert loads == []
 
 
-async def mend(page: Page, value: str, column: str, better: str) -> None:
-    """The first row that has this value, corrected where it stands."""
+async def fix_first_row(page: Page, value: str, column: str, better: str) -> None:
+    """Open the first row that has this value, and fix the value in the drawer."""
     await page.get_by_role("gridcell", name=value, exact=True).first.click(timeout=SLOW)
     drawer = page.get_by_role("complementary")
     field = drawer.get_by_label(column)
     await expect(field).to_have_value(value)
-    before = await page.get_by_role("gridcell", name="good now").count()
+    before = await page.get_by_role("gridcell", name="valid", exact=True).count()
     await field.fill(better)
     await field.press("Enter")
-    await expect(page.get_by_role("gridcell", name="good now")).to_have_count(before + 1, timeout=SLOW)
+    await expect(page.get_by_role("gridcell", name="valid", exact=True)).to_have_count(before + 1, timeout=SLOW)
     await drawer.get_by_role("button", name="Close").click()

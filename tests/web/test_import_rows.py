@@ -1,4 +1,4 @@
-"""Rows that are mended more than once, files of any size, and addresses that are not what they should be."""
+"""Rows that are fixed more than once, large file limits, late previews and invalid addresses."""
 
 import json
 import re
@@ -19,10 +19,10 @@ AWAY = ("401", "503")
 
 
 async def bad_row(page: Page, folder: Path, email: str) -> Locator:
-    """The drawer of a row whose age is no number."""
+    """Import a row whose age is not a number, and return its drawer."""
     text = f"email,name,age\n{email},Bob,old\n"
     await page.get_by_label("File to import").set_input_files(written(folder, "twice.csv", text))
-    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Continue to columns").click()
     await page.get_by_role("button", name="Check all rows").click()
     await page.get_by_role("gridcell", name="Bob", exact=True).click()
     drawer = page.get_by_role("complementary")
@@ -43,12 +43,12 @@ async def test_import_row_fixed_twice_is_imported_as_last_saved(
     await drawer.get_by_label("name").fill("Bob")
     await drawer.get_by_label("age").fill("44")
     await drawer.get_by_role("button", name="Save and check").click()
-    await expect(drawer.get_by_text("good now")).to_be_visible(timeout=SLOW)
+    await expect(drawer.get_by_text("valid", exact=True)).to_be_visible(timeout=SLOW)
     await drawer.get_by_role("button", name="Close").click()
-    await page.get_by_role("button", name="Import 1 good row").click()
+    await page.get_by_role("button", name="Import 1 valid row").click()
     await page.get_by_role("dialog").get_by_role("button", name="Import 1").click()
 
-    await expect(page.get_by_text("All rows are in people. 1 are new")).to_be_visible(timeout=SLOW)
+    await expect(page.get_by_text("All rows were imported into people: 1 inserted")).to_be_visible(timeout=SLOW)
     assert await rows(site.db, "SELECT name, age FROM shop.people WHERE email = 'bob@x.org'") == [("Bob", 44)]
 
 
@@ -60,7 +60,7 @@ async def test_import_row_edits_survive_lost_response_and_expired_session(
             return bool((await (await route.fetch()).json())["status"] == "failed")
 
         await eventually(is_checked)
-        await route.fulfill(status=503, json={"detail": "the answer was lost"})
+        await route.fulfill(status=503, json={"detail": "The response was lost"})
 
     page = await signed_in("bea", "/imports/new?resource=people", expect=AWAY)
     drawer = await bad_row(page, tmp_path, "rob@x.org")
@@ -68,19 +68,21 @@ async def test_import_row_edits_survive_lost_response_and_expired_session(
     await drawer.get_by_label("name").fill("Oops")
     await drawer.get_by_label("age").fill("older")
     await drawer.get_by_role("button", name="Save and check").click()
-    await expect(drawer.get_by_role("alert")).to_have_text("the answer was lost", timeout=SLOW)
+    await expect(drawer.get_by_role("alert")).to_have_text("The response was lost", timeout=SLOW)
 
     await drawer.get_by_label("name").fill("Bob")
     await drawer.get_by_label("age").fill("44")
     await rows(site.db, "DELETE FROM tidemill.session")
-    await drawer.get_by_role("button", name="Save and check").dispatch_event("click")  # if nothing else has asked yet
+    await drawer.get_by_role("button", name="Save and check").dispatch_event(
+        "click"
+    )  # sends a request in case no other one has detected the expired session yet
     dialog = page.get_by_role("dialog", name="Signed out")
-    await dialog.get_by_label("API key, or one-time link").fill(await site.user("bea"))
+    await dialog.get_by_label("API key or sign-in link").fill(await site.user("bea"))
     async with page.expect_response("**/items/0"):
         await dialog.get_by_role("button", name="Sign in again").click()
     await expect(drawer.get_by_label("age")).to_have_value("44")
     await drawer.get_by_role("button", name="Save and check").click()
-    await expect(drawer.get_by_text("good now")).to_be_visible(timeout=SLOW)
+    await expect(drawer.get_by_text("valid", exact=True)).to_be_visible(timeout=SLOW)
     key = page.url.partition("?")[0].rpartition("/")[2]
     item = await (await page.request.get(f"{site.url}/v1/jobs/{key}/items/0")).json()
     assert item["input"] == {"email": "rob@x.org", "name": "Bob", "age": "44"}
@@ -92,22 +94,22 @@ async def test_import_mapping_keeps_focus_on_late_preview_and_blocks_check_on_fa
     page = await signed_in("ada", "/imports/new?resource=people", expect=AWAY)
     path = written(tmp_path, "columns.csv", "Mail,Full name,age\na@x.org,A,1\n")
     await page.get_by_label("File to import").set_input_files(path)
-    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Continue to columns").click()
     first, other = page.get_by_label("Field of column Mail"), page.get_by_label("Field of column Full name")
     late = Gate()
     await page.route("**/v1/imports/preview?*", late.hold)
     await first.select_option("email")
     await other.focus()
     late.opened.set()
-    await expect(page.get_by_role("row").filter(has=first)).to_contain_text("as you said")
+    await expect(page.get_by_role("row").filter(has=first)).to_contain_text("your choice")
     await expect(other).to_be_focused()
     await other.select_option("name")
     check = page.get_by_role("button", name="Check all rows")
     await expect(check).to_be_enabled()
 
     await page.route("**/v1/imports/preview?*", lambda route: route.fulfill(status=503, json={"detail": "away"}))
-    await page.get_by_label("Rows whose key is there already").select_option("upsert")
-    await expect(page.get_by_text("Not yet: the file could not be read")).to_be_visible()
+    await page.get_by_label("Rows whose key already exists").select_option("upsert")
+    await expect(page.get_by_text("The file could not be read")).to_be_visible()
     await expect(check).to_be_disabled()
 
 
@@ -118,11 +120,11 @@ async def test_import_draft_is_cleared_when_another_user_signs_in(
     await page.get_by_label("File to import").set_input_files(
         written(tmp_path, "secret.csv", "email,name\na@x.org,A\n")
     )
-    await expect(page.get_by_role("heading", name="How secret.csv was read")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Detected format of secret.csv")).to_be_visible()
     await page.get_by_role("button", name="cem account").click()
     await page.get_by_role("menuitem", name="Sign out").click()
     await page.wait_for_url("**/sign-in")
-    await page.get_by_label("API key, or one-time link").fill(await site.user("dan"))
+    await page.get_by_label("API key or sign-in link").fill(await site.user("dan"))
     await page.get_by_role("button", name="Sign in").click()
     await page.get_by_role("link", name="Imports", exact=True).click()
     await page.get_by_role("link", name="Import a file").first.click()
@@ -133,8 +135,8 @@ async def test_import_accepts_small_file_when_size_limit_is_gigabytes(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     async def generous(route: Route) -> None:
-        said = await (await route.fetch()).json()
-        await route.fulfill(body=json.dumps(said | {"max_file_size_mb": 4096}), content_type="application/json")
+        limits = await (await route.fetch()).json()
+        await route.fulfill(body=json.dumps(limits | {"max_file_size_mb": 4096}), content_type="application/json")
 
     page = await signed_in("ada")
     await page.route("**/v1/limits", generous)

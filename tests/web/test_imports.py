@@ -1,4 +1,4 @@
-"""Imports on the screen: from a file that is dropped to rows in a table."""
+"""The import screens: from a dropped file to rows in a table."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ async def choose(page: Page, path: Path, label: str = "File to import") -> None:
 
 
 async def figure(page: Page, label: str, value: str) -> None:
-    """A number of the import, by what it is called."""
+    """Expect a figure of the import by its label."""
     await expect(
         page.locator(".figures > div").filter(has=page.get_by_text(label, exact=True)).locator("dd")
     ).to_have_text(value, timeout=SLOW)
@@ -48,76 +48,76 @@ async def test_import_flow_previews_maps_checks_fixes_and_promotes_file(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
     page = await signed_in("ada", "/imports/new")
-    await from_file_to_trial(page, tmp_path)
-    await look_at_findings(page)
-    await mend_a_row(page)
+    await upload_and_check_file(page, tmp_path)
+    await open_error_group(page)
+    await fix_a_row(page)
     await promote(page)
-    assert await count_of(site, "mend%") == 55
+    assert await count_of(site, "fix%") == 55
 
 
-async def from_file_to_trial(page: Page, tmp_path: Path) -> None:
-    await page.get_by_label("Into").select_option("people")
+async def upload_and_check_file(page: Page, tmp_path: Path) -> None:
+    await page.get_by_label("Import into").select_option("people")
     await expect(page).to_have_url(re.compile("resource=people"))
     await axe(page)
     await screenshot(page, "import-file")
-    await choose(page, written(tmp_path, "people.csv", people_csv(60, bad=6, prefix="mend")))
+    await choose(page, written(tmp_path, "people.csv", people_csv(60, bad=6, prefix="fix")))
 
-    await expect(page.get_by_text("found: semicolon")).to_be_attached()
+    await expect(page.get_by_text("detected: semicolon")).to_be_attached()
     await expect(page.get_by_role("columnheader", name="E-Mail → email")).to_be_visible()
     await axe(page)
     await screenshot(page, "import-preview")
-    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Continue to columns").click()
 
-    await expect(page.get_by_text("there is no column for 'name', which is required")).to_be_visible()
+    await expect(page.get_by_text('No column for the required field "name"')).to_be_visible()
     await expect(page.get_by_role("button", name="Check all rows")).to_be_disabled()
     await axe(page)
     await screenshot(page, "import-columns")
     await leave_out_and_map(page)
-    await expect(page.get_by_text("Every column has its place in people.")).to_be_visible()
+    await expect(page.get_by_text("The column mapping for people is complete.")).to_be_visible()
     await page.get_by_role("button", name="Check all rows").click()
 
     await expect(page).to_have_url(re.compile(r"/imports/J\d+_\d+$"))
 
 
-async def look_at_findings(page: Page) -> None:
+async def open_error_group(page: Page) -> None:
     await figure(page, "with errors", "6")
-    await figure(page, "good", "54")
+    await figure(page, "valid", "54")
     group = page.get_by_role("button", name="email pattern 2")
     await expect(group).to_be_visible()
     await axe(page)
     await screenshot(page, "import-findings")
     await group.click()
     await expect(page).to_have_url(re.compile("code=email.pattern"))
-    await expect(page.get_by_role("gridcell", name="email: not an e-mail address")).to_have_count(2)
+    await expect(page.get_by_role("gridcell", name="email: must be an e-mail address")).to_have_count(2)
 
 
-async def mend_a_row(page: Page) -> None:
-    await page.get_by_role("gridcell", name="mend0", exact=True).click()
+async def fix_a_row(page: Page) -> None:
+    await page.get_by_role("gridcell", name="fix0", exact=True).click()
     drawer = page.get_by_role("complementary")
     await expect(drawer.get_by_role("heading", name="Row 1")).to_be_visible()
-    await expect(drawer.get_by_text("not an e-mail address")).to_be_visible()
+    await expect(drawer.get_by_text("must be an e-mail address")).to_be_visible()
     await axe(page)
     await screenshot(page, "import-row")
-    await drawer.get_by_label("E-Mail").fill("mended@example.org")
+    await drawer.get_by_label("E-Mail").fill("fixed0@example.org")
     await drawer.get_by_label("E-Mail").press("Enter")
-    await expect(page.get_by_role("gridcell", name="good now")).to_be_visible(timeout=SLOW)
+    await expect(page.get_by_role("gridcell", name="valid", exact=True)).to_be_visible(timeout=SLOW)
     await expect(drawer.get_by_role("heading", name="Row 31")).to_be_visible()
     await page.keyboard.press("Escape")
     await figure(page, "with errors", "5")
 
 
 async def promote(page: Page) -> None:
-    await page.get_by_role("button", name="Import 55 good rows").click()
+    await page.get_by_role("button", name="Import 55 valid rows").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_text("5 rows with errors will fail again")).to_be_visible()
     await axe(page)
     await screenshot(page, "import-promote")
-    trial = page.url
+    dry_run = page.url
     await dialog.get_by_role("button", name="Import 55").click()
-    await expect(page).not_to_have_url(trial)
+    await expect(page).not_to_have_url(dry_run)
     await figure(page, "imported", "55")
-    await page.goto(trial)
-    await expect(page.get_by_role("link", name="To the import")).to_be_visible()
+    await page.goto(dry_run)
+    await expect(page.get_by_role("link", name="Go to the import")).to_be_visible()
 
 
 async def test_import_survives_closed_tab_and_accepts_fixed_rows_file(
@@ -128,30 +128,30 @@ async def test_import_survives_closed_tab_and_accepts_fixed_rows_file(
     await page.goto(f"{site.url}/imports/new?resource=people&step=columns&{mapping}")
     await expect(page.get_by_text("Choose the file again")).to_be_visible()
     await choose(page, written(tmp_path, "p.csv", people_csv(30, bad=3, prefix="tab")))
-    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Continue to columns").click()
     await page.get_by_role("button", name="Check all rows").click()
     await figure(page, "with errors", "3")
-    await expect(page.get_by_role("button", name="Import 27 good rows")).to_be_enabled()
-    trial = page.url
+    await expect(page.get_by_role("button", name="Import 27 valid rows")).to_be_enabled()
+    dry_run = page.url
     await page.close()
 
     page = await signed_in("ada", "/imports", expect=("422",))
-    await page.get_by_role("link", name=trial.rpartition("/")[2]).click()
+    await page.get_by_role("link", name=dry_run.rpartition("/")[2]).click()
     await figure(page, "with errors", "3")
     await page.get_by_role("button", name="Download failed rows").click()
     async with page.expect_download() as download:
         await page.get_by_role("menuitem", name="Failed rows as CSV").click()
     failed = (await (await download.value).path()).read_text()
     assert "_row" in failed.splitlines()[0]
-    await page.get_by_role("button", name="Upload mended file").click()
+    await page.get_by_role("button", name="Upload fixed file").click()
     dialog = page.get_by_role("dialog")
-    await choose(page, written(tmp_path, "no-rows.csv", "age\n7\n"), "File of mended rows")
-    await expect(dialog.get_by_role("alert")).to_contain_text("there is no column '_row'")
+    await choose(page, written(tmp_path, "no-rows.csv", "age\n7\n"), "File with fixed rows")
+    await expect(dialog.get_by_role("alert")).to_contain_text('Column "_row"')
     await axe(page)
-    await screenshot(page, "import-mended-file")
-    mended = re.sub(r"(?m)^tab0,", "tab0@example.org,", failed).replace("old", "41").replace("king", "editor")
-    await choose(page, written(tmp_path, "mended.csv", mended), "File of mended rows")
-    await expect(page.get_by_text("Nothing is wrong with any row.")).to_be_visible(timeout=SLOW)
+    await screenshot(page, "import-fixed-file")
+    fixed = re.sub(r"(?m)^tab0,", "tab0@example.org,", failed).replace("old", "41").replace("king", "editor")
+    await choose(page, written(tmp_path, "fixed.csv", fixed), "File with fixed rows")
+    await expect(page.get_by_text("All rows are valid")).to_be_visible(timeout=SLOW)
     await page.goto(f"{site.url}/imports")
     await expect(page.get_by_role("row", name="p.csv")).to_contain_text("completed", timeout=SLOW)
     await axe(page)
@@ -161,12 +161,12 @@ async def test_import_survives_closed_tab_and_accepts_fixed_rows_file(
 DROP = """(zone, [name, text]) => {
   const files = new DataTransfer();
   files.items.add(new File([text], name, { type: "text/csv" }));
-  const said = ["dragenter", "dragover", "drop"].map((type) => {
+  const handled = ["dragenter", "dragover", "drop"].map((type) => {
     const event = new DragEvent(type, { dataTransfer: files, bubbles: true, cancelable: true });
     zone.dispatchEvent(event);
     return event.defaultPrevented;
   });
-  return said.at(-1) && said.at(-2);
+  return handled.at(-1) && handled.at(-2);
 }"""
 
 
@@ -177,7 +177,7 @@ async def test_drop_zone_accepts_file_and_drop_outside_does_not_leave_page(site:
     assert await page.locator("main").evaluate(DROP, given), "the browser would open the file"
     await expect(page.get_by_text("Drop a file here")).to_be_visible()
     assert await page.locator(".drop").evaluate(DROP, given)
-    await expect(page.get_by_text("How dropped.csv was read")).to_be_visible()
+    await expect(page.get_by_text("Detected format of dropped.csv")).to_be_visible()
     assert await page.locator("main").evaluate(DROP, given), "the browser would open the file"
     await page.get_by_role("link", name="Jobs", exact=True).click()
     await expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
@@ -190,16 +190,16 @@ async def test_import_draft_after_reload_requests_same_file_and_keeps_mapping(
     page = await signed_in("ada", "/imports/new?resource=people")
     path = written(tmp_path, "staff.csv", people_csv(3, prefix="anew"))
     await choose(page, path)
-    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Continue to columns").click()
     await page.get_by_label("Field of column Full name").select_option("name")
-    await page.get_by_label("Rows whose key is there already").select_option("upsert")
+    await page.get_by_label("Rows whose key already exists").select_option("upsert")
     await expect(page).to_have_url(re.compile("mode=upsert"))
     await page.reload()
     await expect(page.get_by_text("Choose staff.csv again")).to_be_visible()
     await choose(page, path)
-    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Continue to columns").click()
     await expect(page.get_by_label("Field of column Full name")).to_have_value("name")
-    await expect(page.get_by_label("Rows whose key is there already")).to_have_value("upsert")
+    await expect(page.get_by_label("Rows whose key already exists")).to_have_value("upsert")
 
     await page.goto(await site.link("bea"))
     await page.goto(f"{site.url}/imports/new?resource=people&step=columns")
@@ -211,19 +211,19 @@ async def test_fixed_rows_upload_dialog_stays_open_until_upload_finishes(
 ) -> None:
     page = await signed_in("ada", "/imports/new?resource=people")
     await choose(page, written(tmp_path, "way.csv", "email,name,age\nway@x.org,Way,old\n"))
-    await page.get_by_role("button", name="To the columns").click()
+    await page.get_by_role("button", name="Continue to columns").click()
     await page.get_by_role("button", name="Check all rows").click()
     await figure(page, "with errors", "1")
-    await page.get_by_role("button", name="Upload mended file").click()
+    await page.get_by_role("button", name="Upload fixed file").click()
     dialog, held = page.get_by_role("dialog"), Gate()
     await page.route("**/fixes?*", held.hold)
-    await choose(page, written(tmp_path, "mended.csv", "_row,age\n1,44\n"), "File of mended rows")
-    await expect(dialog.get_by_role("button", name="Not now")).to_be_disabled()
+    await choose(page, written(tmp_path, "fixed.csv", "_row,age\n1,44\n"), "File with fixed rows")
+    await expect(dialog.get_by_role("button", name="Go back")).to_be_disabled()
     for _ in range(3):
         await page.keyboard.press("Escape")
     await expect(dialog).to_be_visible()
     held.opened.set()
-    await expect(page.get_by_text("1 mended row go round again")).to_be_visible()
+    await expect(page.get_by_text("Requeued 1 fixed row")).to_be_visible()
     await expect(dialog).to_have_count(0)
 
 
@@ -234,10 +234,10 @@ async def test_import_shows_error_for_empty_oversized_and_corrupt_files(
     await choose(page, written(tmp_path, "empty.csv", ""))
     await expect(page.get_by_role("alert")).to_contain_text("empty.csv is empty")
     await choose(page, written(tmp_path, "huge.csv", "x" * (9 << 20)))
-    await expect(page.get_by_role("alert")).to_contain_text("more than the 8 MB that this service takes")
-    await choose(page, written(tmp_path, "broken.xlsx", "this is no workbook"))
-    await expect(page.get_by_role("alert")).to_contain_text("not a zip file", timeout=SLOW)
-    await expect(page.get_by_role("button", name="To the columns")).to_be_disabled()
+    await expect(page.get_by_role("alert")).to_contain_text("the limit is 8 MB")
+    await choose(page, written(tmp_path, "broken.xlsx", "not a workbook"))
+    await expect(page.get_by_role("alert")).to_contain_text("Not a zip file", timeout=SLOW)
+    await expect(page.get_by_role("button", name="Continue to columns")).to_be_disabled()
 
 
 async def test_import_requires_sheet_when_workbook_has_several_tables(
@@ -248,8 +248,8 @@ async def test_import_requires_sheet_when_workbook_has_several_tables(
     book.write_bytes(workbook([["x"], [1]], people=[["email", "name"], ["sheet1@x.org", "One"]]))
     await choose(page, book)
     await expect(page.get_by_role("alert")).to_contain_text("rows in several sheets: Sheet, people", timeout=SLOW)
-    await page.get_by_label("Sheet, by name or number").fill("people")
-    await page.get_by_label("Sheet, by name or number").press("Enter")
+    await page.get_by_label("Sheet name or number").fill("people")
+    await page.get_by_label("Sheet name or number").press("Enter")
     await expect(page.get_by_text("sheet1@x.org")).to_be_visible(timeout=SLOW)
 
 
@@ -258,9 +258,9 @@ async def test_import_starts_without_dry_run_when_check_is_skipped(
 ) -> None:
     page = await signed_in("ada", "/imports/new?resource=people")
     await choose(page, written(tmp_path, "plain.csv", "email,name\nplain1@x.org,One\nplain2@x.org,Two\n"))
-    await page.get_by_role("button", name="To the columns").click()
-    await page.get_by_role("button", name="Import without a check").click()
-    await expect(page.get_by_text("All rows are in people. 2 are new")).to_be_visible(timeout=SLOW)
+    await page.get_by_role("button", name="Continue to columns").click()
+    await page.get_by_role("button", name="Import without checking").click()
+    await expect(page.get_by_text("All rows were imported into people: 2 inserted")).to_be_visible(timeout=SLOW)
     assert await count_of(site, "plain%") == 2
 
 

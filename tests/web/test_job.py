@@ -1,4 +1,4 @@
-"""One job: overview, results, mending, reprocessing."""
+"""The job screen: overview, results, fixes, retries and exports."""
 
 import re
 
@@ -49,11 +49,11 @@ async def test_failed_row_is_fixed_in_drawer_and_reprocessed(working: Site, sign
     field = drawer.get_by_label("Input, as JSON")
     assert "12345678901234567890" in await field.input_value(), "no digit is lost"
     await field.fill('{"sku": "B-1"')
-    await drawer.get_by_role("button", name="Save and run again").click()
-    await expect(drawer.get_by_role("alert")).to_contain_text("This is not JSON")
+    await drawer.get_by_role("button", name="Save and retry").click()
+    await expect(drawer.get_by_role("alert")).to_contain_text("Invalid JSON")
     await field.fill('{"sku": "B-2", "n": 12345678901234567890}')
-    await drawer.get_by_role("button", name="Save and run again").click()
-    await expect(page.get_by_role("status").get_by_text("Row 2 was sent round again")).to_be_visible()
+    await drawer.get_by_role("button", name="Save and retry").click()
+    await expect(page.get_by_role("status").get_by_text("Row 2 requeued")).to_be_visible()
     await expect(drawer.get_by_role("heading", name="Result")).to_be_visible()
     await expect(page.get_by_role("grid").get_by_role("row").nth(1)).to_contain_text("done")
     await drawer.get_by_role("button", name="Close").click()
@@ -69,18 +69,18 @@ async def test_reprocess_all_matching_rows_excludes_deselected_row(working: Site
     page = await signed_in("ada", f"/jobs/{job.key}/errors")
     grid = page.get_by_role("grid")
     await grid.get_by_label("Select row 1", exact=True).click()
-    await expect(grid.get_by_label("Select row 1", exact=True)).to_be_checked()  # in the frame after
+    await expect(grid.get_by_label("Select row 1", exact=True)).to_be_checked()  # it is checked in the next frame
     await page.get_by_role("button", name="Select all 40 matching").click()
     await grid.get_by_label("Select row 3", exact=True).click()
     await expect(page.get_by_text("39 rows selected of 40 matching")).to_be_visible()
     await screenshot(page, "items-selected")
-    await page.get_by_role("button", name="Reprocess …", exact=True).last.click()
-    dialog = page.get_by_role("dialog", name="Reprocess 39 rows?")
-    await expect(dialog).to_contain_text("status is failed, but 1 row")
+    await page.get_by_role("button", name="Retry …", exact=True).last.click()
+    dialog = page.get_by_role("dialog", name="Retry 39 rows?")
+    await expect(dialog).to_contain_text("status is failed, except 1 row")
     await axe(page)
     await screenshot(page, "reprocess")
-    await dialog.get_by_role("button", name="Reprocess 39").click()
-    await expect(page.get_by_text("39 rows sent round again")).to_be_visible()
+    await dialog.get_by_role("button", name="Retry 39").click()
+    await expect(page.get_by_text("Requeued 39 rows")).to_be_visible()
 
 
 async def test_job_status_follows_pause_resume_and_cancel(working: Site, signed_in: OpenPage) -> None:
@@ -102,10 +102,10 @@ async def test_results_grid_shows_row_input_and_all_columns_in_viewport(job: Job
     grid = page.get_by_role("grid")
     row = grid.get_by_role("row").filter(has=page.get_by_label("Select row 303", exact=True))
     await expect(row).to_contain_text("B-2")
-    for name in ("Input", "Attempts", "Took", "Changed", "Cause", "Reason"):
+    for name in ("Input", "Attempts", "Duration", "Updated", "Cause", "Reason"):
         await expect(grid.get_by_role("columnheader", name=name, exact=True)).to_be_in_viewport(ratio=0.98)
     await page.goto(page.url.partition("?")[0])
-    for name in ("Input", "Attempts", "Took", "Changed", "sku"):
+    for name in ("Input", "Attempts", "Duration", "Updated", "sku"):
         await expect(grid.get_by_role("columnheader", name=name, exact=True)).to_be_in_viewport(ratio=0.98)
 
 
@@ -128,14 +128,14 @@ async def test_job_export_dialog_waits_for_request_and_offers_download(
     page = await signed_in("ada", f"/jobs/{job.key}")
     await page.get_by_role("button", name="Export …").click()
     dialog = page.get_by_role("dialog")
-    await expect(dialog.get_by_label("Make text harmless")).to_be_checked()
+    await expect(dialog.get_by_label("Escape formulas")).to_be_checked()
     await axe(page)
     await screenshot(page, "job-export")
     await dialog.get_by_label("Excel workbook (xlsx)").check()
     held = Gate()
     await page.route("**/export?*", held.hold)
     await dialog.get_by_role("button", name="Export 320").click()
-    await expect(dialog.get_by_role("button", name="Not now")).to_be_disabled()
+    await expect(dialog.get_by_role("button", name="Go back")).to_be_disabled()
     for _ in range(3):
         await page.keyboard.press("Escape")
     await expect(dialog).to_be_visible()
@@ -154,13 +154,13 @@ async def test_export_progress_notice_stays_until_file_is_ready(working: Site, j
     await page.route(re.compile(r"/v1/exports/[^/]+$"), held.hold)
     await page.get_by_role("button", name="Export …").click()
     await page.get_by_role("dialog").get_by_role("button", name="Export 320").click()
-    told = page.get_by_text("The file is being made")
-    await expect(told).to_be_visible()
+    notice = page.get_by_text("Creating the file")
+    await expect(notice).to_be_visible()
     await page.clock.fast_forward(10_000)
-    await expect(told).to_be_visible()
+    await expect(notice).to_be_visible()
     held.opened.set()
-    await expect(page.get_by_text("320 rows are ready")).to_be_visible(timeout=30_000)
-    await expect(told).to_have_count(0)
+    await expect(page.get_by_text("Export with 320 rows ready")).to_be_visible(timeout=30_000)
+    await expect(notice).to_have_count(0)
 
 
 async def test_export_of_selected_rows_contains_only_those_rows(job: Job, signed_in: OpenPage) -> None:
@@ -170,7 +170,7 @@ async def test_export_of_selected_rows_contains_only_those_rows(job: Job, signed
     await expect(page.get_by_text("1 row selected")).to_be_visible()
     await page.locator(".grid-foot").get_by_role("button", name="Export …").click()
     dialog = page.get_by_role("dialog", name="Export 1 row?")
-    await expect(dialog).to_contain_text("1 chosen row, status is failed, cause is not_sold")
+    await expect(dialog).to_contain_text("1 selected row, status is failed, cause is not_sold")
     await dialog.get_by_role("button", name="Export 1").click()
     async with page.expect_download() as download:
         await page.get_by_role("link", name="Download").click(timeout=30_000)
@@ -181,7 +181,7 @@ async def test_export_of_selected_rows_contains_only_those_rows(job: Job, signed
 
 async def test_job_of_another_user_shows_not_found(job: Job, signed_in: OpenPage) -> None:
     page = await signed_in("bob", f"/jobs/{job.key}", expect=("404",))
-    await expect(page.get_by_text("There is no such job")).to_be_visible()
-    await page.get_by_role("link", name="To the jobs", exact=True).click()
+    await expect(page.get_by_text("Job not found")).to_be_visible()
+    await page.get_by_role("link", name="Go to jobs", exact=True).click()
     await expect(page.get_by_text("No jobs yet")).to_be_visible()
     await screenshot(page, "jobs-empty")

@@ -1,4 +1,4 @@
-"""The tabs of a job say what is so: figures, batches, settings, who did what; and what could not be asked for."""
+"""The tabs of a job: figures, batches, settings, activity, and errors of failed requests."""
 
 import re
 from typing import Any
@@ -22,11 +22,11 @@ def card(page: Page, name: str) -> Any:
 
 
 async def refuse(route: Route) -> None:
-    await route.fulfill(status=500, json={"detail": "the database is away"})
+    await route.fulfill(status=500, json={"detail": "The database is unavailable"})
 
 
 async def begun(site: Site, name: str) -> dict[str, Any]:
-    """A job of 40 rows that is a thousand seconds old: one batch, half of its rows, is done, two of them in vain."""
+    """Create a job of 40 rows, 1000 seconds old. One batch of 20 rows is done; 2 of its rows failed."""
     job = await site.submit(name, [{"sku": f"A-{n}"} for n in range(40)], params={"shop": "north"}, priority=2)
     job_id = UUID(job["id"])
     lease = await take(site.db, job_id, 20, worker="mill-1")
@@ -45,14 +45,14 @@ async def test_job_overview_shows_throughput_batches_and_adaptive_state(site: Si
     info = {"kinds": ["price.lookup"], "adaptive": ADAPTIVE}
     await site.db.run(workers.register_worker, "mill-1", "here", 1, info)
     page = await signed_in("ada", f"/jobs/{job['key']}")
-    said = page.locator(".card").first
-    await expect(said).to_contain_text(re.compile(r"now [\d.]+/(s|min)"))
-    await expect(said).to_contain_text("average 1.2/min")
-    await expect(said).to_contain_text(re.compile(r"done in \d"))
+    summary = page.locator(".card").first
+    await expect(summary).to_contain_text(re.compile(r"now [\d.]+/(s|min)"))
+    await expect(summary).to_contain_text("average 1.2/min")
+    await expect(summary).to_contain_text(re.compile(r"done in \d"))
     chart = card(page, "Throughput")
-    await expect(chart.get_by_role("img", name="Items settled a second")).to_be_visible()
-    points = chart.get_by_role("table", name="Items settled a second").get_by_role("row")
-    await expect(points.first).to_have_text("Timesettled wellfailed")
+    await expect(chart.get_by_role("img", name="Items settled per second")).to_be_visible()
+    points = chart.get_by_role("table", name="Items settled per second").get_by_role("row")
+    await expect(points.first).to_have_text("Timesucceededfailed")
     await expect(points.last).to_have_text(re.compile(r"[\d.]+/(s|min).*[\d.]+/(s|min)$"))
     batch = card(page, "Newest batches").get_by_role("row").filter(has_text="1–20")  # noqa: RUF001
     await expect(batch.get_by_role("cell")).to_have_text(
@@ -69,8 +69,8 @@ async def test_job_overview_shows_throughput_batches_and_adaptive_state(site: Si
 async def test_job_config_tab_shows_facts_and_parameters(site: Site, signed_in: OpenPage) -> None:
     job = await begun(site, "bea")
     page = await signed_in("bea", f"/jobs/{job['key']}/config")
-    facts = card(page, "Facts")
-    for name, value in {"Id": job["id"], "Kind": "price.lookup", "Priority": "2", "Owner": "bea"}.items():
+    facts = card(page, "Details")
+    for name, value in {"ID": job["id"], "Kind": "price.lookup", "Priority": "2", "Owner": "bea"}.items():
         fact = facts.locator("dt", has_text=re.compile(f"^{name}$")).locator("xpath=following-sibling::dd[1]")
         await expect(fact).to_have_text(value)
     await expect(facts.get_by_text("Closed", exact=True)).to_be_hidden()
@@ -80,11 +80,11 @@ async def test_job_config_tab_shows_facts_and_parameters(site: Site, signed_in: 
 async def test_job_activity_tab_shows_new_actions_live(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("cleo", [{"sku": "A"}])
     page = await signed_in("cleo", f"/jobs/{job['key']}/activity")
-    await expect(page.get_by_text("Nobody has done anything to this job")).to_be_visible()
+    await expect(page.get_by_text("No actions since this job was submitted")).to_be_visible()
     lines = page.get_by_role("table", name="Activity").locator("tbody tr")
     await page.get_by_role("button", name="Pause", exact=True).click()
     await expect(lines).to_have_text([re.compile(r"\d\d:\d\d:\d\dcleopause")])
-    await site.ask("cleo", "POST", f"/v1/jobs/{job['id']}/resume")  # elsewhere
+    await site.ask("cleo", "POST", f"/v1/jobs/{job['id']}/resume")  # from another client
     await expect(lines).to_have_text([re.compile("cleoresume"), re.compile("cleopause")])
 
 
@@ -108,7 +108,7 @@ async def test_job_overview_cards_show_error_and_retry_when_request_fails(site: 
     await page.route(re.compile(r"/v1/jobs/[^/]+/(chart|batches)"), refuse)
     await with_a_clock(site, page, "emil", f"/jobs/{job['key']}")
     for name in ("Throughput", "Newest batches"):
-        await expect(card(page, name).get_by_role("alert")).to_contain_text("the database is away")
+        await expect(card(page, name).get_by_role("alert")).to_contain_text("The database is unavailable")
         await expect(card(page, name)).not_to_contain_text("Loading")
     await page.unroute_all()
     await card(page, "Throughput").get_by_role("button", name="Try again").click()
@@ -124,9 +124,9 @@ async def test_job_screen_removes_actions_when_job_is_deleted_elsewhere(site: Si
     await expect(page.get_by_role("button", name="Export …")).to_be_visible()
     await site.ask("fay", "DELETE", f"/v1/jobs/{job['id']}")
     await page.clock.run_for(11_000)
-    await expect(page.get_by_role("heading", name="This job is not there any more")).to_be_visible()
+    await expect(page.get_by_role("heading", name="This job no longer exists")).to_be_visible()
     await expect(page.get_by_role("button", name="Export …")).to_have_count(0)
-    await page.get_by_role("link", name="To the jobs", exact=True).click()
+    await page.get_by_role("link", name="Go to jobs", exact=True).click()
     await expect(page.get_by_text("No jobs yet")).to_be_visible()
 
 
@@ -137,9 +137,9 @@ async def test_job_screen_shows_error_toast_when_refresh_fails(site: Site, open_
     await expect(export).to_be_visible()
     await page.route(re.compile(rf"/v1/jobs/{job['key']}$"), refuse)
     await page.clock.run_for(11_000)
-    told = page.locator(".toast").filter(has_text="the database is away")
-    await expect(told).to_be_visible()
+    toast = page.locator(".toast").filter(has_text="The database is unavailable")
+    await expect(toast).to_be_visible()
     await expect(export).to_be_visible()
     await page.unroute_all()
-    await told.get_by_role("button", name="Try again").click()
-    await expect(told).to_have_count(0)
+    await toast.get_by_role("button", name="Try again").click()
+    await expect(toast).to_have_count(0)

@@ -1,4 +1,4 @@
-"""The list of jobs without any worker: filters, what has changed under them, and the menu of a row."""
+"""The jobs list without workers: filters, changed matches, and the menu of a row."""
 
 import json
 import re
@@ -55,7 +55,9 @@ async def test_filtered_imports_list_offers_import_that_now_matches(site: Site, 
     await expect(page.get_by_role("button", name="1 new")).to_be_visible()
     await page.goto(f"{site.url}/imports?statuses=failed")
     await expect(page.get_by_text("Nothing matches")).to_be_visible()
-    await expect(page.get_by_role("button", name="Live updates: Lost")).to_be_visible()  # it has told all
+    await expect(
+        page.get_by_role("button", name="Live updates: Offline")
+    ).to_be_visible()  # the stream has sent everything
     await expect(page.get_by_role("button", name="1 new")).to_be_hidden()
 
 
@@ -101,7 +103,7 @@ async def test_job_row_menu_pauses_resumes_cancels_and_deletes_job(site: Site, s
     line = page.get_by_role("row", name=job["key"])
 
     async def choose(name: str) -> None:
-        """A menu offers what the job was when it was opened: a list that was asked for earlier may have come late."""
+        """Open the menu until it offers the action: a late list response may show an earlier state of the job."""
         item = page.get_by_role("menuitem", name=name)
 
         async def is_offered() -> bool:
@@ -120,5 +122,5 @@ async def test_job_row_menu_pauses_resumes_cancels_and_deletes_job(site: Site, s
     await page.get_by_role("dialog").get_by_role("button", name="Cancel the job").click()
     await expect(line).to_contain_text("cancelled")
     await choose("Delete …")
-    await page.get_by_role("dialog").get_by_role("button", name="Delete for good").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete permanently").click()
     await expect(page.get_by_text("No jobs yet")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The list of jobs."""
+"""The jobs screen."""
 
 import pytest
 from playwright.async_api import expect

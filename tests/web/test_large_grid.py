@@ -1,4 +1,4 @@
-"""The grid at its size: as quick and as small with a million rows as with a few."""
+"""The grid with many rows: a million rows cost as little time and memory as a few."""
 
 import json
 import os
@@ -40,7 +40,7 @@ async def p95_frame(page: Page) -> float:
 
 
 async def busy_frame(page: Page) -> float:
-    """How long the page itself works for a frame, in ms, whoever else uses the machine."""
+    """Return the CPU time of the page per frame in ms, independent of other load on the machine."""
     session = await page.context.new_cdp_session(page)
     await session.send("Performance.enable", {"timeDomain": "threadTicks"})
     before = await metrics(session)
@@ -84,10 +84,10 @@ async def test_grid_scrolling_cost_is_bounded_for_any_number_of_rows(
     assert busy < 25, figures
     assert nodes < 1_500, figures
     assert heap < 50, figures
-    if not is_timed:  # the clock of a machine that others use says nothing; what is above does
+    if not is_timed:  # wall-clock times mean nothing on a shared machine; the checks above do not depend on them
         return
     if is_machine_busy() and not (first < 1_000 and frame < 50):
-        pytest.skip(f"NOT MEASURED: others keep the machine busy, so how long a frame takes says nothing ({figures})")
+        pytest.skip(f"NOT MEASURED: frame times mean nothing while the machine is busy ({figures})")
     assert first < 1_000, figures
     assert frame < 50, figures
 

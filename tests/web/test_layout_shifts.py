@@ -1,4 +1,4 @@
-"""Nothing moves under the pointer, and numbers say what lists show."""
+"""Nothing moves under the pointer, and counts match the lists."""
 
 import json
 import re
@@ -38,7 +38,7 @@ async def test_paused_notice_does_not_move_heading(site: Site, signed_in: OpenPa
     heading = page.get_by_role("heading", name="Jobs", exact=True)
     before = await heading.bounding_box()
     await page.get_by_role("button", name="Live updates").click()
-    await expect(page.get_by_text("Paused, showing")).to_be_visible()
+    await expect(page.get_by_text("Paused. Showing data from")).to_be_visible()
     assert await heading.bounding_box() == before
 
 
@@ -48,17 +48,17 @@ async def test_new_operations_appear_only_after_show_is_clicked(site: Site, sign
     made |= {"created_at": "2026-11-16T12:00:00Z", "updated_at": "2026-11-16T12:00:00Z", "job_id": None}
     old = made | {"id": "019a8b7c-1d2e-7f00-8000-000000000001"}
     new = made | {"id": "019a8b7c-1d2e-7f00-8000-000000000002", "verb": "redrive", "state": "done"}
-    answers = [[old]]
+    responses = [[old]]
 
-    async def told(route: Route) -> None:
-        found = {"operations": answers[-1]}
+    async def answer(route: Route) -> None:
+        found = {"operations": responses[-1]}
         await route.fulfill(body=json.dumps(found), content_type="application/json")
 
-    await page.route(re.compile("/v1/operations"), told)
+    await page.route(re.compile("/v1/operations"), answer)
     await page.goto(f"{site.url}/operations")
     table = page.get_by_role("table", name="Operations").locator("tbody tr")
     await expect(table).to_have_count(1)
-    answers.append([new, old | {"items": 7}])
+    responses.append([new, old | {"items": 7}])
     await expect(page.get_by_role("button", name="1 new – show")).to_be_visible()  # noqa: RUF001
     await expect(table).to_have_count(1)
     await expect(table).to_contain_text("7")
@@ -81,14 +81,14 @@ async def test_pending_totals_show_at_least_when_job_list_is_truncated(
     site: Site, signed_in: OpenPage, job: dict[str, Any]
 ) -> None:
     async def cut(route: Route) -> None:
-        said = await (await route.fetch()).json()
-        await route.fulfill(body=json.dumps(said | {"next_page": "more"}), content_type="application/json")
+        page_of_jobs = await (await route.fetch()).json()
+        await route.fulfill(body=json.dumps(page_of_jobs | {"next_page": "more"}), content_type="application/json")
 
     page = await signed_in("ada")
     await page.route(re.compile(r"/v1/jobs\?.*page_size=500"), cut)
     await page.goto(f"{site.url}/pending")
     await expect(page.get_by_text("at least 100 open")).to_be_visible()
-    await expect(page.get_by_text("≥ 100 wait or are in hand")).to_be_visible()
+    await expect(page.get_by_text("≥ 100 waiting or processing")).to_be_visible()
 
 
 async def test_jobs_list_does_not_move_when_new_job_is_offered(site: Site, signed_in: OpenPage) -> None:
@@ -162,11 +162,11 @@ async def test_job_action_buttons_do_not_move_on_first_failure(site: Site, signe
     lease = await take(site.db, UUID(job["id"]), lease=600)
     page = await signed_in("bea", f"/jobs/{job['key']}")
     acts = [page.get_by_role("button", name=name, exact=True) for name in ("Pause", "Cancel …", "Export …")]
-    reprocess = page.get_by_role("button", name="Reprocess failed …", exact=True)
-    await expect(reprocess).to_be_disabled()
+    retry = page.get_by_role("button", name="Retry failed …", exact=True)
+    await expect(retry).to_be_disabled()
     before = [await act.bounding_box() for act in acts]
     await settle(site.db, lease, [verdict(0, FAILED)])
-    await expect(reprocess).to_be_enabled()
+    await expect(retry).to_be_enabled()
     assert [await act.bounding_box() for act in acts] == before
 
 
@@ -182,13 +182,13 @@ async def test_status_toggles_do_not_move_when_new_status_appears(site: Site, si
 
 
 async def refuse(route: Route) -> None:
-    await route.fulfill(status=500, json={"detail": "the database is away"})
+    await route.fulfill(status=500, json={"detail": "The database is unavailable"})
 
 
 @pytest.mark.parametrize(
     ("screen", "asks", "stays"),
     [
-        ("/operations", r"/v1/operations\?", "No bulk action yet"),
+        ("/operations", r"/v1/operations\?", "No bulk operations yet"),
         ("/service", r"/v1/flow|/v1/limiters|/health", "Queue depth"),
         ("/sources", r"/v1/sources", "No watches"),
     ],
@@ -204,13 +204,13 @@ async def test_screen_does_not_move_when_refresh_fails(
     await expect(shown).to_be_visible()
     before = await shown.bounding_box()
     await page.route(re.compile(asks), refuse)
-    told = page.locator(".toast").filter(has_text="the database is away")
+    toast = page.locator(".toast").filter(has_text="The database is unavailable")
     await page.clock.run_for(12_000)
-    await expect(told).to_have_count(1)
+    await expect(toast).to_have_count(1)
     assert await shown.bounding_box() == before
     await page.unroute_all()
-    await told.get_by_role("button", name="Try again").click()
-    await expect(told).to_have_count(0)
+    await toast.get_by_role("button", name="Try again").click()
+    await expect(toast).to_have_count(0)
 
 
 async def test_jobs_list_does_not_move_when_reload_fails(site: Site, signed_in: OpenPage) -> None:
@@ -223,5 +223,5 @@ async def test_jobs_list_does_not_move_when_reload_fails(site: Site, signed_in: 
     await site.submit("emil", [{"sku": "B"}])
     await page.route(re.compile(r"/v1/jobs\?"), refuse)
     await page.get_by_role("button", name="1 new").click()
-    await expect(page.locator(".toast").filter(has_text="the database is away")).to_be_visible()
+    await expect(page.locator(".toast").filter(has_text="The database is unavailable")).to_be_visible()
     assert await line.bounding_box() == before

@@ -1,4 +1,4 @@
-"""At 200 % (half the window) and on a phone nothing is lost: no page is wider than its window, every act is reached."""
+"""At 200% zoom (half the window) and on a phone, no page is wider than its window and every control is reachable."""
 
 from typing import Any
 
@@ -16,32 +16,32 @@ SIZES = {"phone": {"width": 390, "height": 800}, "zoomed": {"width": 640, "heigh
 SCREENS = (
     ("/jobs", "Jobs"),
     ("/pending", "Pending"),
-    ("/dead-letters", "Dead letters"),
+    ("/dead-letters", "Failed items"),
     ("/imports", "Imports"),
     ("/imports/new", "Import a file"),
     ("/exports", "Exports"),
     ("/exports/new", "New export"),
     ("/distributions", "Distributions"),
     ("/distributions/new", "New distribution"),
-    ("/sources", "Sources"),
+    ("/sources", "Watches"),
     ("/operations", "Operations"),
     ("/service", "Health"),
     ("/keys", "API keys"),
     ("/users", "Users"),
 )
 TABS = ("", "/results", "/pending", "/errors", "/config", "/activity")
-# What makes a page wider than its window, if it is.
+# The elements that make a page wider than its window.
 TOO_WIDE = """
 (() => {
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= width) return "";
   const isCut = (one) => one.closest(".table-box > *, .grid-scroll > *");
   const all = [...document.body.querySelectorAll("*")].filter((one) => one.getBoundingClientRect().right > width + 1);
-  const told = all.filter((one) => !isCut(one)).map((one) => one.outerHTML.slice(0, 100));
-  return told.slice(-3).join("\\n") || "something";
+  const wide = all.filter((one) => !isCut(one)).map((one) => one.outerHTML.slice(0, 100));
+  return wide.slice(-3).join("\\n") || "something";
 })()
 """
-# Buttons and links of the screen that lie outside of the window, and in nothing that can be scrolled sideways.
+# Controls outside of the window that are not in a box that scrolls horizontally.
 OUT_OF_REACH = """
 [...document.querySelectorAll("main :is(button, a, input, select), header :is(button, a)")].filter((one) => {
   const box = one.getBoundingClientRect();
@@ -59,7 +59,7 @@ async def job(site: Site) -> dict[str, Any]:
 
 async def assert_all_is_there(page: Page, where: str) -> None:
     assert await isolated(page, TOO_WIDE) == "", f"{where} is wider than its window"
-    assert await isolated(page, OUT_OF_REACH) == "", f"{where} has something out of reach"
+    assert await isolated(page, OUT_OF_REACH) == "", f"{where} has controls out of reach"
 
 
 @pytest.mark.parametrize("size", sorted(SIZES))
@@ -84,9 +84,11 @@ async def test_phone_layout_opens_menu_and_full_screen_drawer(
     await page.get_by_role("grid").get_by_role("gridcell", name="a rather long name of number 1", exact=True).click()
     drawer = page.get_by_role("complementary")
     await expect(drawer.get_by_role("heading", name="Row 2")).to_be_visible()
-    await expect(page.locator(".bar")).to_have_js_property("inert", value=True)  # nobody gets behind it
+    await expect(page.locator(".bar")).to_have_js_property(
+        "inert", value=True
+    )  # the content behind the drawer is inert
     await assert_all_is_there(page, "a row")
     await drawer.get_by_role("button", name="Close").click()
     await page.get_by_role("button", name="Menu").click()
     await page.get_by_role("link", name="Operations").click()
-    await expect(page.get_by_role("heading", name="Operations")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Operations", exact=True)).to_be_visible()

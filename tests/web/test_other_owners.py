@@ -1,4 +1,4 @@
-"""The owner of one job sees nothing of another's, on no screen, by no link and no search."""
+"""Users see no data of other users on any screen, link or search."""
 
 import contextlib
 import re
@@ -35,7 +35,7 @@ REFUSED = ("403", "404", "the server responded")
 
 
 def screens(job: str) -> list[str]:
-    """Every address that a screen is registered for."""
+    """Return the path of every registered screen."""
     index = Path(tidemill.web.__file__).parent / "static" / "screens" / "index.js"
     found = re.findall(r'path: "([^"]+)"', index.read_text())
     assert {"/jobs", "/pending", "/users"} <= set(found)
@@ -43,24 +43,24 @@ def screens(job: str) -> list[str]:
 
 
 class Ears:
-    """Everything that the service says to a tab, save the stream."""
+    """Record every response to a tab except the event stream."""
 
     def __init__(self) -> None:
-        self._said: list[tuple[str, str]] = []
+        self._responses: list[tuple[str, str]] = []
 
     async def listen(self, route: Route) -> None:
-        """Between the two."""
+        """Pass a request on and record its response."""
         if route.request.url.split("?")[0].endswith("/events"):
             await route.continue_()
             return
-        with contextlib.suppress(Error):  # the tab has gone on meanwhile
-            answer = await route.fetch()
-            self._said.append((route.request.url, await answer.text()))
-            await route.fulfill(response=answer)
+        with contextlib.suppress(Error):  # the tab has left the screen
+            response = await route.fetch()
+            self._responses.append((route.request.url, await response.text()))
+            await route.fulfill(response=response)
 
     def check(self, marks: tuple[str, ...]) -> None:
-        for url, said in self._said:
-            assert not [mark for mark in marks if mark in said], f"{url}: {said[:500]}"
+        for url, text in self._responses:
+            assert not [mark for mark in marks if mark in text], f"{url}: {text[:500]}"
 
 
 GO = """path => {
@@ -72,9 +72,9 @@ GO = """path => {
 
 
 async def see(page: Page, path: str) -> str:
-    """What the screen of an address shows when it has come to rest. The page goes there by itself, as by a link."""
+    """Navigate within the page, as a link does, and return the text of the loaded screen."""
     await page.evaluate(GO, path)
-    await expect(page.get_by_text("There is nothing here")).to_have_count(0)
+    await expect(page.get_by_text("Page not found")).to_have_count(0)
     await expect(page.locator("main :is(h1, h2)").first).to_be_visible()
     await expect(page.get_by_text("Loading …")).to_have_count(0)
     return await page.locator("body").inner_text()
@@ -85,16 +85,16 @@ async def test_no_screen_or_deep_link_shows_data_of_another_owner(working: Site,
     working.workers.end()
     waiting = await working.submit("owner-of-secrets", [SEALED] * 3)
     owner = await signed_in("owner-of-secrets", f"/dead-letters?job={done.key}")
-    await owner.get_by_role("button", name="Redrive all").click()
-    await owner.get_by_role("dialog").get_by_role("button", name="Redrive 1").click()
+    await owner.get_by_role("button", name="Retry all").click()
+    await owner.get_by_role("dialog").get_by_role("button", name="Retry 1").click()
     await owner.get_by_role("link", name="Show the operation").first.click()
     await expect(owner).to_have_url(re.compile("/operations/.{36}$"))
     operation = owner.url.rsplit("/", 1)[1]
     await owner.goto(f"{working.url}/keys")
     await owner.get_by_role("button", name="New key").click()
-    await owner.get_by_label("What it is for").fill("hidden purpose")
-    await owner.get_by_role("button", name="Make the key").click()
-    await owner.get_by_role("button", name="I have kept it").click()
+    await owner.get_by_label("Name").fill("hidden purpose")
+    await owner.get_by_role("button", name="Create key").click()
+    await owner.get_by_role("button", name="I have saved it").click()
     await expect(owner.get_by_text("hidden purpose")).to_be_visible()
 
     page = await signed_in("nosy", expect=REFUSED)
@@ -128,7 +128,7 @@ async def test_pending_screen_shows_setting_name_when_dashboard_is_disabled(site
         page = await open_page()
         await page.goto((await site.link("ada")).replace(site.url, off.url))
         await page.goto(f"{off.url}/pending")
-        await expect(page.get_by_text("This screen is switched off")).to_be_visible()
+        await expect(page.get_by_text("This screen is disabled")).to_be_visible()
         await expect(page.get_by_text("TIDEMILL_PENDING_DASHBOARD=true")).to_be_visible()
         await expect(page.get_by_role("link", name="Jobs", exact=True)).to_be_visible()
         await expect(page.get_by_role("link", name="Pending")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""What stands around every screen: keys, menus, the theme, one stream of news, and what can be copied."""
+"""The frame around every screen: shortcuts, menus, theme, event stream and copy buttons."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ SCREENS = ("/jobs", "/imports", "/exports", "/distributions", "/sources", "/oper
 
 async def test_keyboard_shortcuts_focus_search_show_help_and_can_be_disabled(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/dead-letters")
-    await expect(page.get_by_text("No dead letters")).to_be_visible()
+    await expect(page.get_by_text("No failed items")).to_be_visible()
     await page.keyboard.press("/")
     await expect(page.get_by_role("searchbox")).to_be_focused()
     await page.keyboard.press("?")
@@ -33,7 +33,7 @@ async def test_keyboard_shortcuts_focus_search_show_help_and_can_be_disabled(sit
     await expect(dialog).not_to_contain_text("Go to Users")
     await axe(page)
     await screenshot(page, "keyboard")
-    await dialog.get_by_label("Single keys work").uncheck()
+    await dialog.get_by_label("Enable single-key shortcuts").uncheck()
     await dialog.get_by_role("button", name="Close").click()
     await page.keyboard.press("g")
     await page.keyboard.press("o")
@@ -130,10 +130,10 @@ async def test_copy_button_copies_displayed_command(site: Site, signed_in: OpenP
 async def test_unknown_url_shows_not_found_screen(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada")
     await page.evaluate("history.pushState({}, '', '/nowhere'); dispatchEvent(new PopStateEvent('popstate'))")
-    await expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
     await axe(page)
     await screenshot(page, "not-found")
-    await page.get_by_role("link", name="To the jobs", exact=True).click()
+    await page.get_by_role("link", name="Go to jobs", exact=True).click()
     await expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
 
 
@@ -155,7 +155,7 @@ async def commands(page: Page) -> list[str]:
 async def test_displayed_curl_command_is_accepted_by_service(
     site: Site, signed_in: OpenPage, tmp_path: Path, path: str
 ) -> None:
-    """By curl and by the service, which may not know the things that it is about."""
+    """The service accepts the command, even if its table or job does not exist."""
     require("curl")
     (tmp_path / "users.csv").write_text("email,name\na@x.org,A\n")
     page = await signed_in("carl", path)

@@ -1,4 +1,4 @@
-"""What browsers are given: the page for every address that is not the API's, its files, and a strict policy."""
+"""The page for every path outside of the API, its static files, and its security headers."""
 
 import re
 
@@ -45,8 +45,8 @@ POLICY = {
 async def test_page_url_returns_html_with_strict_security_headers(client: httpx2.AsyncClient, path: str) -> None:
     answer = await client.get(path)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    told = dict(part.strip().partition(" ")[::2] for part in answer.headers["content-security-policy"].split(";"))
-    assert told == POLICY
+    policy = dict(part.strip().partition(" ")[::2] for part in answer.headers["content-security-policy"].split(";"))
+    assert policy == POLICY
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["cross-origin-opener-policy"] == "same-origin"
@@ -71,7 +71,7 @@ async def test_page_assets_resolve_below_any_url_prefix(client: httpx2.AsyncClie
     parts = re.findall(r'(?:href|src)="([^"]+)"', page)
     assert len(parts) > 20
     for part in parts:
-        assert not part.startswith(("/", "http")), "a proxy may show us under a prefix"
+        assert not part.startswith(("/", "http")), "a proxy may serve the UI below a prefix"
         address = httpx2.URL(f"http://mill.test/prefix{path}").join(part)
         assert (await client.get(address.path.removeprefix("/prefix"))).status_code == 200, part
 

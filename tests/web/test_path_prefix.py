@@ -1,4 +1,4 @@
-"""Behind a proxy that shows the service under a prefix, and takes it away before it passes requests on."""
+"""The UI behind a proxy that serves it below a prefix and removes the prefix from requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ PREFIX = "/mill/of/ours"
 
 
 class Proxy:
-    """Answers below the prefix and nowhere else."""
+    """Remove the prefix from requests, and record the paths of requests without it."""
 
     def __init__(self, app: Any) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What waits, in all jobs and in one; and what can be done about it."""
+"""The pending list of all jobs and of one job, and its actions."""
 
 import re
 from uuid import UUID
@@ -15,9 +15,9 @@ from web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-COLUMNS = ["Selected", "Item ID", "Job ID", "Title / brand", "Status", "Why it waits", "Attempts"]
+COLUMNS = ["Selected", "Item ID", "Job ID", "Title / brand", "Status", "Wait reason", "Attempts"]
 COLUMNS += ["Locked by", "Updated at", "Job type", "Progress"]
-# Whether what is in a cell has room in it.
+# Whether the content of a cell fits.
 FITS = """it => {
   const inside = document.createRange();
   inside.selectNodeContents(it);
@@ -28,7 +28,7 @@ FITS = """it => {
 
 
 async def waiting_for_a_retry(site: Site, name: str, n: int = 3) -> str:
-    """A job whose rows were tried once and wait for an hour; its id."""
+    """Create a job whose rows were attempted once and wait an hour for a retry, and return its ID."""
     job = await site.submit(name, [{"sku": f"R-{seq}", "title": f"Retried {seq}"} for seq in range(n)])
     lease = await take(site.db, UUID(job["id"]))
     await settle(site.db, lease, [verdict(seq, RETRY, delay=3600.0) for seq in range(n)])
@@ -57,11 +57,11 @@ async def test_pending_list_shows_open_rows_with_wait_reason(site: Site, signed_
     page = await signed_in("ada", "/pending")
     grid = page.get_by_role("grid", name="Open rows of all jobs")
     await expect(grid.get_by_role("columnheader")).to_have_text(COLUMNS)
-    await expect(line(page, "Pending 0 · Acme")).to_contain_text("no worker has this kind")
+    await expect(line(page, "Pending 0 · Acme")).to_contain_text("No running worker handles this kind")
     await expect(page.get_by_role("button", name="pending 450")).to_have_attribute("aria-pressed", "true")
     await expect(page.get_by_role("button", name="retry wait 3")).to_have_attribute("aria-pressed", "false")
-    await page.get_by_role("button", name="pending 450").click()  # leaves those in hand
-    await expect(line(page, "Held 0")).to_contain_text("in hand of worker mill-9")
+    await page.get_by_role("button", name="pending 450").click()  # leaves the processing rows
+    await expect(line(page, "Held 0")).to_contain_text("Processing on worker mill-9")
     await expect(page).to_have_url(re.compile("statuses=processing"))
     await axe(page)
     await page.get_by_role("button", name="Clear filters").click()
@@ -88,10 +88,10 @@ async def test_pending_filters_are_read_from_and_stored_in_url(site: Site, signe
     key = (await rows(site.db, "SELECT key FROM tidemill.job WHERE id = %s", UUID(job)))[0][0]
     page = await signed_in("ada", f"/pending?statuses=retry_wait&job={key}&type=price.lookup")
     await expect(page.get_by_role("row").filter(has_text="Retried")).to_have_count(1)
-    await expect(line(page, "Retried 0")).to_contain_text(re.compile(r"waits for its retry at [\d :-]+, after test"))
-    await page.get_by_placeholder("Job id or key").fill("J19990101")
-    await expect(page.get_by_text("No job of yours has a key or id that begins with J19990101")).to_be_visible()
-    await page.get_by_placeholder("Job id or key").fill("")
+    await expect(line(page, "Retried 0")).to_contain_text(re.compile(r"Waiting for its retry at [\d :-]+, after test"))
+    await page.get_by_placeholder("Job ID or key").fill("J19990101")
+    await expect(page.get_by_text('No job found whose key or ID starts with "J19990101"')).to_be_visible()
+    await page.get_by_placeholder("Job ID or key").fill("")
     await page.get_by_label("Updated from").fill("2001-01-01")
     await page.get_by_label("to", exact=True).fill("2001-01-02")
     await expect(page.get_by_text("Nothing matches this filter")).to_be_visible()
@@ -110,8 +110,8 @@ async def test_run_now_makes_selected_retry_rows_due_and_reports_leased_ones(sit
         for box in await line(page, title).get_by_role("checkbox").all():
             await box.click()
     await expect(page.get_by_text("3 rows selected")).to_be_visible()
-    await page.get_by_role("button", name="Reprocess selected").click()
-    await expect(page.get_by_text("2 rows are due now; 1 row is in the hands of a worker already")).to_be_visible()
+    await page.get_by_role("button", name="Run selected now").click()
+    await expect(page.get_by_text("2 rows are due now; 1 row is already being processed")).to_be_visible()
     assert (await due(site, one), await due(site, other), await due(site, held)) == ([1], [1], [])
     await assert_sound(site.db)
 
@@ -139,7 +139,7 @@ async def test_job_pending_tab_shows_only_rows_of_that_job(site: Site, signed_in
     await waiting_for_a_retry(site, "emil", 2)
     page = await signed_in("emil", f"/jobs/{job}/pending")
     await expect(page.get_by_text("Nothing matches this filter")).to_be_visible()
-    await expect(page.get_by_text("But 2 rows wait for a retry.")).to_be_visible()
+    await expect(page.get_by_text(", but 2 rows wait for a retry.")).to_be_visible()
     await expect(page.get_by_text("Every row is settled")).to_have_count(0)
     await page.get_by_role("button", name="Show them").click()
     await expect(page).to_have_url(re.compile("statuses=retry_wait"))
@@ -151,14 +151,14 @@ async def test_job_pending_tab_shows_only_rows_of_that_job(site: Site, signed_in
 async def test_admin_sees_pending_rows_of_all_users_after_selecting_all(site: Site, signed_in: OpenPage) -> None:
     await waiting_for_a_retry(site, "hal", 1)
     page = await signed_in("root", "/pending?statuses=retry_wait", role=Role.ADMIN)
-    await expect(page.get_by_text("Nothing waits")).to_be_visible()
-    await page.get_by_label("Whose work").select_option("all")
+    await expect(page.get_by_text("No open rows")).to_be_visible()
+    await page.get_by_label("Owner").select_option("all")
     await expect(line(page, "Retried 0").first).to_be_visible()
 
 
 async def test_pending_screen_shows_empty_state_with_submit_command(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("nobody", "/pending")
-    await expect(page.get_by_text("Nothing waits")).to_be_visible()
+    await expect(page.get_by_text("No open rows")).to_be_visible()
     await expect(page.get_by_text("tidemill submit")).to_be_visible()
     await axe(page)
     await screenshot(page, "pending-empty")
@@ -169,9 +169,9 @@ async def test_pending_hint_about_rows_outside_filter_disappears_when_none_wait(
 ) -> None:
     job = await waiting_for_a_retry(site, "ines", 1)
     page = await signed_in("ines", "/pending")
-    await expect(page.get_by_text("But 1 row waits for a retry.")).to_be_visible()
+    await expect(page.get_by_text(", but 1 row waits for a retry.")).to_be_visible()
     await site.ask("ines", "POST", f"/v1/jobs/{job}/cancel")
-    await expect(page.get_by_text("Nothing waits")).to_be_visible()
+    await expect(page.get_by_text("No open rows")).to_be_visible()
     await expect(page.get_by_role("button", name="Show them")).to_be_hidden()
 
 
@@ -206,7 +206,7 @@ async def test_process_now_is_disabled_when_paused_and_hidden_when_cancelled(sit
 
 async def test_pending_grid_shows_every_column_at_1280_pixels(site: Site, signed_in: OpenPage) -> None:
     await in_hand(site, "max", 1)
-    bars = 2 * 15  # of the page and of the grid: those of a headless browser take no room
+    bars = 2 * 15  # scrollbars of the page and the grid; those of a headless browser have no width
     page = await signed_in("max", "/pending", viewport={"width": 1280 - bars, "height": 800})
     await expect(line(page, "Held 0")).to_be_visible()
     box = await page.get_by_role("grid").bounding_box()
@@ -218,5 +218,5 @@ async def test_pending_grid_shows_every_column_at_1280_pixels(site: Site, signed
         label = page.get_by_role("columnheader", name=name, exact=True)
         assert await label.evaluate(FITS), f"{name} is cut"
     cells = line(page, "Held 0").get_by_role("gridcell")
-    for n in (1, 2, 4, 6, 7, 8, 9, 10):  # what is of some length by itself, not what people write
+    for n in (1, 2, 4, 6, 7, 8, 9, 10):  # columns with values of a known length, not with user text
         assert await cells.nth(n).evaluate(FITS), f"a value of {COLUMNS[n]} is cut"

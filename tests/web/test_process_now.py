@@ -1,4 +1,4 @@
-"""Process now: slices of work in a real `tidemill serve`, without any worker."""
+"""Process now: slices of work in a real `tidemill serve`, without workers."""
 
 import asyncio
 import re
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest.fixture(scope="module")
 def address(site: Site) -> Iterator[str]:
-    """Where a `tidemill serve` with handlers listens, before the same database."""
+    """Start `tidemill serve` with handlers on the same database, and yield its address."""
     site.workers.app(KINDS)
     main = "from tidemill.cli.main import main; main()"
     argv = [sys.executable, "-c", main, "serve", "app:mill", "--port", "0"]
     process = subprocess.Popen(argv, cwd=site.settings.home, env=site.workers.env(), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     lines = iter(process.stderr.readline, "")
-    yield next(match[1] for line in lines if (match := re.search(r"listening at (http://\S+)", line)))
+    yield next(match[1] for line in lines if (match := re.search(r"Listening at (http://\S+)", line)))
     process.terminate()
     process.communicate(timeout=30)
 
@@ -42,7 +42,7 @@ async def test_process_now_reports_settled_rows_until_job_is_drained(
     await page.get_by_role("button", name="Process now").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_text("22 settled, 2 failed")).to_be_visible(timeout=30_000)
-    await expect(dialog.get_by_text("Nothing of this job is open any more")).to_be_visible()
+    await expect(dialog.get_by_text("No open rows are left in this job")).to_be_visible()
     await axe(page)
     await screenshot(page, "process-now")
     await dialog.get_by_role("button", name="Close").click()
@@ -59,8 +59,8 @@ async def test_process_now_stop_keeps_finished_rows(site: Site, address: str, op
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_text(re.compile(r"1\. [\d,]+ settled, in"))).to_be_visible(timeout=30_000)
     await dialog.get_by_role("button", name="Stop").click()
-    await expect(dialog.get_by_text("Stopped: what was finished is kept")).to_be_visible()
-    await expect(dialog.get_by_role("button", name="Go on")).to_be_visible()
+    await expect(dialog.get_by_text("Stopped: finished rows are kept")).to_be_visible()
+    await expect(dialog.get_by_role("button", name="Continue")).to_be_visible()
     await assert_sound(site.db)
 
 
@@ -74,14 +74,21 @@ async def test_process_now_starts_no_slice_while_tab_hidden_or_updates_paused(
     slices: list[str] = []
     held = asyncio.Event()
 
-    async def told(route: Route) -> None:
+    async def answer(route: Route) -> None:
         slices.append(route.request.url)
         if len(slices) == 2:
             await until(held)
-        said = {"settled": 1, "failed": 0, "retried": 0, "seconds": 0.1, "is_drained": False, "child_died": False}
-        await route.fulfill(json=said)
+        slice_result = {
+            "settled": 1,
+            "failed": 0,
+            "retried": 0,
+            "seconds": 0.1,
+            "is_drained": False,
+            "child_died": False,
+        }
+        await route.fulfill(json=slice_result)
 
-    await page.route("**/kickoff*", told)
+    await page.route("**/kickoff*", answer)
     await page.get_by_role("button", name="Process now").click()
     dialog = page.get_by_role("dialog")
     lines = dialog.get_by_text("1 settled, in 0.1 s")
@@ -91,7 +98,7 @@ async def test_process_now_starts_no_slice_while_tab_hidden_or_updates_paused(
     held.set()
     await expect(lines).to_have_count(2)
     await page.evaluate("() => new Promise(requestAnimationFrame)")
-    assert len(slices) == 2, "none is begun after the one that was under way"
+    assert len(slices) == 2, "no slice starts after the running one"
     await page.evaluate(HIDE, "visible")
     await expect(lines.nth(3)).to_be_visible()
     await dialog.get_by_role("button", name="Stop").click()
@@ -101,11 +108,11 @@ async def test_process_now_starts_no_slice_while_tab_hidden_or_updates_paused(
     slices.clear()
     await page.get_by_role("button", name="Process now").click()
     await expect(dialog.get_by_text("Live updates are paused")).to_be_visible()
-    assert len(slices) == 1, "what somebody has pressed for, and no more"
+    assert len(slices) == 1, "each click starts one slice"
 
 
 async def test_process_now_shows_error_when_service_has_no_handlers(site: Site, signed_in: OpenPage) -> None:
     job = await site.submit("bea", [{"sku": "1"}])
     page = await signed_in("bea", f"/jobs/{job['key']}/pending", expect=("409", "the server responded"))
     await page.get_by_role("button", name="Process now").click()
-    await expect(page.get_by_role("dialog").get_by_text("this service has no handlers")).to_be_visible()
+    await expect(page.get_by_role("dialog").get_by_text("This service has no handlers")).to_be_visible()

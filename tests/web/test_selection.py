@@ -1,4 +1,4 @@
-"""Rows that are selected, and what is done with them: those and no others, as many as the service says."""
+"""Actions on selected rows affect exactly those rows, with the count of the service."""
 
 import re
 from uuid import UUID
@@ -37,17 +37,17 @@ async def test_cancel_matching_rows_excludes_deselected_and_allows_reprocess(sit
     await expect(page.get_by_text("10 rows selected of 11 matching")).to_be_visible()
     await page.locator(".grid-foot").get_by_role("button", name="Cancel …").click()
     dialog = page.get_by_role("dialog", name="Cancel 10 rows?")
-    await expect(dialog).to_contain_text("key begins with AB-1, but 1 row")
+    await expect(dialog).to_contain_text("key starts with AB-1, except 1 row")
     await axe(page)
     await screenshot(page, "cancel-rows")
     await dialog.get_by_role("button", name="Cancel 10").click()
-    await expect(page.get_by_text("10 rows cancelled")).to_be_visible()
+    await expect(page.get_by_text("Cancelled 10 rows")).to_be_visible()
 
     await page.goto(f"{site.url}/jobs/{job['key']}/results?statuses=cancelled&key=AB-12")
     await select(page, 13)
-    await page.get_by_role("button", name="Reprocess …", exact=True).last.click()
-    await page.get_by_role("dialog", name="Reprocess 1 row?").get_by_role("button", name="Reprocess 1").click()
-    await expect(page.get_by_text("1 row sent round again")).to_be_visible()
+    await page.get_by_role("button", name="Run again …", exact=True).last.click()
+    await page.get_by_role("dialog", name="Run 1 row again?").get_by_role("button", name="Run 1 again").click()
+    await expect(page.get_by_text("Requeued 1 row")).to_be_visible()
     counts = "SELECT pending, cancelled FROM tidemill.job_progress WHERE key = %s"
     assert await rows(site.db, counts, job["key"]) == [(31, 9)]
 
@@ -59,14 +59,14 @@ async def test_reprocess_confirmation_counts_only_rows_that_can_run(site: Site, 
     await select(page, 1)
     await page.get_by_role("button", name="Select all 40 matching").click()
     await page.get_by_role("grid").get_by_label("Select row 3", exact=True).click()
-    await page.get_by_role("button", name="Reprocess …", exact=True).last.click()
-    await page.get_by_role("dialog", name="Reprocess 39 rows?").get_by_role("button", name="Reprocess 39").click()
-    await expect(page.get_by_text("39 rows sent round again")).to_be_visible()
+    await page.get_by_role("button", name="Run again …", exact=True).last.click()
+    await page.get_by_role("dialog", name="Run 39 rows again?").get_by_role("button", name="Run 39 again").click()
+    await expect(page.get_by_text("Requeued 39 rows")).to_be_visible()
 
     await page.goto(f"{site.url}/jobs/{job['key']}/results")
     await select(page, 1)
-    await page.get_by_role("button", name="Reprocess …", exact=True).last.click()
-    await expect(page.get_by_text("None of these rows can be sent round again")).to_be_visible()
+    await page.get_by_role("button", name="Run again …", exact=True).last.click()
+    await expect(page.get_by_text("None of these rows can run again")).to_be_visible()
 
 
 async def test_selection_survives_new_columns_and_cancelled_navigation(site: Site, signed_in: OpenPage) -> None:
@@ -77,11 +77,11 @@ async def test_selection_survives_new_columns_and_cancelled_navigation(site: Sit
     await select(page, 2)
     learn = "UPDATE tidemill.job SET result_columns = '{fresh,cents}', updated_at = tidemill.now() WHERE key = %s"
     await rows(site.db, learn, job["key"])
-    await expect(page.get_by_text("new columns wait")).to_be_visible()
+    await expect(page.get_by_text("new columns are available")).to_be_visible()
     await expect(page.get_by_role("grid").get_by_label("Select row 2", exact=True)).to_be_checked()
 
     await page.go_back()
-    await page.get_by_role("dialog", name="Let go of the selection?").get_by_role("button", name="Keep").click()
+    await page.get_by_role("dialog", name="Clear the selection?").get_by_role("button", name="Go back").click()
     await expect(page).to_have_url(re.compile("statuses=pending"))
     await expect(page.get_by_text("1 row selected")).to_be_visible()
     await page.locator(".grid-foot").get_by_role("button", name="Clear").click()
@@ -125,7 +125,7 @@ async def test_shrinking_range_keeps_rows_selected_earlier(site: Site, signed_in
     await select(page, 1)
     await page.keyboard.press("Control+Shift+End")
     await expect(foot).to_contain_text("200 rows selected")
-    await expect(page.get_by_text("not loaded any more")).to_have_count(0)
+    await expect(page.get_by_text("no longer loaded")).to_have_count(0)
 
 
 async def test_range_selection_extends_from_anchor_after_jump_to_row(site: Site, signed_in: OpenPage) -> None:
@@ -140,15 +140,15 @@ async def test_range_selection_extends_from_anchor_after_jump_to_row(site: Site,
 
     await foot.get_by_role("button", name="Export …").click()
     dialog = page.get_by_role("dialog", name="Export 15,000 rows?")
-    await expect(dialog).to_contain_text("15,000 chosen rows, job")
-    await dialog.get_by_role("button", name="Not now").click()
+    await expect(dialog).to_contain_text("15,000 selected rows, job")
+    await dialog.get_by_role("button", name="Go back").click()
     await foot.get_by_role("button", name="Cancel …").click()
     await page.get_by_role("dialog", name="Cancel 15,000 rows?").get_by_role("button", name="Cancel 15,000").click()
-    await expect(page.get_by_text("15,000 rows cancelled")).to_be_visible()
+    await expect(page.get_by_text("Cancelled 15,000 rows")).to_be_visible()
     counts = "SELECT pending, cancelled FROM tidemill.job_progress WHERE key = %s"
     assert await rows(site.db, counts, job["key"]) == [(500, 15_000)]
     await page.get_by_role("link", name="Show the operation").click()
-    await expect(page.get_by_label("The chosen operation")).to_contain_text("15,000 chosen rows")
+    await expect(page.get_by_label("Selected operation")).to_contain_text("15,000 selected rows")
 
 
 async def test_results_status_counts_are_hidden_when_key_filter_is_set(site: Site, signed_in: OpenPage) -> None:
@@ -168,7 +168,7 @@ async def test_kept_selection_keeps_filter_and_grid_refreshes_after_clear(site: 
     page = await signed_in("ada", f"/jobs/{job['key']}/results")
     await select(page, 2)
     await page.get_by_role("searchbox").fill("AB-1*")
-    await page.get_by_role("dialog", name="Let go of the selection?").get_by_role("button", name="Keep").click()
+    await page.get_by_role("dialog", name="Clear the selection?").get_by_role("button", name="Go back").click()
     await expect(page.get_by_role("searchbox")).to_have_value("")
 
     held = Gate()
@@ -177,7 +177,7 @@ async def test_kept_selection_keeps_filter_and_grid_refreshes_after_clear(site: 
     await export.press("Enter")
     await export.press("Enter")
     held.opened.set()
-    await page.get_by_role("dialog", name="Export 1 row?").get_by_role("button", name="Not now").click()
+    await page.get_by_role("dialog", name="Export 1 row?").get_by_role("button", name="Go back").click()
     await expect(page.get_by_role("dialog")).to_have_count(0)
     assert held.n == 1
 

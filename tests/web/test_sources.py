@@ -1,4 +1,4 @@
-"""Sources: watches, what they found, and looking now."""
+"""The watches screen: watches, their files, and manual scans."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def test_watched_file_is_submitted_on_second_scan_and_links_to_job(site: S
     await expect(table).to_contain_text("seen")
     await axe(page)
     await expect(scan).to_be_enabled()
-    await scan.click()  # as it was a moment ago: it is whole
+    await scan.click()  # unchanged since the first scan: the file is complete
     await expect(table.get_by_role("link")).to_be_visible()
     await screenshot(page, "sources")
     await table.get_by_role("link").click()

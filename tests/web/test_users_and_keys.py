@@ -1,4 +1,4 @@
-"""Keys, browsers and users."""
+"""The API keys and users screens."""
 
 import re
 
@@ -24,11 +24,11 @@ async def me(site: Site, key: str) -> int:
 async def test_api_key_is_shown_once_and_rejected_after_revocation(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/keys")
     await page.get_by_role("button", name="New key").click()
-    await page.get_by_label("What it is for").fill("<b>nightly</b> import")
-    await page.get_by_label("Good for").select_option("a week")
+    await page.get_by_label("Name").fill("<b>nightly</b> import")
+    await page.get_by_label("Expires after").select_option("1 week")
     await axe(page)
-    await page.get_by_role("button", name="Make the key").click()
-    dialog = page.get_by_role("dialog", name="The key, this once")
+    await page.get_by_role("button", name="Create key").click()
+    dialog = page.get_by_role("dialog", name="Save this key")
     key = await dialog.get_by_role("code").inner_text()
     assert re.fullmatch(r"tm_[0-9a-f]{8}_[0-9a-f]{48}", key)
     await page.mouse.click(5, 5)
@@ -38,7 +38,7 @@ async def test_api_key_is_shown_once_and_rejected_after_revocation(site: Site, s
     await axe(page)
     await screenshot(page, "key-once")
     assert await me(site, key) == 200
-    await dialog.get_by_role("button", name="I have kept it").click()
+    await dialog.get_by_role("button", name="I have saved it").click()
     row = page.get_by_role("row").filter(has_text="<b>nightly</b> import")
     await expect(row).to_contain_text(key[:11])
     await expect(page.get_by_text(key)).to_have_count(0)
@@ -54,12 +54,12 @@ async def test_sign_out_everywhere_else_ends_other_sessions(site: Site, signed_i
     other, page = [await signed_in("bob", "/keys", expect=("401", "the server responded")) for _ in range(2)]
     await expect(page.get_by_role("table", name="Sessions").get_by_role("row")).to_have_count(3)
     await page.get_by_role("button", name="Sign out everywhere else").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Sign the others out").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Sign out others").click()
     await expect(page.get_by_role("table", name="Sessions").get_by_role("row")).to_have_count(2)
     await other.goto(f"{site.url}/keys")
-    await expect(other.get_by_label("API key, or one-time link")).to_be_visible()
+    await expect(other.get_by_label("API key or sign-in link")).to_be_visible()
     await page.get_by_role("button", name="Sign out here").click()
-    await expect(page.get_by_label("API key, or one-time link")).to_be_visible()
+    await expect(page.get_by_label("API key or sign-in link")).to_be_visible()
 
 
 async def test_admin_adds_user_creates_link_changes_role_and_removes_user(
@@ -76,18 +76,18 @@ async def test_admin_adds_user_creates_link_changes_role_and_removes_user(
     await page.get_by_role("button", name="New user").click()
     await page.get_by_label("Name").fill("zoe")
     await page.get_by_role("button", name="Add").click()
-    await expect(page.get_by_role("alert").filter(has_text="there is a user 'zoe' already")).to_be_visible()
-    await page.get_by_role("button", name="Not now").click()
+    await expect(page.get_by_role("alert").filter(has_text='User "zoe" already exists')).to_be_visible()
+    await page.get_by_role("button", name="Go back").click()
 
-    await row.get_by_role("button", name="One-time link").click()
+    await row.get_by_role("button", name="Sign-in link").click()
     link = await page.get_by_role("dialog").get_by_role("code").inner_text()
-    await page.get_by_role("button", name="I have kept it").click()
+    await page.get_by_role("button", name="I have saved it").click()
     zoe = await open_page()
     await zoe.goto(link)
     await expect(zoe.get_by_role("button", name="zoe")).to_be_visible()
     await expect(zoe.get_by_role("link", name="Users")).to_have_count(0)
     await zoe.goto(f"{site.url}/users")
-    await expect(zoe.get_by_text("Only an admin sees who may use the service")).to_be_visible()
+    await expect(zoe.get_by_text("Only admins can see users")).to_be_visible()
     await zoe.goto("about:blank")
 
     await row.get_by_role("button", name="Actions for zoe").click()

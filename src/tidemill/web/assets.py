@@ -1,4 +1,4 @@
-"""The static files of the web UI: read once, kept in memory, versioned by their content."""
+"""The static files of the web UI: read once, cached in memory, versioned by their content."""
 
 import gzip
 import hashlib
@@ -14,14 +14,14 @@ MEDIA_TYPE_BY_EXTENSION = {
     "svg": "image/svg+xml",
 }
 GZIP_MIN_BYTES = 400  # smaller files are not compressed
-PRELOADED_FOLDERS = ("core/", "ui/")  # every screen needs them: fetched at once, not one import after the other
+PRELOADED_FOLDERS = ("core/", "ui/")  # needed by every screen; preloading avoids one request after the other
 BASE_STYLESHEETS = ("css/tokens.css", "css/base.css", "css/components.css")
 PAGE_TEMPLATE = "index.html"
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file, plain and compressed."""
+    """A file, uncompressed and compressed."""
 
     plain: bytes
     gzipped: bytes | None
@@ -34,13 +34,13 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """All files. ``version`` changes with each of them and is part of every URL."""
+    """All files. ``version`` changes when any file changes, and is part of every URL."""
 
     version: str
     files: dict[str, Asset]
 
     def render_page(self, depth: int) -> bytes:
-        """The page for a URL ``depth`` steps below the root. Its links are relative, so a proxy may add a prefix."""
+        """Return the page for a URL ``depth`` levels below the root. Links are relative: a proxy may add a prefix."""
         up = "../" * depth or "./"
         root = f"{up}static/{self.version}/"
         css = [f'<link rel="stylesheet" href="{root}{name}">' for name in self._list_stylesheets()]
@@ -51,7 +51,7 @@ class Assets:
         return page.replace("{root}", root).replace("{styles}", "\n".join(css + modules)).encode()
 
     def _list_stylesheets(self) -> list[str]:
-        """The base stylesheets in their order, then those of single screens."""
+        """Return the base stylesheets in order, then the stylesheets of single screens."""
         return [
             *BASE_STYLESHEETS,
             *sorted(name for name in self.files if name.endswith(".css") and name not in BASE_STYLESHEETS),
@@ -64,11 +64,11 @@ def _is_preloaded(name: str) -> bool:
 
 @cache
 def load_assets() -> Assets:
-    found = {name: part.read_bytes() for name, part in _list_files(resources.files("tidemill.web") / "static")}
+    contents = {name: part.read_bytes() for name, part in _list_files(resources.files("tidemill.web") / "static")}
     digest = hashlib.sha256()
-    for name, content in sorted(found.items()):
+    for name, content in sorted(contents.items()):
         digest.update(f"{name} {len(content)}\n".encode() + content)
-    return Assets(digest.hexdigest()[:12], {name: _build_asset(name, content) for name, content in found.items()})
+    return Assets(digest.hexdigest()[:12], {name: _build_asset(name, content) for name, content in contents.items()})
 
 
 def _build_asset(name: str, content: bytes) -> Asset:
@@ -77,11 +77,11 @@ def _build_asset(name: str, content: bytes) -> Asset:
 
 
 def _list_files(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:
-    found: list[tuple[str, Traversable]] = []
+    files: list[tuple[str, Traversable]] = []
     for part in folder.iterdir():
         name = prefix + part.name
         if part.is_dir():
-            found += _list_files(part, f"{name}/")
+            files += _list_files(part, f"{name}/")
         elif name.rpartition(".")[2] in MEDIA_TYPE_BY_EXTENSION:
-            found.append((name, part))
-    return found
+            files.append((name, part))
+    return files

@@ -1,4 +1,4 @@
-"""Serves the web UI beside the API: every path that does not belong to the API is a page."""
+"""Serve the web UI beside the API: every path that does not belong to the API is a page."""
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -27,7 +27,7 @@ PAGE_PATH_MAX_DEPTH = 8
 
 
 class PageRoute(Route):
-    """Every path of the UI: all deep links get the same page, which renders the screen."""
+    """Match every path of the UI. All deep links get the same page, which renders the screen."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or not is_page_path(scope["path"]):
@@ -43,7 +43,7 @@ def is_page_path(path: str) -> bool:
 
 
 def install_pages(app: FastAPI) -> None:
-    """Add the web UI to a service. Its routes are public: they serve the program and no data."""
+    """Add the web UI to a service. Its routes are public: they serve the application and no data."""
     load_assets()
     app.router.routes.append(Route("/static/{version}/{name:path}", serve_static_file, include_in_schema=False))
     app.router.routes.append(PageRoute("/{path:path}", serve_page, include_in_schema=False))
@@ -52,18 +52,18 @@ def install_pages(app: FastAPI) -> None:
 async def serve_page(request: Request) -> Response:
     depth = request.scope["path"].count("/") - 1
     if depth > PAGE_PATH_MAX_DEPTH:  # no screen is that deep, and the page repeats its depth in every link
-        return Response("there is no such page", 404, media_type="text/plain")
+        return Response("Page not found", 404, media_type="text/plain")
     page = Asset(load_assets().render_page(depth), None, "text/html; charset=utf-8")
     return build_asset_response(request.headers, page, CACHE_REVALIDATE)
 
 
 async def serve_static_file(request: Request) -> Response:
-    """A file of the current version; 404 for another version, which would not fit the browser's other files."""
+    """Return a file of the current version. Other versions get 404, because the files of two versions do not fit."""
     assets = load_assets()
-    found = assets.files.get(request.path_params["name"])
-    if found is None or request.path_params["version"] != assets.version:
-        return Response("there is no such file in this version", 404, media_type="text/plain")
-    return build_asset_response(request.headers, found, CACHE_FOREVER)
+    asset = assets.files.get(request.path_params["name"])
+    if asset is None or request.path_params["version"] != assets.version:
+        return Response("File not found in this version", 404, media_type="text/plain")
+    return build_asset_response(request.headers, asset, CACHE_FOREVER)
 
 
 def build_asset_response(request_headers: Headers, asset: Asset, cache_control: str) -> Response:

@@ -22,11 +22,11 @@ export function appFrame() {
   const main = h("main", { class: "main", id: "main", tabindex: "-1" });
   const nav = h("nav", { class: () => (isMenuOpen.value ? "nav is-open" : "nav"), id: "nav", "aria-label": "Screens" }, h("ul", null, () => SCREENS.filter((one) => one.nav && isAvailable(one)).map(navItem)));
   const toggle = h("button", { type: "button", class: "icon-only plain menu-toggle", "aria-label": "Menu", "aria-controls": "nav", "aria-expanded": () => String(isMenuOpen.value), on: { click: () => isMenuOpen.update((is) => !is) } }, icon("menu"));
-  const bar = h("header", { class: "bar" }, toggle, h("a", { class: "brand", href: href("/jobs"), "aria-label": "Tidemill, to the jobs" }, h("img", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" }), h("span", null, "Tidemill")), h("span", { class: "spring" }), ownerScopeSelect(), liveButton(), themeMenu(), accountMenu());
+  const bar = h("header", { class: "bar" }, toggle, h("a", { class: "brand", href: href("/jobs"), "aria-label": "Tidemill home" }, h("img", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" }), h("span", null, "Tidemill")), h("span", { class: "spring" }), ownerScopeSelect(), liveButton(), themeMenu(), accountMenu());
 
   effect(() => {
     for (const one of SCREENS) if (one.nav?.keys && isAvailable(one)) addShortcut(one.nav.keys, `Go to ${one.nav.label}`, () => navigate(withoutParams(one.path)));
-    addShortcut("?", "Show these keys", showShortcuts);
+    addShortcut("?", "Show keyboard shortcuts", showShortcuts);
   });
   showScreens(main);
   effect(() => {
@@ -36,7 +36,7 @@ export function appFrame() {
   effect(() => {
     if (isSignedOut.value) untracked(promptSignIn);
   });
-  return h("div", { class: "frame" }, h("a", { class: "skip", href: "#main", on: { click: (/** @type {Event} */ event) => (event.preventDefault(), main.focus()) } }, "To the content"), bar, nav, h("div", { class: "content" }, liveNotice(), main), toastContainer());
+  return h("div", { class: "frame" }, h("a", { class: "skip", href: "#main", on: { click: (/** @type {Event} */ event) => (event.preventDefault(), main.focus()) } }, "Skip to content"), bar, nav, h("div", { class: "content" }, liveNotice(), main), toastContainer());
 
   /** @param {Screen} one */
   function navItem(one) {
@@ -85,13 +85,13 @@ function showScreens(main) {
         if (document.activeElement === document.body) main.focus({ preventScroll: true });
       },
       // The module is missing because the service was updated after this page was loaded.
-      (error) => shown === key && main.replaceChildren(errorNotice(new Error(`This page is of an older version, or the service is away (${error.message})`), () => window.location.reload())),
+      (error) => shown === key && main.replaceChildren(errorNotice(new Error(`Could not load this screen: the service was updated or is unavailable (${error.message})`), () => window.location.reload())),
     );
   });
   onCleanup(() => end());
 }
 
 function notFound() {
-  const notice = emptyState({ title: "There is nothing here", text: "The address may have been typed or copied wrongly.", actions: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
+  const notice = emptyState({ title: "Page not found", text: "Check the address for typing errors.", actions: [h("a", { class: "button", href: href("/jobs") }, "Go to jobs")] });
   return h("div", { class: "screen" }, h("h1", { class: "unseen" }, "Not found"), notice);
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Sign-in with a one-time link or an API key. */
+/** Sign-in with a sign-in link or an API key. */
 import { ApiError, currentUser, isSignedOut, signIn } from "./core/api.js";
 import { h, uniqueId } from "./core/dom.js";
 import { navigate, path, query } from "./core/router.js";
@@ -24,7 +24,7 @@ function signInForm(onDone, options = {}) {
       onDone();
     } catch (error) {
       const status = error instanceof ApiError ? error.status : 0;
-      errorLine.textContent = status === 401 ? "This key or link is not good: it may be mistyped, used, revoked or too old." : /** @type {Error} */ (error).message;
+      errorLine.textContent = status === 401 ? "Invalid key or link. It may be mistyped, already used, revoked or expired." : /** @type {Error} */ (error).message;
       errorLine.hidden = false;
       input.setAttribute("aria-invalid", "true");
       input.select();
@@ -32,7 +32,7 @@ function signInForm(onDone, options = {}) {
       button.disabled = false;
     }
   };
-  return { submit, parts: [h("label", { class: "field", for: id }, "API key, or one-time link", input), errorLine, h("div", { class: "acts row" }, button)] };
+  return { submit, parts: [h("label", { class: "field", for: id }, "API key or sign-in link", input), errorLine, h("div", { class: "acts row" }, button)] };
 }
 
 export function signInScreen() {
@@ -40,10 +40,10 @@ export function signInScreen() {
   const requested = query.peek().get("next");
   const next = path.peek() === "/sign-in" ? requested || "/jobs" : path.peek() + (query.peek().size ? `?${query.peek()}` : "");
   const { submit, parts } = signInForm(() => {
-    const [to, words] = (next.startsWith("/") ? next.replace(/^[/\\]+/, "/") : "/jobs").split("?");
-    navigate(to === "/" ? "/jobs" : to, Object.fromEntries(new URLSearchParams(words ?? "")), { replace: true });
+    const [to, search] = (next.startsWith("/") ? next.replace(/^[/\\]+/, "/") : "/jobs").split("?");
+    navigate(to === "/" ? "/jobs" : to, Object.fromEntries(new URLSearchParams(search ?? "")), { replace: true });
   });
-  const problem = query.peek().get("problem") === "link" ? h("p", { class: "notice", role: "alert" }, "This link was used, or is too old. Ask for another one.") : null;
+  const problem = query.peek().get("problem") === "link" ? h("p", { class: "notice", role: "alert" }, "This sign-in link was already used or has expired. Ask an admin for a new one.") : null;
   return h(
     "main",
     { class: "sign-in" },
@@ -53,8 +53,8 @@ export function signInScreen() {
       h("h1", { class: "brand" }, h("img", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" }), "Tidemill"),
       problem,
       parts,
-      h("p", { class: "hint" }, "There are no passwords. Who runs this service can make you a one-time link or a key:"),
-      commandSnippet("A link, good once", "tidemill users link NAME"),
+      h("p", { class: "hint" }, "There are no passwords. An admin can create a sign-in link or an API key for you:"),
+      commandSnippet("Create a sign-in link, which works once", "tidemill users link NAME"),
     ),
   );
 }
@@ -72,7 +72,7 @@ export async function promptSignIn() {
       const { submit, parts } = signInForm(() => close(true), { again: true });
       const box = h("div", { class: "stack", on: { keydown: (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && submit(event) } }, parts);
       box.querySelector("button[type=submit]")?.addEventListener("click", submit);
-      return [h("p", null, `The session of ${was ?? "this browser"} is over. Nothing on this page is lost: sign in, and go on.`), box];
+      return [h("p", null, `The session of ${was ?? "this browser"} has ended. Sign in to continue; nothing on this page is lost.`), box];
     },
     { isLocked: true },
   );

@@ -22,9 +22,9 @@ const THEME_ICONS = { system: "half", light: "sun", dark: "moon" };
 const LIVE_STATES = {
   connecting: ["Connecting", "clock", "wait"],
   live: ["Live", "run", "ok"],
-  lost: ["Lost", "alert", "bad"],
+  lost: ["Offline", "alert", "bad"],
   paused: ["Paused", "pause", "warn"],
-  hidden: ["Resting", "pause", "wait"],
+  hidden: ["In background", "pause", "wait"],
   off: ["Signed out", "ban", "wait"],
 };
 
@@ -35,7 +35,7 @@ export function ownerScopeSelect() {
     ownerScope.value = currentUser.value?.role === "admin" ? kept.value : "me";
   });
   const choose = (/** @type {Event} */ event) => setPreference("scope", /** @type {HTMLSelectElement} */ (event.target).value);
-  return h("select", { "aria-label": "Whose work", hidden: () => currentUser.value?.role !== "admin", on: { change: choose } }, h("option", { value: "me", selected: () => kept.value === "me" }, "Mine"), h("option", { value: "all", selected: () => kept.value === "all" }, "Everybody's"));
+  return h("select", { "aria-label": "Owner", hidden: () => currentUser.value?.role !== "admin", on: { change: choose } }, h("option", { value: "me", selected: () => kept.value === "me" }, "Mine"), h("option", { value: "all", selected: () => kept.value === "all" }, "All users"));
 }
 
 /** Shows the state of live updates, and pauses or resumes them. */
@@ -43,7 +43,7 @@ export function liveButton() {
   const liveLabel = () => LIVE_STATES[liveState.value];
   return h(
     "button",
-    { type: "button", class: "plain", "aria-pressed": () => String(!areUpdatesPaused.value), title: () => (areUpdatesPaused.value ? "Nothing is asked for until you press this" : "Pause: no requests at all"), on: { click: () => areUpdatesPaused.update((is) => !is) } },
+    { type: "button", class: "plain", "aria-pressed": () => String(!areUpdatesPaused.value), title: () => (areUpdatesPaused.value ? "Resume live updates" : "Pause live updates"), on: { click: () => areUpdatesPaused.update((is) => !is) } },
     h("span", { class: "unseen" }, "Live updates: "),
     () => h("span", { class: "status", data: { tone: liveLabel()[2] } }, icon(liveLabel()[1]), liveLabel()[0]),
   );
@@ -64,13 +64,13 @@ export function liveNotice() {
   const opened = openedAt();
   const shown = () => formatTime(Math.max(lastUpdateAt.value, opened.value));
   const noticeText = () => {
-    if (liveState.value === "paused") return `Paused, showing ${shown()}. Nothing is asked for meanwhile.`;
-    return liveState.value === "lost" ? `Live updates lost, showing ${shown()}. ` : "";
+    if (liveState.value === "paused") return `Paused. Showing data from ${shown()}.`;
+    return liveState.value === "lost" ? `Offline. Showing data from ${shown()}. ` : "";
   };
   const next = () => {
     if (liveState.value !== "lost") return "";
     const left = Math.max(0, (reconnectAt.value - at.value) / 1000);
-    return left > 0 ? `Trying again in ${formatDuration(left)}` : "Trying again";
+    return left > 0 ? `Reconnecting in ${formatDuration(left)}` : "Reconnecting";
   };
   // The countdown is hidden from screen readers, which would announce every second.
   return h("div", { class: "notice", role: "status", hidden: () => noticeText() === "" }, noticeText, h("span", { "aria-hidden": "true" }, next));
@@ -93,7 +93,7 @@ export function accountMenu() {
   return menuButton(
     "Account",
     () => [
-      { label: "Keyboard", icon: "help", run: showShortcuts },
+      { label: "Keyboard shortcuts", icon: "help", run: showShortcuts },
       { label: "Sign out", icon: "close", run: () => toastOnError(signOut) },
     ],
     { content: [icon("user"), h("span", { class: "wordy" }, () => currentUser.value?.name ?? ""), h("span", { class: "unseen" }, "account")], class: "plain" },
@@ -101,21 +101,21 @@ export function accountMenu() {
 }
 
 const GRID_SHORTCUTS = [
-  ["↑ ↓ ← →", "Move; with Shift, select on the way"],
+  ["↑ ↓ ← →", "Move; hold Shift to select"],
   ["Space", "Select a row"],
   ["Enter", "Open a row"],
   ["Ctrl A", "Select all"],
-  ["Home, End, Page Up, Page Down", "Move further"],
-  ["Escape", "Close, or select nothing"],
+  ["Home, End, Page Up, Page Down", "Jump to the start, to the end, or by a page"],
+  ["Escape", "Close, or clear the selection"],
 ];
 
 export function showShortcuts() {
   const lines = (/** @type {string[][]} */ all) => all.map(([keys, description]) => [h("dt", null, keys.split(" ").map((one) => [h("kbd", null, one), " "])), h("dd", null, description)]);
-  return showDialog("Keyboard", (close) => [
+  return showDialog("Keyboard shortcuts", (close) => [
     h("dl", { class: "facts" }, lines(listShortcuts().map(({ keys, description }) => [keys, description]))),
     h("h3", null, "In grids"),
     h("dl", { class: "facts" }, lines(GRID_SHORTCUTS)),
-    h("label", { class: "choice" }, h("input", { type: "checkbox", checked: areShortcutsEnabled.peek(), on: { change: (/** @type {Event} */ event) => setPreference("keys", /** @type {HTMLInputElement} */ (event.target).checked) } }), "Single keys work (those in grids always do)"),
+    h("label", { class: "choice" }, h("input", { type: "checkbox", checked: areShortcutsEnabled.peek(), on: { change: (/** @type {Event} */ event) => setPreference("keys", /** @type {HTMLInputElement} */ (event.target).checked) } }), "Enable single-key shortcuts (grid keys are always on)"),
     h("div", { class: "acts" }, h("button", { type: "button", class: "main-act", on: { click: () => close(null) } }, "Close")),
   ]);
 }

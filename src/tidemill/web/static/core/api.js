@@ -33,7 +33,7 @@ let clockOffsetMs = 0;
 export class ApiError extends Error {
   /** @param {number} status @param {any} problem */
   constructor(status, problem) {
-    super(problem?.detail || problem?.title || (status ? `the service answered ${status}` : "the service cannot be reached"));
+    super(problem?.detail || problem?.title || (status ? `The service returned status ${status}` : "The service cannot be reached"));
     this.name = "ApiError";
     this.status = status;
     this.requestId = problem?.request_id ?? null;
@@ -60,7 +60,7 @@ export function isNotFound(error) {
 /**
  * @param {string} method
  * @param {string} path such as `/v1/jobs`
- * @param {RequestOptions} [options] `raw` is a body that is JSON already
+ * @param {RequestOptions} [options] `raw` is a body that is already JSON
  * @returns {Promise<Response>}
  */
 export async function sendRequest(method, path, options = {}) {
@@ -80,7 +80,7 @@ export async function sendRequest(method, path, options = {}) {
     response = await fetch(toUrl(path) + queryString(options.query), { method, headers, body, signal: options.signal, credentials: "same-origin" });
   } catch (error) {
     if (isAbortError(error)) throw error;
-    throw new ApiError(0, { detail: "the service cannot be reached" });
+    throw new ApiError(0, { detail: "The service cannot be reached" });
   }
   const date = Date.parse(response.headers.get("date") ?? "");
   if (!Number.isNaN(date) && Math.abs(date - Date.now() - clockOffsetMs) > 1500) clockOffsetMs = date - Date.now();

@@ -89,7 +89,7 @@ function appendReactive(parent, make) {
     } catch (error) {
       // For example, a response with an unexpected shape. Show the error here and keep the rest of the page.
       reportError(error);
-      next.replaceChildren(h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, "This part cannot be shown: the service may be of another version than this page. Load the page again."));
+      next.replaceChildren(h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, "This part cannot be displayed. The service may have been updated: reload the page."));
     }
     const nodes = /** @type {ChildNode[]} */ ([...next.childNodes]);
     if (shown.length === 1 && nodes.length === 1 && shown[0] instanceof Text && nodes[0] instanceof Text) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Finds a job by its key, its id, or the beginning of either. */
+/** Finds a job by its key, its ID, or a prefix of either. */
 import { api } from "./api.js";
 import { ownerScope } from "./live-updates.js";
 import { remoteData } from "./remote-data.js";
@@ -25,8 +25,8 @@ export function findJob(typed) {
     if (found.error.value) return { id: null, job: null, problem: found.error.value.message };
     if (found.data.value?.text !== text) return null;
     const [job, other] = found.data.value.jobs;
-    if (!job) return { id: null, job: null, problem: `No job of yours has a key or id that begins with ${text}.` };
-    if (other) return { id: null, job: null, problem: `Several jobs begin with ${text}: type more of it.` };
+    if (!job) return { id: null, job: null, problem: `No job found whose key or ID starts with "${text}"` };
+    if (other) return { id: null, job: null, problem: `Several jobs start with "${text}". Type more characters.` };
     return { id: job.id, job, problem: null };
   });
 }

@@ -104,20 +104,20 @@ const NO_ESTIMATE_REASONS = {
   closed: "closed",
   paused: "paused",
   cancelling: "cancelling",
-  ingesting: "its file is still being read",
-  not_moving: "nothing was settled in the last half minute",
+  ingesting: "the file is still being read",
+  not_moving: "nothing was settled in the last 30 seconds",
 };
 const WARM_UP_S = 30;
 
 /**
- * The estimated time left of a job, with a range. There is no estimate in the first half minute.
+ * The estimated time left of a job, with a range. There is no estimate in the first 30 seconds.
  * @param {{now_per_s: number, average_per_s: number, eta_s?: number | null, why?: string | null}} rates
  * @param {string | null | undefined} created
  * @param {number} [at]
  */
 export function estimateTimeLeft(rates, created, at = serverNow()) {
   if (rates.why) return { text: /** @type {any} */ (NO_ESTIMATE_REASONS)[rates.why] ?? rates.why, isKnown: false };
-  if (rates.eta_s === null || rates.eta_s === undefined) return { text: "not known", isKnown: false };
+  if (rates.eta_s === null || rates.eta_s === undefined) return { text: "unknown", isKnown: false };
   const age = created ? (at - new Date(created).getTime()) / 1000 : WARM_UP_S;
   if (age < WARM_UP_S && rates.eta_s > WARM_UP_S) return { text: "calculating", isKnown: false };
   const open = rates.eta_s * rates.now_per_s;
@@ -127,7 +127,7 @@ export function estimateTimeLeft(rates, created, at = serverNow()) {
   return { text: `${formatDuration(rates.eta_s)}${range}`, isKnown: true };
 }
 
-/** Shortens text for a narrow place. @param {string} text @param {number} maxLength */
+/** Shortens text for a narrow element. @param {string} text @param {number} maxLength */
 export function truncate(text, maxLength) {
   return text.length <= maxLength ? text : `${text.slice(0, maxLength - 1)}…`;
 }

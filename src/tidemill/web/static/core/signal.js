@@ -146,7 +146,7 @@ function flush() {
   for (let rounds = 0; pendingEffects.size > 0; rounds += 1) {
     const now = [...pendingEffects];
     pendingEffects.clear();
-    if (rounds > 100) throw new Error("effects change what they read, again and again");
+    if (rounds > 100) throw new Error("Effects keep changing the signals that they read");
     for (const one of now) {
       try {
         one.execute();

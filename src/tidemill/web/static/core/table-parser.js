@@ -16,7 +16,7 @@ export function parseTable(text) {
   const [head, ...rows] = splitCells(trimmed, detectDelimiter(trimmed));
   const names = head.map((name) => name.trim());
   return rows.map((row, n) => {
-    if (row.length > names.length) throw new Error(`row ${n + 1} has ${row.length} values, and there are ${names.length} columns`);
+    if (row.length > names.length) throw new Error(`row ${n + 1} has ${row.length} values, but the header has ${names.length} columns`);
     return Object.fromEntries(row.map((value, at) => [names[at], value.trim()]).filter(([, value]) => value !== ""));
   });
 }
@@ -26,16 +26,16 @@ function parseJson(text, where) {
   try {
     return parse(text);
   } catch (error) {
-    throw new Error(`${where} is not JSON: ${/** @type {Error} */ (error).message}`, { cause: error });
+    throw new Error(`${where} is not valid JSON: ${/** @type {Error} */ (error).message}`, { cause: error });
   }
 }
 
-/** @param {any} found */
-function requireObjects(found) {
-  if (!Array.isArray(found)) throw new Error("a list of objects is wanted");
-  const odd = found.findIndex((one) => one === null || typeof one !== "object" || Array.isArray(one));
-  if (odd >= 0) throw new Error(`entry ${odd + 1} is no object`);
-  return found;
+/** @param {any} entries */
+function requireObjects(entries) {
+  if (!Array.isArray(entries)) throw new Error("expected a list of objects");
+  const odd = entries.findIndex((one) => one === null || typeof one !== "object" || Array.isArray(one));
+  if (odd >= 0) throw new Error(`entry ${odd + 1} is not an object`);
+  return entries;
 }
 
 /** The delimiter that is most frequent in the first line. @param {string} text */

@@ -19,7 +19,7 @@ export function uploadFile(path, file, options = {}) {
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     request.upload.addEventListener("progress", (event) => options.onProgress?.(event.loaded));
     request.addEventListener("load", () => handleResponse(request, onUnauthorized, resolve, reject));
-    request.addEventListener("error", () => reject(new ApiError(0, { detail: "the service cannot be reached, or has broken off; nothing was kept" })));
+    request.addEventListener("error", () => reject(new ApiError(0, { detail: "The upload failed: the service cannot be reached or closed the connection. Nothing was stored." })));
     request.addEventListener("abort", () => reject(new DOMException("aborted", "AbortError")));
     options.signal?.addEventListener("abort", () => request.abort(), { once: true });
     request.send(file);

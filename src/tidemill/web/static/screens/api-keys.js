@@ -24,13 +24,13 @@ export function screen() {
   const revoke = async (/** @type {any} */ key) => {
     const done = await confirmDialog({
       title: `Revoke ${key.prefix}?`,
-      content: [h("p", null, `${key.name ? `“${key.name}”` : "This key"} stops working at once and for ever, for whoever uses it.`)],
+      content: [h("p", null, `${key.name ? `“${key.name}”` : "This key"} stops working immediately for every program that uses it. This cannot be undone.`)],
       actionLabel: "Revoke",
       isDanger: true,
       run: () => api.delete(`/v1/keys/${encodeURIComponent(key.prefix)}`),
     });
     if (!done) return;
-    showToast(`${key.prefix} is revoked`, "ok");
+    showToast(`Revoked ${key.prefix}`, "ok");
     await keys.reload();
   };
 
@@ -45,7 +45,7 @@ export function screen() {
 
   function table() {
     const isAll = ownerScope.value === "all";
-    const heads = ["Key", "What it is for", ...(isAll ? ["Whose"] : []), "Made", "Last used", "Expires", ""];
+    const heads = ["Key", "Name", ...(isAll ? ["Owner"] : []), "Created", "Last used", "Expires", ""];
     return h(
       "div",
       { class: "table-box" },
@@ -73,15 +73,15 @@ export function screen() {
   function sessionsSection() {
     const others = () => (sessions.data.value ?? []).filter((/** @type {any} */ one) => !one.is_this).length;
     const signOutOthers = async () => {
-      const done = await confirmDialog({ title: "Sign out everywhere else?", content: [h("p", null, "Every other browser you are signed in with has to sign in again. This one stays.")], actionLabel: "Sign the others out", run: () => api.delete("/v1/sessions") });
+      const done = await confirmDialog({ title: "Sign out everywhere else?", content: [h("p", null, "All your other browser sessions end. This session stays signed in.")], actionLabel: "Sign out others", run: () => api.delete("/v1/sessions") });
       if (done) await sessions.reload();
     };
     return h(
       "section",
       { class: "stack" },
-      h("div", { class: "row between" }, h("h2", null, "Browsers you are signed in with"), h("div", { class: "row" }, () => (others() ? h("button", { type: "button", class: "small", on: { click: signOutOthers } }, "Sign out everywhere else …") : null), h("button", { type: "button", class: "small", on: { click: () => toastOnError(signOut) } }, "Sign out here"))),
+      h("div", { class: "row between" }, h("h2", null, "Browser sessions"), h("div", { class: "row" }, () => (others() ? h("button", { type: "button", class: "small", on: { click: signOutOthers } }, "Sign out everywhere else …") : null), h("button", { type: "button", class: "small", on: { click: () => toastOnError(signOut) } }, "Sign out here"))),
       () => (sessions.error.value ? errorNotice(sessions.error.value, sessions.reload) : null),
-      () => (sessions.data.value?.length ? h("div", { class: "table-box" }, h("table", { "aria-label": "Sessions" }, h("thead", null, h("tr", null, ["Signed in", "Last seen", ""].map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Which"))))), h("tbody", null, sessions.data.value.map((/** @type {any} */ one) => h("tr", null, h("td", null, formatDateTime(one.created_at)), h("td", null, () => formatAge(one.seen_at, at.value)), h("td", null, one.is_this ? h("span", { class: "chip" }, "this browser") : "")))))) : null),
+      () => (sessions.data.value?.length ? h("div", { class: "table-box" }, h("table", { "aria-label": "Sessions" }, h("thead", null, h("tr", null, ["Signed in", "Last seen", ""].map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Current"))))), h("tbody", null, sessions.data.value.map((/** @type {any} */ one) => h("tr", null, h("td", null, formatDateTime(one.created_at)), h("td", null, () => formatAge(one.seen_at, at.value)), h("td", null, one.is_this ? h("span", { class: "chip" }, "this browser") : "")))))) : null),
     );
   }
 }
@@ -90,11 +90,11 @@ export function screen() {
 function emptyList(add) {
   return emptyState({
     title: "No keys yet",
-    text: "A key lets a program do what you may do. It is shown once, can expire, and can be revoked at any time.",
-    actions: [h("button", { type: "button", class: "main-act", on: { click: add } }, icon("plus"), "Make one")],
+    text: "A program that uses your key has your permissions. A key is shown once, can expire, and can be revoked at any time.",
+    actions: [h("button", { type: "button", class: "main-act", on: { click: add } }, icon("plus"), "Create a key")],
     commands: [
       ["From the command line", "tidemill keys add NAME --name 'nightly import' --expires 90d"],
-      ["How it is used", `curl ${toAbsoluteUrl("/v1/me")} -H "Authorization: Bearer $KEY"`],
+      ["Use a key with curl", `curl ${toAbsoluteUrl("/v1/me")} -H "Authorization: Bearer $KEY"`],
     ],
   });
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** The dead letters with one error code in a grid, and the actions on the selected rows. */
+/** The failed items with one error code in a grid, and the actions on the selected rows. */
 import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { formatDateTime, formatNumber, formatTime, humanize, pluralize, summaryText } from "../core/format.js";
@@ -65,22 +65,22 @@ export function deadLetterGrid(code, filter, matching, options) {
     { class: () => (isEmpty() ? "grid-foot" : "grid-foot is-chosen") },
     h("span", { role: "status" }, () => {
       if (isEmpty()) return `${many()} with this cause · ${(source.version.value, formatNumber(source.loaded))} loaded`;
-      return selection.isAll ? `All ${many()} that match${selection.keys.size ? `, but ${pluralize(selection.keys.size, "row")}` : ""}` : `${pluralize(selection.size(0), "row")} selected`;
+      return selection.isAll ? `All ${many()} matching rows${selection.keys.size ? ` except ${formatNumber(selection.keys.size)}` : ""}` : `${pluralize(selection.size(0), "row")} selected`;
     }),
     h("button", { type: "button", class: "link", hidden: () => !isEmpty() || seen.value === null || matching().n === seen.value, on: { click: show } }, "The list has changed – show"),
-    h("button", { type: "button", class: "link", hidden: () => isEmpty() || selection.isAll, on: { click: () => selection.selectAll() } }, () => `Select all ${many()} that match`),
+    h("button", { type: "button", class: "link", hidden: () => isEmpty() || selection.isAll, on: { click: () => selection.selectAll() } }, () => `Select all ${many()} matching`),
     h("span", { class: "spring" }),
-    h("span", { class: "row", hidden: isEmpty }, h("button", { type: "button", class: "small main-act", on: { click: singleFlight(() => toastOnError(redrive)) } }, icon("retry"), "Redrive selected …"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")),
+    h("span", { class: "row", hidden: isEmpty }, h("button", { type: "button", class: "small main-act", on: { click: singleFlight(() => toastOnError(redrive)) } }, icon("retry"), "Retry selected …"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")),
   );
   const grid = createGrid({
-    label: `Dead letters with cause ${code}`,
+    label: `Failed items with cause ${code}`,
     source,
     selection,
     columns: [
       { label: "Job", width: "9.5rem", show: showJob },
       { label: "Row", width: "5.5rem", align: "right", show: (cell, row) => setCellText(cell, formatNumber(row.seq + 1), row.id) },
       { label: "Title / brand", width: "minmax(7rem, 1fr)", show: (cell, row) => setCellText(cell, summaryText(row.input_summary)) },
-      { label: "Reason", width: "minmax(11rem, 2fr)", show: (cell, row) => setCellText(cell, row.sent === undefined || row.sent === "failed" ? (row.error?.reason ?? "") : `Sent round again${row.sent ? `: ${humanize(row.sent)}` : ""}`) },
+      { label: "Reason", width: "minmax(11rem, 2fr)", show: (cell, row) => setCellText(cell, row.sent === undefined || row.sent === "failed" ? (row.error?.reason ?? "") : `Retried${row.sent ? `: ${humanize(row.sent)}` : ""}`) },
       { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => setCellText(cell, String(row.attempts)) },
       { label: "Failed at", width: "6.5rem", show: (cell, row) => setCellText(cell, formatTime(row.updated_at), formatDateTime(row.updated_at)) },
       { label: "Job type", width: "7rem", show: (cell, row) => setCellText(cell, row.kind) },
@@ -90,14 +90,14 @@ export function deadLetterGrid(code, filter, matching, options) {
     nameOf: (row) => `row ${formatNumber(row.seq + 1)} of ${row.job_key}`,
     onOpen: (row) => openItemDrawer(signal({ id: row.job_id, key: row.job_key, user_id: row.user_id }), row.seq, { changed: (item) => sent(row, item), focusBack: () => grid.focus() }),
     footer,
-    emptyContent: () => emptyState({ title: "None any more", text: "Every row with this cause was sent round again." }),
+    emptyContent: () => emptyState({ title: "None left", text: "All rows with this cause were retried." }),
   });
   return grid.element;
 
   /** @param {HTMLElement} cell @param {any} row */
   function showTry(cell, row) {
-    const button = h("button", { type: "button", class: "small plain", tabindex: "-1", on: { click: singleFlight(() => toastOnError(() => redriveOne(filter, { row, job: options.job, done, onResult: sent }))) } }, "Try it …");
-    button.setAttribute("aria-label", `Try row ${formatNumber(row.seq + 1)} of ${row.job_key}`);
+    const button = h("button", { type: "button", class: "small plain", tabindex: "-1", on: { click: singleFlight(() => toastOnError(() => redriveOne(filter, { row, job: options.job, done, onResult: sent }))) } }, "Retry …");
+    button.setAttribute("aria-label", `Retry row ${formatNumber(row.seq + 1)} of ${row.job_key}`);
     cell.replaceChildren(button);
   }
 }

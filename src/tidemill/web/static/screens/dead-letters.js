@@ -1,5 +1,5 @@
 // @ts-check
-/** The dead letters screen: items that failed permanently, grouped by error code. */
+/** The failed items screen (dead letters in the API): items that failed permanently, grouped by error code. */
 import { api } from "../core/api.js";
 import { h, keyedList } from "../core/dom.js";
 import { findJob } from "../core/find-job.js";
@@ -63,8 +63,8 @@ export function screen() {
   return h(
     "div",
     { class: "screen" },
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Dead letters"), h("span", { class: "muted", role: "status" }, () => (causes.data.value ? `${pluralize(total(), "row")} in ${pluralize(causes.data.value.length, "group")}${isDated() ? ", of all dates" : ""}` : "")))),
-    h("div", { class: "filters", role: "search" }, searchFilter("job", "Job id or key"), selectFilter("type", "Job type", kinds), dateFilter("from", "Failed from"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Failed items"), h("span", { class: "muted", role: "status" }, () => (causes.data.value ? `${pluralize(total(), "row")} in ${pluralize(causes.data.value.length, "group")}${isDated() ? ", all dates" : ""}` : "")))),
+    h("div", { class: "filters", role: "search" }, searchFilter("job", "Job ID or key"), selectFilter("type", "Job type", kinds), dateFilter("from", "Failed from"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
     () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
     () => (causes.error.value ? errorNotice(causes.error.value, causes.reload) : null),
     () => (causes.data.value === null && !causes.error.value && !found.value?.problem ? loadingNotice() : null),
@@ -103,20 +103,20 @@ export function screen() {
       h("td", { class: "bar-cell" }, h("span", { style: { "--part": () => String((one.value.count / largestCount()) * 100) } })),
       h("td", { class: "right number" }, () => formatNumber(one.value.jobs)),
       h("td", { class: "nowrap", title: () => formatDateTime(one.value.newest) }, () => formatAge(one.value.newest, at.value)),
-      h("td", { class: "right nowrap" }, actionButton("Try one …", "play", redriveOne), " ", actionButton("Redrive all …", "retry", redriveAll)),
+      h("td", { class: "right nowrap" }, actionButton("Retry one …", "play", redriveOne), " ", actionButton("Retry all …", "retry", redriveAll)),
     );
   }
 }
 
 /** @param {boolean} isFiltered */
 function emptyList(isFiltered) {
-  if (isFiltered) return emptyState({ title: "No dead letter matches", text: "Change the filters, or clear them." });
+  if (isFiltered) return emptyState({ title: "No failed items match", text: "Change the filters, or clear them." });
   return emptyState({
-    title: "No dead letters",
-    text: "Rows that failed for good are kept here, with their input, why, and how often they were tried, until somebody sends them round again.",
+    title: "No failed items",
+    text: "Rows that failed permanently are kept here with their input, error and number of attempts until you retry them.",
     commands: [
-      ["List them with curl", `curl ${toAbsoluteUrl("/v1/dead-letters")} -H "Authorization: Bearer $KEY"`],
-      ["After mending the cause, from the command line", "tidemill redrive JOB"],
+      ["List failed items with curl", `curl ${toAbsoluteUrl("/v1/dead-letters")} -H "Authorization: Bearer $KEY"`],
+      ["Retry from the command line, after fixing the cause", "tidemill redrive JOB"],
     ],
   });
 }

@@ -41,15 +41,15 @@ export function screen() {
   const datasetCard = h(
     "div",
     { class: "card stack" },
-    h("h2", null, "What"),
+    h("h2", null, "Dataset and options"),
     h(
       "div",
       { class: "row layout-words" },
       select("Dataset", "dataset", () => [["", "Choose …"], ...(datasets.data.value ?? []).map((/** @type {any} */ one) => [one.name, one.name])], () => dataset.value),
-      select("Format", "format", () => [["", chosen.value ? `as declared: ${chosen.value.format}` : "as declared"], ...FORMATS.map((one) => [one, one])], () => format.value),
-      select("Files that were made before", "reuse", () => [["", "as the service is set"], ["true", "are used again, if old enough"], ["false", "are made anew"]], () => reuse.value),
-      h("label", { class: "field", hidden: () => reuse.value !== "true" }, "Days until an input counts as final", h("input", { type: "number", min: "0", value: () => days.value, placeholder: "as set", on: { change: change("days") } })),
-      select("When an input fails", "policy", () => [["", "all of it fails"], ["continue", "others go on"]], () => policy.value),
+      select("Format", "format", () => [["", chosen.value ? `default: ${chosen.value.format}` : "default"], ...FORMATS.map((one) => [one, one])], () => format.value),
+      select("Existing files", "reuse", () => [["", "default"], ["true", "reuse if the input is final"], ["false", "regenerate"]], () => reuse.value),
+      h("label", { class: "field", hidden: () => reuse.value !== "true" }, "Days until an input is final", h("input", { type: "number", min: "0", value: () => days.value, placeholder: "default", on: { change: change("days") } })),
+      select("When an input fails", "policy", () => [["", "fail the distribution"], ["continue", "continue with the others"]], () => policy.value),
     ),
     () => (chosen.value ? fieldList(chosen.value) : null),
   );
@@ -58,10 +58,10 @@ export function screen() {
     "div",
     { class: "card stack" },
     h("h2", null, "Inputs"),
-    h("p", { class: "hint" }, () => `Paste a table from a spreadsheet, CSV with a header, a JSON list or an object a line; or drop a file of these${limits.data.value ? `. ${formatNumber(limits.data.value.max_distribution_inputs)} at most` : ""}.`),
+    h("p", { class: "hint" }, () => `Paste a table from a spreadsheet, CSV with a header, a JSON list, or one JSON object per line; or drop such a file.${limits.data.value ? ` At most ${formatNumber(limits.data.value.max_distribution_inputs)} inputs.` : ""}`),
     area,
-    dropZone({ label: "File of inputs", text: "or drop a file of inputs here", isSmall: true, accept: ".csv,.tsv,.txt,.json,.ndjson,.jsonl", onFile: async (file) => (pastedText.value = await file.text()) }),
-    () => (parsed.value.problem ? h("p", { class: "fault", role: "alert" }, `This cannot be read: ${parsed.value.problem}`) : null),
+    dropZone({ label: "File with inputs", text: "or drop a file with inputs here", isSmall: true, accept: ".csv,.tsv,.txt,.json,.ndjson,.jsonl", onFile: async (file) => (pastedText.value = await file.text()) }),
+    () => (parsed.value.problem ? h("p", { class: "fault", role: "alert" }, `Cannot read the inputs: ${parsed.value.problem}`) : null),
     () => (parsed.value.inputs.length ? inputTable(parsed.value.inputs, chosen.value) : null),
   );
   const buildRequest = () => {
@@ -77,7 +77,7 @@ export function screen() {
     () => (datasets.error.value ? errorNotice(datasets.error.value, datasets.reload) : null),
     () => (datasets.data.value === null && !datasets.error.value ? loadingNotice() : null),
     () => (isNone.value ? noDatasets() : null),
-    h("div", { class: "stack wide", hidden: () => datasets.data.value === null || isNone.value }, datasetCard, inputsCard, submitSection(buildRequest, () => (!dataset.value ? "choose a dataset" : parsed.value.inputs.length === 0 ? "there are no inputs" : null), () => parsed.value.inputs.length)),
+    h("div", { class: "stack wide", hidden: () => datasets.data.value === null || isNone.value }, datasetCard, inputsCard, submitSection(buildRequest, () => (!dataset.value ? "Choose a dataset" : parsed.value.inputs.length === 0 ? "Add at least one input" : null), () => parsed.value.inputs.length)),
   );
 }
 
@@ -102,7 +102,7 @@ function submitSection(buildRequest, disabledReason, inputCount) {
       isBusy.value = false;
     }
   };
-  return h("div", { class: "stack" }, () => (error.value ? validationNotice(error.value, null) : null), h("div", { class: "row between" }, h("span", { class: "hint" }, () => (disabledReason() ? `Not yet: ${disabledReason()}` : "")), h("button", { type: "button", class: "main-act", disabled: () => disabledReason() !== null || isBusy.value, on: { click: submit } }, icon("play"), () => `Ask for ${pluralize(inputCount(), "file")}`)));
+  return h("div", { class: "stack" }, () => (error.value ? validationNotice(error.value, null) : null), h("div", { class: "row between" }, h("span", { class: "hint" }, () => disabledReason() ?? ""), h("button", { type: "button", class: "main-act", disabled: () => disabledReason() !== null || isBusy.value, on: { click: submit } }, icon("play"), () => `Generate ${pluralize(inputCount(), "file")}`)));
 }
 
 /** Converts table text to the type of each field. Values that do not match are left for the service to reject. @param {Record<string, any>} input @param {any} dataset */
@@ -121,7 +121,7 @@ function convertValue(value, type) {
 
 /** @param {any} dataset */
 function fieldList(dataset) {
-  return h("p", { class: "hint" }, "An input has: ", dataset.fields.map((/** @type {any} */ one, /** @type {number} */ n) => [n ? ", " : "", h("code", null, one.name), ` (${one.type}${one.required ? "" : ", if you like"})`]), dataset.date_field ? ["; ", h("code", null, dataset.date_field), " decides whether a file is used again"] : "; files are made anew each time");
+  return h("p", { class: "hint" }, "Fields of an input: ", dataset.fields.map((/** @type {any} */ one, /** @type {number} */ n) => [n ? ", " : "", h("code", null, one.name), ` (${one.type}${one.required ? "" : ", optional"})`]), dataset.date_field ? ["; ", h("code", null, dataset.date_field), " decides whether a file can be reused"] : "; files are always regenerated");
 }
 
 /** @param {any} dataset */
@@ -140,9 +140,9 @@ function inputTable(inputs, dataset) {
   return h(
     "div",
     { class: "stack tight" },
-    h("p", { class: "hint", role: "status" }, `${pluralize(inputs.length, "input")}${inputs.length > PREVIEW_ROWS ? `, the first ${PREVIEW_ROWS}:` : ":"}`),
-    h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Inputs that were read" }, h("table", null, h("thead", null, h("tr", null, names.map((name) => h("th", { scope: "col", class: isKnown(name) ? null : "wrong" }, name, isKnown(name) ? null : " (no such field)")))), h("tbody", null, inputs.slice(0, PREVIEW_ROWS).map((one) => h("tr", null, names.map((name) => h("td", null, truncate(cellText(one[name]), 60)))))))),
-    lacking.length ? h("p", { class: "fault" }, `Missing: ${lacking.map((/** @type {any} */ one) => one.name).join(", ")}`) : null,
+    h("p", { class: "hint", role: "status" }, `${pluralize(inputs.length, "input")}${inputs.length > PREVIEW_ROWS ? `, first ${PREVIEW_ROWS} shown:` : ":"}`),
+    h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Parsed inputs" }, h("table", null, h("thead", null, h("tr", null, names.map((name) => h("th", { scope: "col", class: isKnown(name) ? null : "wrong" }, name, isKnown(name) ? null : " (unknown field)")))), h("tbody", null, inputs.slice(0, PREVIEW_ROWS).map((one) => h("tr", null, names.map((name) => h("td", null, truncate(cellText(one[name]), 60)))))))),
+    lacking.length ? h("p", { class: "fault" }, `Missing required fields: ${lacking.map((/** @type {any} */ one) => one.name).join(", ")}`) : null,
   );
 }
 
@@ -153,8 +153,8 @@ function normalizeName(name) {
 
 function noDatasets() {
   return emptyState({
-    title: "There are no datasets",
-    text: "What can be asked for is declared in tidemill.toml, or with a function in Python. Whoever runs this service can declare one.",
+    title: "No datasets",
+    text: "Datasets are declared in tidemill.toml or with a Python function. Ask an administrator to declare one.",
     commands: [["In tidemill.toml", '[datasets.prices]\nquery = "SELECT member, price FROM prices WHERE index_key = %(index_key)s AND day = %(day)s"\nfields = { index_key = "text", day = "date" }\ndate_field = "day"\nread = ["user", "admin"]']],
   });
 }

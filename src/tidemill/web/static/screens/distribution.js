@@ -62,7 +62,7 @@ function body(job, again) {
       { class: "card stack" },
       h("dl", { class: "figures" }, figure("inputs", () => formatNumber(job.value.total)), figure("done", () => formatNumber(job.value.done), "--bar-ok"), figure("files generated", () => formatNumber(job.value.files_generated)), figure("files reused", () => formatNumber(job.value.files_reused)), figure("failed", () => formatNumber(job.value.failed), "--bar-bad"), figure("cancelled", () => formatNumber(job.value.cancelled), "--bar-other"), figure("retrying", () => formatNumber(job.value.retry_wait), "--bar-retry"), figure("processing", () => formatNumber(job.value.processing), "--bar-run"), figure("pending", () => formatNumber(job.value.pending))),
       progressBar(() => job.value),
-      h("p", { class: "hint" }, one.reuse.enabled ? `Files of inputs that are final for ${pluralize(one.reuse.days, "day")} are used again. ` : "Every file is made anew. ", one.policy.mode === "continue" ? "An input that fails leaves the others alone." : "One input that fails, fails all.", () => ` Submitted ${formatTime(one.created_at)}${job.value.completed_at ? `, closed ${formatTime(job.value.completed_at)}` : ""}.`),
+      h("p", { class: "hint" }, one.reuse.enabled ? `Files of inputs that have been final for ${pluralize(one.reuse.days, "day")} are reused. ` : "Every file is regenerated. ", one.policy.mode === "continue" ? "If an input fails, the others continue." : "If an input fails, the distribution fails.", () => ` Submitted ${formatTime(one.created_at)}${job.value.completed_at ? `, closed ${formatTime(job.value.completed_at)}` : ""}.`),
     ),
     inputsGrid(job),
   ];
@@ -72,23 +72,23 @@ function body(job, again) {
 function actionButtons(job, again) {
   const isOpen = () => !isClosed(job.value.status);
   const asJob = () => ({ id: job.peek().job_id, key: job.peek().key });
-  const redrive = () =>
+  const retryFailed = () =>
     confirmDialog({
-      title: `Redrive ${pluralize(job.peek().failed, "failed input")}?`,
-      content: [h("p", null, `They go round again with fresh attempts${job.peek().cancelled ? `, and so do ${pluralize(job.peek().cancelled, "input")} that were cancelled because of them` : ""}. Files that are there stay.`)],
-      actionLabel: "Redrive",
+      title: `Retry ${pluralize(job.peek().failed, "failed input")}?`,
+      content: [h("p", null, `They are requeued with new attempts${job.peek().cancelled ? `, and so are ${pluralize(job.peek().cancelled, "input")} that were cancelled because of them` : ""}. Existing files are kept.`)],
+      actionLabel: "Retry",
       run: async () => {
         const operation = await api.post(`/v1/distributions/${job.peek().job_id}/redrive`);
-        showToast(`${pluralize(operation.items, "input")} sent round again`, "ok");
+        showToast(`Requeued ${pluralize(operation.items, "input")}`, "ok");
         await again();
       },
     });
   return h(
     "div",
     { class: "row" },
-    h("a", { class: "button", href: href(`/jobs/${job.peek().key}`) }, "Its job"),
+    h("a", { class: "button", href: href(`/jobs/${job.peek().key}`) }, "Go to job"),
     h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: () => cancelJob(asJob(), again) } }, icon("ban"), "Cancel …"),
-    h("button", { type: "button", class: "main-act", hidden: () => job.value.failed === 0, on: { click: redrive } }, icon("retry"), "Redrive failed …"),
+    h("button", { type: "button", class: "main-act", hidden: () => job.value.failed === 0, on: { click: retryFailed } }, icon("retry"), "Retry failed …"),
   );
 }
 
@@ -101,7 +101,7 @@ function inputsGrid(job) {
     const page = await api.get(`/v1/distributions/${job_id}`, { page_size: size, after }, signal);
     return { rows: page.data_content, next: page.next_page ?? null };
   });
-  const footer = h("div", { class: "grid-foot", role: "status" }, () => `${pluralize(job.value.total, "input")}, in the order they came in`);
+  const footer = h("div", { class: "grid-foot", role: "status" }, () => `${pluralize(job.value.total, "input")}, in submission order`);
   const grid = createGrid({
     label: "Inputs",
     source,
@@ -114,7 +114,7 @@ function inputsGrid(job) {
       { label: "Download", width: "6.5rem", show: (cell, one) => showDownload(cell, one, fields) },
       { label: "Rows", width: "6rem", align: "right", show: (cell, one) => (cell.textContent = one.rows === null || one.rows === undefined ? "–" : formatNumber(one.rows)) },
       { label: "Size", width: "6.5rem", align: "right", show: (cell, one) => (cell.textContent = formatBytes(one.size)) },
-      { label: "Path, or what went wrong", width: "minmax(14rem, 3fr)", show: showPath },
+      { label: "Path or error", width: "minmax(14rem, 3fr)", show: showPath },
     ],
     onOpen: (one) => openInput(one, fields),
     footer,
@@ -179,7 +179,7 @@ function shortPath(path) {
 
 /** @param {any} one @param {string[]} fields */
 function openInput(one, fields) {
-  const facts = [...fields.map((name) => [name, cellText(one[name])]), ["Attempts", formatNumber(one.attempts)], ["File", one.reused === true ? "used again" : one.reused === false ? "generated" : "none"], ["Rows", one.rows === null ? "–" : formatNumber(one.rows)], ["Size", formatBytes(one.size)], ["SHA-256", one.sha256 ?? "–"]];
+  const facts = [...fields.map((name) => [name, cellText(one[name])]), ["Attempts", formatNumber(one.attempts)], ["File", one.reused === true ? "reused" : one.reused === false ? "generated" : "none"], ["Rows", one.rows === null ? "–" : formatNumber(one.rows)], ["Size", formatBytes(one.size)], ["SHA-256", one.sha256 ?? "–"]];
   openDrawer(
     fields.map((name) => cellText(one[name])).join(" · "),
     () => [

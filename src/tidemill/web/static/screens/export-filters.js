@@ -8,7 +8,7 @@ import { icon } from "../ui/icons.js";
 /** @typedef {{field: string, op: string, value: string}} Condition */
 
 /** @type {Record<string, string>} */
-const OPERATOR_LABELS = { eq: "is", ne: "is not", lt: "is less than", lte: "is at most", gt: "is more than", gte: "is at least", between: "is from … to", in: "is one of", like: "is like (% any text)", is_null: "is empty" };
+const OPERATOR_LABELS = { eq: "is", ne: "is not", lt: "is less than", lte: "is at most", gt: "is more than", gte: "is at least", between: "is from … to", in: "is one of", like: "matches (% is any text)", is_null: "is empty" };
 const OPERATORS = Object.keys(OPERATOR_LABELS);
 const INPUT_TYPES = { integer: "number", number: "number", date: "date", time: "time", boolean: "select" };
 
@@ -73,7 +73,7 @@ export function filterEditor(fields) {
   return h(
     "fieldset",
     { class: "stack tight" },
-    h("legend", { class: "hint" }, () => (rows.value.length ? "Rows for which all of this holds" : "Rows: all")),
+    h("legend", { class: "hint" }, () => (rows.value.length ? "Rows that match all filters" : "Rows: all")),
     () => rows.value.map((one, n) => conditionRow(one, n, fields, updateCondition)),
     h("div", null, h("button", { type: "button", class: "small", on: { click: add } }, icon("plus"), "Add a filter")),
   );
@@ -111,6 +111,6 @@ function rangeInputs(one, n, field, change) {
   const type = /** @type {any} */ (INPUT_TYPES)[field.type] ?? "text";
   const values = splitList(one.value);
   const onInput = () => change(ends.map((input) => `"${input.value.replaceAll('"', '""')}"`).join(","));
-  const ends = ["From", "To"].map((label, at) => /** @type {HTMLInputElement} */ (h("input", { type, step: type === "number" ? "any" : null, "aria-label": `${label}, of filter ${n + 1}`, value: values[at] ?? "", on: { input: onInput } })));
+  const ends = ["From", "To"].map((label, at) => /** @type {HTMLInputElement} */ (h("input", { type, step: type === "number" ? "any" : null, "aria-label": `${label} value of filter ${n + 1}`, value: values[at] ?? "", on: { input: onInput } })));
   return h("span", { class: "row" }, ends[0], "to", ends[1]);
 }

@@ -13,9 +13,9 @@ import { showToast } from "../ui/toast.js";
 import { filterEditor, filtersForApi } from "./export-filters.js";
 import { downloadFile } from "./import-actions.js";
 
-const FORMATS = [["csv", "CSV"], ["ndjson", "NDJSON, an object a line"], ["json", "JSON, a list"], ["xlsx", "Excel workbook (xlsx)"], ["parquet", "Parquet"]];
+const FORMATS = [["csv", "CSV"], ["ndjson", "NDJSON (one object per line)"], ["json", "JSON (list)"], ["xlsx", "Excel workbook (xlsx)"], ["parquet", "Parquet"]];
 const COMPRESSIONS = [["none", "none"], ["gzip", "gzip"], ["zstd", "zstd"]];
-const COMPRESSED_FORMATS = new Set(["xlsx", "parquet"]); // compressed by themselves
+const COMPRESSED_FORMATS = new Set(["xlsx", "parquet"]); // formats with built-in compression
 const SPREADSHEET_FORMATS = new Set(["csv", "xlsx"]);
 
 export function screen() {
@@ -39,7 +39,7 @@ export function screen() {
   const sourceCard = h(
     "div",
     { class: "card stack" },
-    h("h2", null, "What"),
+    h("h2", null, "Data"),
     h("div", { class: "row layout-words" }, resourceSelect(() => resources.data.value ?? [], resource), currentUser.peek()?.role === "admin" ? tableField(() => resources.data.value ?? [], resource) : null),
     () => (readable.value.length ? untracked(() => columnChoice(readable.peek(), fields)) : null),
     () => (readable.value.length ? untracked(() => filterEditor(readable.peek())) : null),
@@ -47,9 +47,9 @@ export function screen() {
   const formatCard = h(
     "div",
     { class: "card stack" },
-    h("h2", null, "As"),
+    h("h2", null, "File"),
     h("div", { class: "row layout-words" }, select("Format", "format", FORMATS, kind), h("div", { hidden: () => COMPRESSED_FORMATS.has(kind()) }, select("Compression", "compression", COMPRESSIONS, () => compression.value || "none")), () => orderSelect(readable.value, order)),
-    h("label", { class: "choice", hidden: () => !SPREADSHEET_FORMATS.has(kind()) }, h("input", { type: "checkbox", checked: () => isSpreadsheetSafe(query.value), on: { change: (/** @type {Event} */ event) => setQuery({ spreadsheet_safe: /** @type {HTMLInputElement} */ (event.target).checked ? null : "false" }, { replace: true }) } }), "Make text harmless that a spreadsheet might run: it gets an apostrophe in front"),
+    h("label", { class: "choice", hidden: () => !SPREADSHEET_FORMATS.has(kind()) }, h("input", { type: "checkbox", checked: () => isSpreadsheetSafe(query.value), on: { change: (/** @type {Event} */ event) => setQuery({ spreadsheet_safe: /** @type {HTMLInputElement} */ (event.target).checked ? null : "false" }, { replace: true }) } }), "Escape formulas: put an apostrophe before text that a spreadsheet could run"),
   );
   const isNone = computed(() => resources.data.value?.length === 0 && currentUser.value?.role !== "admin");
   const curl = () => `curl ${toAbsoluteUrl("/v1/exports")} -H "Authorization: Bearer $KEY" --json '${JSON.stringify(buildRequest()).replaceAll("'", "'\\''")}'`;
@@ -73,13 +73,13 @@ function isSpreadsheetSafe(params) {
 /** @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen */
 function resourceSelect(all, chosen) {
   const choose = (/** @type {Event} */ event) => setQuery({ resource: /** @type {HTMLSelectElement} */ (event.target).value, fields: null, filters: null, order: null }, { replace: true });
-  return h("label", { class: "field" }, "Rows of", h("select", { on: { change: choose } }, () => [h("option", { value: "", selected: !all().some((one) => one.name === chosen.value) }, "Choose …"), all().map((one) => h("option", { value: one.name, selected: one.name === chosen.value, disabled: Boolean(one.problem) }, one.name))]));
+  return h("label", { class: "field" }, "Export from", h("select", { on: { change: choose } }, () => [h("option", { value: "", selected: !all().some((one) => one.name === chosen.value) }, "Choose …"), all().map((one) => h("option", { value: one.name, selected: one.name === chosen.value, disabled: Boolean(one.problem) }, one.name))]));
 }
 
 /** Any table, for admins. Its columns are unknown here. @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen */
 function tableField(all, chosen) {
   const isDeclared = () => all().some((one) => one.name === chosen.value);
-  return h("label", { class: "field" }, "or of any table or view", h("input", { type: "text", placeholder: "public.users", spellcheck: "false", value: () => (isDeclared() ? "" : chosen.value), on: { change: (/** @type {Event} */ event) => setQuery({ resource: /** @type {HTMLInputElement} */ (event.target).value.trim(), fields: null, filters: null, order: null }, { replace: true }) } }));
+  return h("label", { class: "field" }, "or any table or view", h("input", { type: "text", placeholder: "public.users", spellcheck: "false", value: () => (isDeclared() ? "" : chosen.value), on: { change: (/** @type {Event} */ event) => setQuery({ resource: /** @type {HTMLInputElement} */ (event.target).value.trim(), fields: null, filters: null, order: null }, { replace: true }) } }));
 }
 
 /** @param {any[]} all @param {import("../core/signal.js").Signal<string[]>} chosen */
@@ -96,8 +96,8 @@ function columnChoice(all, chosen) {
 
 /** @param {any[]} all @param {import("../core/signal.js").Signal<string>} order */
 function orderSelect(all, order) {
-  const options = all.flatMap((one) => (one.type === "json" ? [] : [[one.name, one.name], [`-${one.name}`, `${one.name}, the other way round`]]));
-  return h("label", { class: "field" }, "Order", h("select", { on: { change: (/** @type {Event} */ event) => setQuery({ order: /** @type {HTMLSelectElement} */ (event.target).value }, { replace: true }) } }, h("option", { value: "", selected: order.peek() === "" }, "by the natural key"), options.map(([value, caption]) => h("option", { value, selected: order.peek() === value }, caption))));
+  const options = all.flatMap((one) => (one.type === "json" ? [] : [[one.name, one.name], [`-${one.name}`, `${one.name}, descending`]]));
+  return h("label", { class: "field" }, "Order", h("select", { on: { change: (/** @type {Event} */ event) => setQuery({ order: /** @type {HTMLSelectElement} */ (event.target).value }, { replace: true }) } }, h("option", { value: "", selected: order.peek() === "" }, "natural key"), options.map(([value, caption]) => h("option", { value, selected: order.peek() === value }, caption))));
 }
 
 /** @param {() => any} buildRequest @param {import("../core/signal.js").Signal<string>} resource */
@@ -122,7 +122,7 @@ function actionButtons(buildRequest, resource) {
       const request = JSON.stringify(buildRequest());
       if (request !== keyedRequest) [key, keyedRequest] = [newIdempotencyKey(), request];
       const made = await api.post("/v1/exports", buildRequest(), { headers: { "idempotency-key": key } });
-      showToast(`${made.key} is being made`, "ok");
+      showToast(`Export ${made.key} started`, "ok");
       await navigate("/exports");
     });
   const streamFile = () =>
@@ -138,11 +138,11 @@ function actionButtons(buildRequest, resource) {
     "div",
     { class: "stack" },
     () => (error.value ? validationNotice(error.value, null) : null),
-    h("div", { class: "row between" }, h("span", { class: "hint" }, "A stream comes at once, and lasts as long as this browser reads. A file is made by a worker, kept for a while, and can be fetched in parts."), h("div", { class: "row" }, h("button", { type: "button", disabled: isDisabled, on: { click: streamFile } }, icon("down"), "Stream now"), h("button", { type: "button", class: "main-act", disabled: isDisabled, on: { click: createFile } }, icon("box"), "Make a file"))),
+    h("div", { class: "row between" }, h("span", { class: "hint" }, "A stream starts immediately and needs this browser to stay open. A file is generated by a worker, kept until it expires, and can be downloaded in parts."), h("div", { class: "row" }, h("button", { type: "button", disabled: isDisabled, on: { click: streamFile } }, icon("down"), "Stream now"), h("button", { type: "button", class: "main-act", disabled: isDisabled, on: { click: createFile } }, icon("box"), "Create a file"))),
   );
 }
 
-/** The same words as a query. @param {any} request */
+/** The request as query parameters. @param {any} request */
 export function streamQuery(request) {
   const { filters = {}, fields = [], order = [], ...rest } = request;
   const found = new URLSearchParams(Object.entries(rest).map(([name, value]) => [name, String(value)]));
@@ -160,8 +160,8 @@ function quoteListValue(value) {
 
 function noResources() {
   return emptyState({
-    title: "There is nothing you may export",
-    text: "Tables are declared in tidemill.toml, with the roles that may read them. Whoever runs this service can declare one, or export from the command line.",
+    title: "No tables to export",
+    text: "Tables are declared in tidemill.toml with the roles that can read them. Ask an administrator to declare one, or export from the command line.",
     commands: [
       ["In tidemill.toml", '[resources.users]\ntable = "public.users"\nread = ["user", "admin"]'],
       ["From the command line", "tidemill export public.users -o users.csv"],

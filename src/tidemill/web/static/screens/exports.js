@@ -1,5 +1,5 @@
 // @ts-check
-/** The exports screen: files made from tables and jobs, newest first. */
+/** The exports screen: files with rows of tables and results of jobs, newest first. */
 import { api, serverNow } from "../core/api.js";
 import { h, keyedList } from "../core/dom.js";
 import { formatBytes, formatDateTime, formatDuration, formatNumber } from "../core/format.js";
@@ -21,7 +21,7 @@ export function screen() {
   const at = liveClock(5_000);
   const body = h("tbody");
   keyedList(body, () => list.entries.value, (one) => one.job_id, (one) => exportRow(one, at, list.replaceEntry));
-  const table = h("table", { "aria-label": "Exports" }, tableHead(["Export", "Of", "Format", ["Rows", "right"], ["Size", "right"], "Status", "Expires", ""]), body);
+  const table = h("table", { "aria-label": "Exports" }, tableHead(["Export", "Data", "Format", ["Rows", "right"], ["Size", "right"], "Status", "Expires", ""]), body);
   return h(
     "div",
     { class: "screen" },
@@ -40,7 +40,7 @@ function exportRow(one, at, put) {
   const stop = () =>
     confirmDialog({
       title: `Cancel ${key}?`,
-      content: [h("p", null, "Nothing of its file is kept.")],
+      content: [h("p", null, "The incomplete file is discarded.")],
       actionLabel: "Cancel the export",
       isDanger: true,
       run: async () => put(await api.post(`/v1/exports/${one.peek().job_id}/cancel`)),
@@ -48,8 +48,8 @@ function exportRow(one, at, put) {
   return h(
     "tr",
     null,
-    h("th", { scope: "row", title: () => `made ${formatDateTime(one.value.completed_at)}` }, h("a", { href: href(`/jobs/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => ownerScope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
-    h("td", { class: "name-cell", title: filterText(one.peek()) }, resource_type === "job" ? "results of a job" : resource_type, h("small", { class: "muted" }, filterText(one.peek()) ? ` ${filterText(one.peek())}` : "")),
+    h("th", { scope: "row", title: () => `Completed ${formatDateTime(one.value.completed_at)}` }, h("a", { href: href(`/jobs/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => ownerScope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
+    h("td", { class: "name-cell", title: filterText(one.peek()) }, resource_type === "job" ? "job results" : resource_type, h("small", { class: "muted" }, filterText(one.peek()) ? ` ${filterText(one.peek())}` : "")),
     h("td", null, h("span", { class: "chip" }, compression === "none" ? format : `${format}, ${compression}`)),
     h("td", { class: "right" }, () => (one.value.record_count === null ? "–" : formatNumber(one.value.record_count))),
     h("td", { class: "right nowrap" }, () => formatBytes(one.value.size)),
@@ -89,10 +89,10 @@ function emptyList() {
   const url = toAbsoluteUrl("/v1/exports");
   return emptyState({
     title: "No exports yet",
-    text: "Rows of a table, as they were at one moment, as a file that is whole or not there. It is kept for a while, and can be imported again. Results of jobs are exported from their own screens, and listed here.",
+    text: "An export is a file with the rows of a table at one point in time. It is kept until it expires and can be imported again. To export the results of a job, open the job; the file is listed here too.",
     actions: [h("a", { class: "button main-act", href: href("/exports/new") }, icon("plus"), "New export")],
     commands: [
-      ["Streamed, with curl", `curl -g "${url}?resource=users&format=csv&filter[role][in]=admin,editor" -H "Authorization: Bearer $KEY" > users.csv`],
+      ["Stream with curl", `curl -g "${url}?resource=users&format=csv&filter[role][in]=admin,editor" -H "Authorization: Bearer $KEY" > users.csv`],
       ["From the command line", "tidemill export public.users --where 'role[in]=admin,editor' -o users.csv.gz"],
     ],
   });

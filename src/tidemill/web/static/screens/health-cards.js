@@ -8,7 +8,7 @@ import { icon } from "../ui/icons.js";
 import { singleFlight } from "../ui/single-flight.js";
 import { showToast, toastOnError } from "../ui/toast.js";
 
-const LIMITER_COLUMNS = ["Limiter", "Rate", "At a time", "Waiting", "Now allowed", "Taken", "Refused", "Blocked until"];
+const LIMITER_COLUMNS = ["Limiter", "Rate", "Concurrency", "Waiting", "Current rate", "Permits", "Throttled", "Blocked until"];
 
 /** @param {import("../core/remote-data.js").RemoteData<any[]>} found */
 export function limitersCard(found) {
@@ -19,7 +19,7 @@ export function limitersCard(found) {
     { class: "stack", hidden: () => limiters().length === 0 },
     h("h2", null, "Limiters"),
     h("div", { class: "table-box" }, h("table", { "aria-label": "Limiters" }, h("thead", null, h("tr", null, LIMITER_COLUMNS.map((label) => h("th", { scope: "col" }, label)))), body)),
-    h("p", { class: "hint" }, "Whoever is called too often refuses; the limiter then halves its rate, and lets it grow again. Worth a look when less than half is allowed."),
+    h("p", { class: "hint" }, "When a service throttles calls, the limiter halves its rate and then raises it again. Threshold: 50% of the rate."),
   );
 }
 
@@ -32,20 +32,20 @@ function limiterRow(one, again) {
   const unblock = () =>
     toastOnError(async () => {
       await api.post(`/v1/limiters/${encodeURIComponent(one.peek().name)}/unblock`);
-      showToast(`${one.peek().name} is open again`, "ok");
+      showToast(`${one.peek().name} unblocked`, "ok");
       again();
     });
   return h(
     "tr",
     null,
-    h("th", { scope: "row" }, one.peek().name, h("div", { class: "muted small", hidden: () => !limiter().members }, () => `${formatNumber(limiter().members)} of its kind`)),
-    h("td", { class: "number" }, () => (limiter().rate ? formatRate(limiter().rate) : "any")),
-    h("td", { class: "number" }, () => (limiter().concurrency ? `${formatNumber(limiter().in_use)} of ${formatNumber(limiter().concurrency)}` : "any")),
+    h("th", { scope: "row" }, one.peek().name, h("div", { class: "muted small", hidden: () => !limiter().members }, () => `${formatNumber(limiter().members)} members`)),
+    h("td", { class: "number" }, () => (limiter().rate ? formatRate(limiter().rate) : "no limit")),
+    h("td", { class: "number" }, () => (limiter().concurrency ? `${formatNumber(limiter().in_use)} of ${formatNumber(limiter().concurrency)}` : "no limit")),
     h("td", { class: "number" }, () => formatNumber(limiter().waiting)),
     h("td", null, h("span", { class: "status", data: { tone: () => (isSlow() ? "warn" : "ok") } }, () => icon(isSlow() ? "alert" : "check"), () => `${Math.round(share() * 100)}%`)),
     h("td", { class: "number" }, () => formatNumber(limiter().taken)),
     h("td", { class: "number" }, () => formatNumber(limiter().refused)),
-    h("td", null, () => (isBlocked() ? formatTime(limiter().blocked_until) : "–"), " ", h("button", { type: "button", class: "small", hidden: () => !isBlocked() || currentUser.value?.role !== "admin", on: { click: singleFlight(unblock) } }, "Lift")),
+    h("td", null, () => (isBlocked() ? formatTime(limiter().blocked_until) : "–"), " ", h("button", { type: "button", class: "small", hidden: () => !isBlocked() || currentUser.value?.role !== "admin", on: { click: singleFlight(unblock) } }, "Unblock")),
   );
 }
 
@@ -57,9 +57,9 @@ export function quarantineCard() {
     return h(
       "section",
       { class: "stack" },
-      h("h2", null, "Messages in quarantine"),
-      h("div", { class: "table-box" }, h("table", { "aria-label": "Messages in quarantine" }, h("thead", null, h("tr", null, ["When", "How", "Reason", "Message"].map((label) => h("th", { scope: "col" }, label)))), h("tbody", null, messages.map((/** @type {any} */ one) => h("tr", null, h("td", { class: "nowrap" }, formatTime(one.at)), h("td", null, one.source), h("td", null, one.reason), h("td", { class: "mono small" }, one.message.slice(0, 120))))))),
-      h("p", { class: "hint" }, "Nothing is lost with them: what is true stands in the database, and workers look there."),
+      h("h2", null, "Quarantined messages"),
+      h("div", { class: "table-box" }, h("table", { "aria-label": "Quarantined messages" }, h("thead", null, h("tr", null, ["Time", "Source", "Reason", "Message"].map((label) => h("th", { scope: "col" }, label)))), h("tbody", null, messages.map((/** @type {any} */ one) => h("tr", null, h("td", { class: "nowrap" }, formatTime(one.at)), h("td", null, one.source), h("td", null, one.reason), h("td", { class: "mono small" }, one.message.slice(0, 120))))))),
+      h("p", { class: "hint" }, "No work is lost: messages are only hints, and workers also poll the database."),
     );
   };
 }

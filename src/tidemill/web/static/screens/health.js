@@ -49,7 +49,7 @@ export function screen() {
   return h(
     "div",
     { class: "screen" },
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Health"), () => (health.data.value || health.error.value ? summary(health.data.value?.body ?? null) : null)), h("span", { class: "muted small" }, () => `as of ${formatTime(flow.loadedAt.value || health.loadedAt.value)}, ${ownerScope.value === "all" ? "everybody's rows" : "your rows"}`)),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Health"), () => (health.data.value || health.error.value ? summary(health.data.value?.body ?? null) : null)), h("span", { class: "muted small" }, () => `as of ${formatTime(flow.loadedAt.value || health.loadedAt.value)}, ${ownerScope.value === "all" ? "rows of all users" : "your rows"}`)),
     errorBanners([health, flow, workers, limiters]),
     () => (health.data.value === null && flow.data.value === null && !flow.error.value ? loadingNotice() : null),
     h("div", { class: "tiles" }, () => tiles(health.data.value?.body, flow.data.value, workers.data.value ?? [])),
@@ -63,8 +63,8 @@ export function screen() {
     return h(
       "div",
       { class: "columns" },
-      h("section", { class: "card" }, h("h2", null, "Settled and failed, the last quarter of an hour"), chart("Rows settled a second", () => throughputChart(flow.data.value), { isStacked: true })),
-      h("section", { class: "card" }, h("h2", null, "Queue depth since this page was opened"), chart("Open rows", () => depthChart(depths.value))),
+      h("section", { class: "card" }, h("h2", null, "Settled and failed, last 15 minutes"), chart("Rows settled per second", () => throughputChart(flow.data.value), { isStacked: true })),
+      h("section", { class: "card" }, h("h2", null, "Queue depth since this page opened"), chart("Open rows", () => depthChart(depths.value))),
     );
   }
 }
@@ -98,7 +98,7 @@ function throughputChart(flow) {
   return {
     at: points.map((/** @type {any} */ one) => Date.parse(one.at)),
     series: [
-      { name: "settled well", colour: "--bar-ok", values: points.map((/** @type {any} */ one) => per(one.settled - one.failed)) },
+      { name: "succeeded", colour: "--bar-ok", values: points.map((/** @type {any} */ one) => per(one.settled - one.failed)) },
       { name: "failed", colour: "--bar-bad", values: points.map((/** @type {any} */ one) => per(one.failed)) },
     ],
     formatValue: (value) => (value === 0 ? "0" : formatRate(value)),
@@ -112,14 +112,14 @@ function depthChart(seen) {
 
 /** @param {() => any[] | null} workers */
 function workersCard(workers) {
-  const noWorkers = h("section", { class: "card stack", hidden: () => workers()?.length !== 0 }, h("h2", null, "Workers"), h("p", { class: "muted" }, "Nobody is at work. Rows are stored and wait until somebody is."), commandSnippet("Start one", "tidemill worker app:mill --processes 4"));
-  const heads = ["Worker", "Host", "State", "In hand", "Room", "Pace", "Processes", "Kinds", "Heartbeat", "Started"];
+  const noWorkers = h("section", { class: "card stack", hidden: () => workers()?.length !== 0 }, h("h2", null, "Workers"), h("p", { class: "muted" }, "No workers are running. Queued rows will start when a worker connects."), commandSnippet("Start a worker", "tidemill worker app:mill --processes 4"));
+  const heads = ["Worker", "Host", "State", "Processing", "Capacity", "Speed", "Processes", "Kinds", "Heartbeat", "Started"];
   const table = h(
     "section",
     { class: "stack", hidden: () => !workers()?.length },
     h("h2", null, "Workers"),
-    h("div", { class: "table-box" }, h("table", { "aria-label": "Workers" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", title: label === "Pace" ? "By its moving averages: rows it has in hand at a time, and the time each takes" : null }, label)))), h("tbody", null, () => (workers() ?? []).map(workerRow)))),
-    h("p", { class: "hint" }, `A worker that was not heard of for half a minute is lost; its rows go back when their leases run out. Pace is what its moving averages promise while it has work. All of it: `, h("span", { class: "mono" }, toAbsoluteUrl("/v1/workers"))),
+    h("div", { class: "table-box" }, h("table", { "aria-label": "Workers" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", title: label === "Speed" ? "Estimated from moving averages of concurrency and time per row" : null }, label)))), h("tbody", null, () => (workers() ?? []).map(workerRow)))),
+    h("p", { class: "hint" }, `A worker without a heartbeat for 30 seconds is lost; its rows are requeued when their leases expire. Speed is estimated from moving averages. All data: `, h("span", { class: "mono" }, toAbsoluteUrl("/v1/workers"))),
   );
   return [noWorkers, table];
 }

@@ -22,8 +22,8 @@ export function promoteImport(dryRun) {
   return confirmDialog({
     title: `Import ${pluralize(counts.done, "row")} into ${dryRun.resource_type}?`,
     content: [
-      h("p", null, `The same file, with every correction made here: ${formatNumber(effects.inserted)} would be new, ${formatNumber(effects.updated)} changed, ${formatNumber(effects.unchanged)} are there already.`),
-      counts.failed ? h("p", { class: "notice" }, `${pluralize(counts.failed, "row")} with errors will fail again, and can be mended there.`) : null,
+      h("p", null, `The same file with all fixes: ${formatNumber(effects.inserted)} rows will be inserted, ${formatNumber(effects.updated)} updated, ${formatNumber(effects.unchanged)} left unchanged.`),
+      counts.failed ? h("p", { class: "notice" }, `${pluralize(counts.failed, "row")} with errors will fail again. You can fix them in the import.`) : null,
     ],
     actionLabel: `Import ${formatNumber(counts.done)}`,
     run: async () => {
@@ -51,7 +51,7 @@ export function waitForRow(job, row, signal) {
 
 /** Prompts for a file of fixed rows and uploads it. @param {any} job @param {() => void} done */
 export function uploadFixes(job, done) {
-  return showDialog("Upload mended rows", (close, isFirm) => {
+  return showDialog("Upload fixed rows", (close, isFirm) => {
     const errorBox = h("div");
     const bar = /** @type {HTMLProgressElement} */ (h("progress", { class: "upload", "aria-label": "Upload", hidden: true }));
     /** @param {File} file */
@@ -63,7 +63,7 @@ export function uploadFixes(job, done) {
       bar.max = file.size;
       try {
         const operation = await uploadFile(`/v1/imports/${job.job_id}/fixes`, file, { query: { filename: file.name }, onProgress: (sent) => (bar.value = sent) });
-        showToast(`${pluralize(operation.items, "mended row")} go round again`, "ok");
+        showToast(`Requeued ${pluralize(operation.items, "fixed row")}`, "ok");
         close(true);
         done();
       } catch (error) {
@@ -73,23 +73,23 @@ export function uploadFixes(job, done) {
       isFirm.value = false;
     };
     return [
-      h("p", null, "The file that you have downloaded, mended. Rows and columns that you leave out stay as they are; ", h("code", null, "_row"), " must stay. All rows are taken, or none."),
-      dropZone({ label: "File of mended rows", text: "Drop the mended file here", hint: "any format that can be imported", onFile: sendFile }),
+      h("p", null, "Upload the failed rows that you downloaded and fixed. Rows and columns that you leave out stay unchanged. Keep the column ", h("code", null, "_row"), ". If a row cannot be fixed, no row is changed."),
+      dropZone({ label: "File with fixed rows", text: "Drop the fixed file here", hint: "Any format that can be imported", onFile: sendFile }),
       bar,
       errorBox,
-      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Not now")),
+      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Go back")),
     ];
   });
 }
 
 /** Exports rows as a workbook and downloads it when it is ready. @param {any} job @param {string[]} statuses empty for all rows */
 export async function downloadWorkbook(job, statuses) {
-  const waiting = showToast("The workbook is being made …", "plain", { isPersistent: true });
+  const waiting = showToast("Creating the workbook …", "plain", { isPersistent: true });
   await toastOnError(async () => {
     const made = await api.post(`/v1/jobs/${job.job_id}/export`, undefined, { query: { format: "xlsx", statuses } });
     const now = await pollUntil(() => api.get(`/v1/exports/${made.id}`), (one) => isClosed(one.status));
-    if (!now.download_url) throw new Error(`The workbook could not be made: ${now.failure_reason ?? now.status}`);
-    showToast([`${pluralize(now.record_count ?? 0, "row")}, `, h("a", { href: toUrl(now.download_url), download: "" }, "the workbook again")], "ok");
+    if (!now.download_url) throw new Error(`Could not create the workbook: ${now.failure_reason ?? now.status}`);
+    showToast([`Workbook with ${pluralize(now.record_count ?? 0, "row")} ready. `, h("a", { href: toUrl(now.download_url), download: "" }, "Download again")], "ok");
     downloadFile(now.download_url);
   });
   waiting.remove();

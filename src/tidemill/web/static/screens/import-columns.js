@@ -36,7 +36,7 @@ export function columnsTable(preview) {
       h(
         "table",
         { "aria-label": "Columns" },
-        h("thead", null, h("tr", null, ["Column of the file", "Sample", "Field", "Match"].map((label) => h("th", { scope: "col" }, label)))),
+        h("thead", null, h("tr", null, ["Column in the file", "Sample", "Field", "Match"].map((label) => h("th", { scope: "col" }, label)))),
         body,
       ),
     ),
@@ -45,7 +45,7 @@ export function columnsTable(preview) {
 
 /** @param {any} preview */
 function problemsNotice(preview) {
-  if (preview.problems.length === 0) return h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), `Every column has its place in ${preview.resource_type}.`);
+  if (preview.problems.length === 0) return h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), `The column mapping for ${preview.resource_type} is complete.`);
   return h("div", { class: "notice", role: "alert" }, h("ul", { class: "told" }, preview.problems.map((/** @type {string} */ one) => h("li", null, one))));
 }
 
@@ -63,7 +63,7 @@ function columnRow(column, preview, map, choices) {
     ],
   );
   choices.set(column, choose);
-  const suggestionButton = h("button", { type: "button", class: "small", hidden: () => state.value.suggestion === null, on: { click: () => map(column, state.peek().suggestion ?? "") } }, () => `Is it ${state.value.suggestion}?`);
+  const suggestionButton = h("button", { type: "button", class: "small", hidden: () => state.value.suggestion === null, on: { click: () => map(column, state.peek().suggestion ?? "") } }, () => `Use ${state.value.suggestion}`);
   const leaveOutButton = h("button", { type: "button", class: "small", hidden: () => !state.value.isUnknown, on: { click: () => map(column, "") } }, "Leave out");
   return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted" }, () => state.value.sample), h("td", null, choose), h("td", null, h("div", { class: "row" }, () => matchLabel(column, state.value), suggestionButton, leaveOutButton)));
 }
@@ -75,7 +75,7 @@ function columnState(column, preview) {
   const names = preview.fields.map((/** @type {any} */ one) => one.name);
   return {
     field: /** @type {string} */ (preview.mapping[column] ?? ""),
-    fields: /** @type {Array<[name: string, says: string]>} */ (preview.fields.map((/** @type {any} */ one) => [one.name, `${one.name}${one.required ? " *" : ""} (${one.type})`])),
+    fields: /** @type {Array<[name: string, label: string]>} */ (preview.fields.map((/** @type {any} */ one) => [one.name, `${one.name}${one.required ? " *" : ""} (${one.type})`])),
     isUnknown,
     isUserChoice: column in mappingFromUrl(query.peek()),
     suggestion: isUnknown ? closestName(column, names.filter((/** @type {string} */ name) => !taken.includes(name))) : null,
@@ -85,10 +85,10 @@ function columnState(column, preview) {
 
 /** @param {string} column @param {ReturnType<typeof columnState>} now */
 function matchLabel(column, { field, isUserChoice, isUnknown }) {
-  if (isUnknown) return h("span", { class: "status", data: { tone: "warn" } }, icon("alert"), "no such field");
+  if (isUnknown) return h("span", { class: "status", data: { tone: "warn" } }, icon("alert"), "unknown field");
   if (!field) return h("span", { class: "muted" }, isUserChoice ? "left out" : "not imported");
-  if (isUserChoice) return h("span", null, "as you said");
-  return field === column ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "same name") : h("span", { class: "status", data: { tone: "run" } }, icon("help"), "guessed");
+  if (isUserChoice) return h("span", null, "your choice");
+  return field === column ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "same name") : h("span", { class: "status", data: { tone: "run" } }, icon("help"), "detected");
 }
 
 /** The row of a required field without a column. @param {string} field @param {Preview} preview @param {(column: string, field: string) => void} map */
@@ -100,7 +100,7 @@ function missingFieldRow(field, preview, map) {
     h("td", null, h("select", { "aria-label": `Column for ${field}`, "aria-invalid": "true", on: { change: (/** @type {Event} */ event) => map(/** @type {HTMLSelectElement} */ (event.target).value, field) } }, h("option", { value: "", selected: true, disabled: true }, "Choose a column …"), () => JSON.parse(columns.value).map((/** @type {string} */ one) => h("option", { value: one }, one)))),
     h("td", { class: "muted" }, "–"),
     h("th", { scope: "row" }, field),
-    h("td", null, h("span", { class: "status", data: { tone: "bad" } }, icon("cross"), "required, and not in the file")),
+    h("td", null, h("span", { class: "status", data: { tone: "bad" } }, icon("cross"), "required, but missing in the file")),
   );
 }
 
@@ -146,13 +146,13 @@ export function importOptions() {
     h(
       "div",
       { class: "row rules" },
-      select("mode", "Rows whose key is there already", mode, [["", "are errors (insert)"], ["upsert", "are updated (upsert)"]]),
-      select("duplicates", "Rows of the file with the same key", duplicates, [["", "the first counts, others are errors"], ["first", "the first counts, others are skipped"], ["last", "the last counts, others are skipped"]]),
-      select("policy", "When rows fail", policy, [["", "go on with the others"], ["tolerate", "stop if too many fail"], ["fail_fast", "stop at the first"]]),
-      h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "More than so many percent", h("input", { type: "number", min: "0", max: "100", step: "any", disabled: () => failed.value !== "", value: () => share.value || "5", on: { change: change("max_percent") } })),
-      h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "or more than so many rows", h("input", { type: "number", min: "0", value: () => failed.value, on: { change: change("max_failed") } })),
+      select("mode", "Rows whose key already exists", mode, [["", "report an error (insert)"], ["upsert", "update (upsert)"]]),
+      select("duplicates", "Rows with the same key in the file", duplicates, [["", "use the first, others are errors"], ["first", "use the first, skip the others"], ["last", "use the last, skip the others"]]),
+      select("policy", "When rows fail", policy, [["", "continue with the others"], ["tolerate", "stop if too many fail"], ["fail_fast", "stop at the first failure"]]),
+      h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "Maximum failed rows, in percent", h("input", { type: "number", min: "0", max: "100", step: "any", disabled: () => failed.value !== "", value: () => share.value || "5", on: { change: change("max_percent") } })),
+      h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "or maximum number of failed rows", h("input", { type: "number", min: "0", value: () => failed.value, on: { change: change("max_failed") } })),
     ),
-    h("label", { class: "choice" }, h("input", { type: "checkbox", checked: () => query.value.has("keep_empty"), on: { change: toggle("keep_empty") } }), "Empty text is a value of its own (a file that was exported here)"),
-    h("label", { class: "choice" }, h("input", { type: "checkbox", checked: () => query.value.has("spreadsheet_safe"), on: { change: toggle("spreadsheet_safe") } }), "Take off the apostrophes of a file that was exported for spreadsheets"),
+    h("label", { class: "choice" }, h("input", { type: "checkbox", checked: () => query.value.has("keep_empty"), on: { change: toggle("keep_empty") } }), "Keep empty text as a value (for files exported from Tidemill)"),
+    h("label", { class: "choice" }, h("input", { type: "checkbox", checked: () => query.value.has("spreadsheet_safe"), on: { change: toggle("spreadsheet_safe") } }), "Remove apostrophes that escape formulas (for files exported for spreadsheets)"),
   );
 }

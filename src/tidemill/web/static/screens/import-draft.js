@@ -10,7 +10,7 @@ import { uploadFile } from "../core/upload.js";
 
 const LAYOUT_PARAMS = ["format", "encoding", "delimiter", "quote", "line_end", "header", "compression", "sheet"];
 const RULE_PARAMS = ["mode", "duplicates", "keep_empty", "spreadsheet_safe"];
-const HEAD_BYTES = 1 << 20; // enough for the preview of a line-based file; other files are sent whole
+const HEAD_BYTES = 1 << 20; // enough for the preview of a line-based file; other files are sent completely
 const LINE_FORMATS = /\.(csv|tsv|txt|ndjson|jsonl)$/i;
 const PREVIEW_ROWS = 20;
 

@@ -24,7 +24,7 @@ export function importErrors(job) {
   const codes = computed(() => inOrder(Object.entries(job.value.errors).toSorted((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1])));
   return h(
     "section",
-    { class: "stack findings", "aria-label": "Findings" },
+    { class: "stack findings", "aria-label": "Errors" },
     h("div", { class: "row between" }, h("h2", null, () => `${pluralize(job.value.counts.failed, "row")} with errors`), downloads(job)),
     errorGroups(() => codes.value, code, () => job.value.counts.failed),
     () => {
@@ -63,8 +63,8 @@ function downloads(job) {
       ],
       { content: [icon("down"), "Download failed rows"], class: "" },
     ),
-    h("button", { type: "button", on: { click: () => uploadFixes(job.peek(), () => null) } }, icon("up"), "Upload mended file"),
-    h("button", { type: "button", hidden: () => job.value.validate_only, on: { click: singleFlight(() => reprocessItems({ id: id(), key: job.peek().key }, { statuses: ["failed"] })) } }, icon("retry"), "Reprocess failed …"),
+    h("button", { type: "button", on: { click: () => uploadFixes(job.peek(), () => null) } }, icon("up"), "Upload fixed file"),
+    h("button", { type: "button", hidden: () => job.value.validate_only, on: { click: singleFlight(() => reprocessItems({ id: id(), key: job.peek().key }, { statuses: ["failed"] })) } }, icon("retry"), "Retry failed …"),
   );
 }
 
@@ -98,7 +98,7 @@ function rowsGrid(job, code) {
   const footer = h(
     "div",
     { class: "grid-foot", role: "status" },
-    () => `${code ? `${code}: ` : ""}${pluralize(errorCount.value, "row")} with errors${fixedCount.value ? `, ${formatNumber(fixedCount.value)} mended here` : ""}`,
+    () => `${code ? `${code}: ` : ""}${pluralize(errorCount.value, "row")} with errors${fixedCount.value ? `, ${formatNumber(fixedCount.value)} fixed here` : ""}`,
     h("span", { class: "spring" }),
     h("button", { type: "button", class: "small", hidden: () => errorCount.value + fixedCount.value === shownCount.value && !fixedCount.value, on: { click: refresh } }, icon("retry"), "The list has changed – show"),
   );
@@ -109,7 +109,7 @@ function rowsGrid(job, code) {
     nameOf: (one) => `row ${formatNumber(one.row)}`,
     columns: [
       { label: "Row", width: "6rem", align: "right", show: (cell, one) => (cell.textContent = formatNumber(one.row)) },
-      { label: "What is wrong", width: "minmax(16rem, 2fr)", show: showErrors },
+      { label: "Errors", width: "minmax(16rem, 2fr)", show: showErrors },
       ...columns.map((/** @type {string} */ name) => ({ label: name, width: "minmax(9rem, 1fr)", show: (/** @type {HTMLElement} */ cell, /** @type {any} */ one) => showCell(cell, one, name, job.peek().mapping) })),
     ],
     onOpen: (one) => setQuery({ row: one.row }),
@@ -136,24 +136,24 @@ function rowsGrid(job, code) {
   function nextFailedRow(after) {
     for (let index = 0; index < source.loaded; index += 1) {
       const one = source.rowAt(index);
-      if (one && one.row > after && !one.isMended) return one.row;
+      if (one && one.row > after && !one.isFixed) return one.row;
     }
     return null;
   }
 
   /** Updates a row in place; the list does not move. @param {number} number @param {any} item */
   function onFixed(number, item) {
-    const isGood = item.status !== "failed";
-    if (isGood) fixedCount.update((n) => n + 1);
-    source.updateRow((one) => one.row === number, { input: item.input, errors: itemErrors(item), isMended: isGood });
+    const isValid = item.status !== "failed";
+    if (isValid) fixedCount.update((n) => n + 1);
+    source.updateRow((one) => one.row === number, { input: item.input, errors: itemErrors(item), isFixed: isValid });
   }
   return grid.element;
 }
 
 /** @param {HTMLElement} cell @param {any} one */
 function showErrors(cell, one) {
-  cell.replaceChildren(one.isMended ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "good now") : errorText(one));
-  cell.title = one.isMended ? "" : errorText(one);
+  cell.replaceChildren(one.isFixed ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "valid") : errorText(one));
+  cell.title = one.isFixed ? "" : errorText(one);
 }
 
 /** @param {any} one */
@@ -166,6 +166,6 @@ function showCell(cell, one, column, mapping) {
   const isObject = one.input !== null && typeof one.input === "object";
   cell.textContent = isObject ? cellText(one.input[column]) : cellText(one.input);
   cell.title = cell.textContent;
-  const isWrong = !one.isMended && (!isObject || one.errors.some((/** @type {any} */ error) => error.field === (mapping[column] ?? column) || error.field === column));
+  const isWrong = !one.isFixed && (!isObject || one.errors.some((/** @type {any} */ error) => error.field === (mapping[column] ?? column) || error.field === column));
   cell.classList.toggle("wrong", isWrong);
 }

@@ -47,34 +47,34 @@ export function screen() {
     dropZone({
       label: "File to import",
       accept: FORMATS,
-      text: draftFile.value ? `${draftFile.value.name}, ${formatBytes(draftFile.value.size)}. Drop another file here to take that.` : previousFileName() ? `Drop ${previousFileName()} here again, or another file` : "Drop a file here",
+      text: draftFile.value ? `${draftFile.value.name}, ${formatBytes(draftFile.value.size)}. Drop another file here to replace it.` : previousFileName() ? `Drop ${previousFileName()} here again, or another file` : "Drop a file here",
       hint: `CSV, TSV, NDJSON, JSON, Excel (xlsx) or Parquet, also compressed${limits.data.value ? `; up to ${formatNumber(limits.data.value.max_file_size_mb)} MB` : ""}`,
       onFile: acceptFile,
     });
   const problemLine = () => (problem.value ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, problem.value) : null);
 
   const fileStep = () => [
-    h("div", { class: "card stack" }, h("h2", null, "What is to be imported, and where to?"), resourceChoice(() => resources.data.value ?? [], resource), chooser, problemLine),
-    h("div", { class: "row between" }, h("span", null), nextButton("To the preview", "preview", () => (!resource.value ? "choose where the rows go" : draftFile.value === null ? "choose a file" : null))),
+    h("div", { class: "card stack" }, h("h2", null, "File and target table"), resourceChoice(() => resources.data.value ?? [], resource), chooser, problemLine),
+    h("div", { class: "row between" }, h("span", null), nextButton("Continue to preview", "preview", () => (!resource.value ? "Choose a target table" : draftFile.value === null ? "Choose a file" : null))),
   ];
-  const missingFileStep = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, () => (draftFile.value ? "Choose where the rows go." : `Choose ${previousFileName() ?? "the file"} again: a page may not keep it. What you have set is kept.`)), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource)), chooser, problemLine);
+  const missingFileStep = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, () => (draftFile.value ? "Choose a target table." : `Choose ${previousFileName() ?? "the file"} again: browsers do not keep files when a page reloads. Your settings are kept.`)), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource)), chooser, problemLine);
   const hasPreview = computed(() => previewed.preview.value !== null);
   const whenPreviewed = (/** @type {() => any} */ make) => [
     () => (previewed.error.value ? validationNotice(previewed.error.value, previewed.again) : null),
     () => (previewed.preview.value === null && !previewed.error.value ? loadingNotice(sendingText()) : null),
     () => (hasPreview.value ? make() : null),
   ];
-  const notReadReason = () => (previewed.error.value ? "the file could not be read" : previewed.preview.value === null ? "the file was not read yet" : null);
-  const sendingText = () => (draftFile.value && previewed.sent.value ? `Looking at ${draftFile.value.name}: ${formatPercent(previewed.sent.value, draftFile.value.size)} sent` : "Looking at the file …");
+  const notReadReason = () => (previewed.error.value ? "The file could not be read" : previewed.preview.value === null ? "The file is still being read" : null);
+  const sendingText = () => (draftFile.value && previewed.sent.value ? `Reading ${draftFile.value.name}: ${formatPercent(previewed.sent.value, draftFile.value.size)} uploaded` : "Reading the file …");
   const previewStep = () => [
-    h("div", { class: "card stack" }, h("h2", null, () => `How ${draftFile.value?.name ?? "the file"} was read`), layoutForm(() => previewed.preview.value?.layout ?? { format: draftFile.value?.name.split(".").pop()?.toLowerCase() })),
+    h("div", { class: "card stack" }, h("h2", null, () => `Detected format of ${draftFile.value?.name ?? "the file"}`), layoutForm(() => previewed.preview.value?.layout ?? { format: draftFile.value?.name.split(".").pop()?.toLowerCase() })),
     whenPreviewed(() => previewed.preview.value && previewTable(previewed.preview.value)),
-    h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", stepParams("file")) }, "Back"), nextButton("To the columns", "columns", notReadReason)),
+    h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", stepParams("file")) }, "Back"), nextButton("Continue to columns", "columns", notReadReason)),
   ];
   const columnsStep = () => [
     whenPreviewed(() => columnsTable(previewed.preview)),
     importOptions(),
-    startButtons(() => (previewed.isPreviewing.value ? "the file is being looked at" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "the columns do not fit yet" : null)))),
+    startButtons(() => (previewed.isPreviewing.value ? "The preview is being updated" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "Fix the column mapping first" : null)))),
   ];
 
   /** The step to show. Compared as text, so that signing in again during an upload does not render it again. */
@@ -105,7 +105,7 @@ export function screen() {
 /** @param {File} file @param {number | undefined} maxSizeMb */
 function fileProblem(file, maxSizeMb) {
   if (file.size === 0) return `${file.name} is empty.`;
-  if (maxSizeMb && file.size > maxSizeMb * 2 ** 20) return `${file.name} has ${formatBytes(file.size)}: more than the ${formatNumber(maxSizeMb)} MB that this service takes. Compress it (gzip, zstd), or split it.`;
+  if (maxSizeMb && file.size > maxSizeMb * 2 ** 20) return `${file.name} has ${formatBytes(file.size)}; the limit is ${formatNumber(maxSizeMb)} MB. Compress it (gzip, zstd) or split it.`;
   return "";
 }
 
@@ -122,12 +122,12 @@ function resourceChoice(all, chosen) {
   return h(
     "div",
     { class: "row" },
-    h("label", { class: "field" }, "Into", h("select", { on: { change: choose } }, () => [
+    h("label", { class: "field" }, "Import into", h("select", { on: { change: choose } }, () => [
       h("option", { value: "", selected: chosen.value === "" && !isTable() }, "Choose …"),
       all().map((one) => h("option", { value: one.name, selected: one.name === chosen.value, disabled: Boolean(one.problem) }, one.name)),
       currentUser.value?.role === "admin" ? h("option", { value: "*", selected: isTable() }, "Another table …") : null,
     ])),
-    h("label", { class: "field", hidden: () => currentUser.value?.role !== "admin" || !isTable() }, "Table, as in SQL", h("input", { type: "text", placeholder: "public.users", value: () => (isTable() ? chosen.value : ""), spellcheck: "false", on: { change: name } })),
+    h("label", { class: "field", hidden: () => currentUser.value?.role !== "admin" || !isTable() }, "Table name", h("input", { type: "text", placeholder: "public.users", value: () => (isTable() ? chosen.value : ""), spellcheck: "false", on: { change: name } })),
     () => resourceHint(all().find((one) => one.name === chosen.value)),
   );
 }
@@ -135,7 +135,7 @@ function resourceChoice(all, chosen) {
 /** @param {any} one */
 function resourceHint(one) {
   if (!one) return null;
-  return h("span", { class: "hint" }, `${one.fields.filter((/** @type {any} */ field) => field.writable).length} fields${one.key.length ? `; rows are told apart by ${one.key.join(", ")}` : ""}`);
+  return h("span", { class: "hint" }, `${one.fields.filter((/** @type {any} */ field) => field.writable).length} fields${one.key.length ? `; key: ${one.key.join(", ")}` : ""}`);
 }
 
 /** The buttons that submit the file, as a dry run or as an import. @param {() => string | null} disabledReason null if the file can be submitted */
@@ -145,7 +145,7 @@ function startButtons(disabledReason) {
   let stop = new AbortController();
   let [key, keyedRequest] = [newIdempotencyKey(), ""];
   onCleanup(() => stop.abort());
-  onCleanup(addNavigationGuard(() => sending.peek() === null || isFinished || confirmDialog({ title: "Stop sending the file?", content: [h("p", null, "It is still on its way. Another screen or setting gives it up, and nothing of it is kept.")], actionLabel: "Stop sending", isDanger: true, run: async () => stop.abort() })));
+  onCleanup(addNavigationGuard(() => sending.peek() === null || isFinished || confirmDialog({ title: "Stop the upload?", content: [h("p", null, "The upload is still in progress. Leaving discards it.")], actionLabel: "Stop the upload", isDanger: true, run: async () => stop.abort() })));
   listen(window, "beforeunload", (/** @type {Event} */ event) => sending.peek() !== null && event.preventDefault());
   let isFinished = false; // and navigating to the import
   /** @param {boolean} isDryRun */
@@ -180,8 +180,8 @@ function startButtons(disabledReason) {
       h(
         "div",
         { class: "row" },
-        h("span", { class: "hint" }, () => (disabledReason() ? `Not yet: ${disabledReason()}` : "")),
-        h("button", { type: "button", disabled: () => disabledReason() !== null || isSending(), on: { click: () => start(false) } }, "Import without a check"),
+        h("span", { class: "hint" }, () => disabledReason() ?? ""),
+        h("button", { type: "button", disabled: () => disabledReason() !== null || isSending(), on: { click: () => start(false) } }, "Import without checking"),
         h("button", { type: "button", class: "main-act", disabled: () => disabledReason() !== null || isSending(), on: { click: () => start(true) } }, icon("check"), "Check all rows"),
       ),
     ),
@@ -191,15 +191,15 @@ function startButtons(disabledReason) {
 /** @param {{sent: number, since: number, size: number} | null} sending */
 function uploadText(sending) {
   if (sending === null) return "";
-  if (sending.sent >= sending.size) return "All of it is there; waiting for the service to say so";
+  if (sending.sent >= sending.size) return "Upload complete, waiting for the service to confirm";
   const seconds = (Date.now() - sending.since) / 1000;
-  return `${formatBytes(sending.sent)} of ${formatBytes(sending.size)} sent${seconds > 1 ? `, ${formatBytes(sending.sent / seconds)}/s` : ""}`;
+  return `${formatBytes(sending.sent)} of ${formatBytes(sending.size)} uploaded${seconds > 1 ? `, ${formatBytes(sending.sent / seconds)}/s` : ""}`;
 }
 
 function noResources() {
   return emptyState({
-    title: "There is nothing you may import into",
-    text: "Tables are declared in tidemill.toml, with the roles that may write them. Whoever runs this service can declare one, or import from the command line.",
+    title: "No tables to import into",
+    text: "Tables are declared in tidemill.toml with the roles that can write to them. Ask an administrator to declare one, or import from the command line.",
     commands: [
       ["In tidemill.toml", '[resources.users]\ntable = "public.users"\nkey = ["email"]\nread = ["user", "admin"]\nwrite = ["user", "admin"]'],
       ["From the command line", "tidemill import users.csv --into public.users --key email"],

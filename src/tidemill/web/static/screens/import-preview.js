@@ -16,7 +16,7 @@ const LAYOUT_FIELDS = [
   { name: "delimiter", label: "Delimiter", of: ["csv", "tsv"], options: [["comma", "comma"], ["semicolon", "semicolon"], ["tab", "tab"], ["pipe", "pipe"]] },
   { name: "quote", label: "Quote", of: ["csv", "tsv"], options: [['"', 'double (")'], ["'", "single (')"], ["none", "none"]] },
   { name: "line_end", label: "Line end", of: ["csv", "tsv"], options: [["lf", "LF"], ["crlf", "CRLF"], ["cr", "CR"]] },
-  { name: "header", label: "First row names the columns", of: ["csv", "tsv", "xlsx"], options: [["true", "yes"], ["false", "no"]] },
+  { name: "header", label: "Header row", of: ["csv", "tsv", "xlsx"], options: [["true", "yes"], ["false", "no"]] },
 ];
 
 /** @param {() => Record<string, any>} layout */
@@ -28,12 +28,12 @@ export function layoutForm(layout) {
 /** @param {typeof LAYOUT_FIELDS[number]} one @param {() => Record<string, any>} layout */
 function layoutSelect({ name, options }, layout) {
   const chosen = queryParam(name);
-  const found = () => {
+  const detectedLabel = () => {
     const value = layout()[name];
-    return value === undefined || value === null ? "as found" : `found: ${/** @type {any} */ (VALUE_LABELS)[value] ?? value}`;
+    return value === undefined || value === null ? "automatic" : `detected: ${/** @type {any} */ (VALUE_LABELS)[value] ?? value}`;
   };
   return h("select", { on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }, { replace: true }) } }, () => [
-    h("option", { value: "", selected: chosen.value === "" }, chosen.value === "" ? found() : "as found"),
+    h("option", { value: "", selected: chosen.value === "" }, chosen.value === "" ? detectedLabel() : "automatic"),
     options.map(([value, label]) => h("option", { value, selected: chosen.value === value }, label)),
   ]);
 }
@@ -41,24 +41,24 @@ function layoutSelect({ name, options }, layout) {
 /** @param {() => Record<string, any>} layout */
 function sheetField(layout) {
   const sheet = queryParam("sheet");
-  return h("label", { class: "field", hidden: () => layout().format !== "xlsx" }, "Sheet, by name or number", h("input", { type: "text", size: "12", placeholder: () => (layout().sheet ? `found: ${layout().sheet}` : "the one with rows"), value: () => sheet.value, on: { change: (/** @type {Event} */ event) => setQuery({ sheet: /** @type {HTMLInputElement} */ (event.target).value.trim() }, { replace: true }) } }));
+  return h("label", { class: "field", hidden: () => layout().format !== "xlsx" }, "Sheet name or number", h("input", { type: "text", size: "12", placeholder: () => (layout().sheet ? `detected: ${layout().sheet}` : "the sheet with rows"), value: () => sheet.value, on: { change: (/** @type {Event} */ event) => setQuery({ sheet: /** @type {HTMLInputElement} */ (event.target).value.trim() }, { replace: true }) } }));
 }
 
 /** @param {any} preview */
 export function previewTable(preview) {
   const rows = preview.rows.slice(0, SHOWN_ROWS);
   const bad = preview.rows.filter((/** @type {any} */ row) => row.errors.length).length;
-  const verdict = bad ? `${bad} of the first ${preview.rows.length} rows have errors, as far as can be told without a look into the table.` : `Nothing is wrong with the first ${preview.rows.length} rows, as far as can be told without a look into the table.`;
+  const verdict = bad ? `${bad} of the first ${preview.rows.length} rows have errors. The preview does not compare rows with the table.` : `No errors in the first ${preview.rows.length} rows. The preview does not compare rows with the table.`;
   return h(
     "div",
     { class: "stack" },
     h(
       "div",
-      { class: "table-box", tabindex: "0", role: "region", "aria-label": "The first rows" },
+      { class: "table-box", tabindex: "0", role: "region", "aria-label": "First rows" },
       h(
         "table",
         null,
-        h("thead", null, h("tr", null, h("th", { scope: "col", class: "right" }, "Row"), preview.columns.map((/** @type {string} */ name) => h("th", { scope: "col" }, name, fieldLabel(preview, name))), bad ? h("th", { scope: "col" }, "What is wrong") : null)),
+        h("thead", null, h("tr", null, h("th", { scope: "col", class: "right" }, "Row"), preview.columns.map((/** @type {string} */ name) => h("th", { scope: "col" }, name, fieldLabel(preview, name))), bad ? h("th", { scope: "col" }, "Errors") : null)),
         h("tbody", null, rows.map((/** @type {any} */ row) => previewRow(row, preview, bad > 0))),
       ),
     ),
@@ -69,7 +69,7 @@ export function previewTable(preview) {
 /** @param {any} preview @param {string} column */
 function fieldLabel(preview, column) {
   const field = preview.mapping[column];
-  return field === column ? null : h("span", { class: "to-field" }, field ? ` → ${field}` : " → nowhere yet");
+  return field === column ? null : h("span", { class: "to-field" }, field ? ` → ${field}` : " → not mapped");
 }
 
 /** @param {any} row @param {any} preview @param {boolean} hasBad */

@@ -3,7 +3,7 @@
 import { api, isAbortError } from "../core/api.js";
 import { h, uniqueId } from "../core/dom.js";
 import { formatNumber } from "../core/format.js";
-import { ExactNumber, cellText, parse, stringify } from "../core/json.js";
+import { cellText, parse } from "../core/json.js";
 import { remoteData } from "../core/remote-data.js";
 import { computed, effect, onCleanup, signal, untracked } from "../core/signal.js";
 import { openDrawer } from "../ui/drawer.js";
@@ -68,8 +68,8 @@ function rowForm(job, row, item, options) {
   const columnOf = (/** @type {string | null} */ field) => Object.entries(job.mapping).find(([, name]) => name === field)?.[0] ?? field;
   const errorsByColumn = () => Map.groupBy(itemErrors(now.value), (one) => columnOf(one.field ?? null));
 
-  /** @param {boolean} goesOn */
-  const save = async (goesOn) => {
+  /** @param {boolean} opensNext */
+  const save = async (opensNext) => {
     problem.value = "";
     try {
       const changed = changedFields(inputs, before);
@@ -82,7 +82,7 @@ function rowForm(job, row, item, options) {
       if (settled.input !== null && typeof settled.input === "object" && !Array.isArray(settled.input)) before = settled.input;
       options.onFixed(row, settled);
       now.value = settled;
-      const next = goesOn && settled.status !== "failed" && options.isAt(row) ? options.next(row) : null;
+      const next = opensNext && settled.status !== "failed" && options.isAt(row) ? options.next(row) : null;
       if (next !== null) options.onNavigate(next);
     } catch (error) {
       if (!isAbortError(error)) problem.value = /** @type {Error} */ (error).message;
@@ -108,9 +108,9 @@ function rowForm(job, row, item, options) {
   const form = h(
     "form",
     { class: "stack", on: { submit } },
-    h("div", { class: "row", role: "status" }, () => (isBusy.value ? h("span", { class: "muted" }, "Checked again …") : statusBadge(now.value.status, now.value.status === "failed" ? "has errors" : "good now")), item.error?.line ? h("span", { class: "muted" }, `line ${formatNumber(item.error.line)}`) : null, item.fixes?.length ? h("span", { class: "chip" }, `corrected ${item.fixes.length}×`) : null),
+    h("div", { class: "row", role: "status" }, () => (isBusy.value ? h("span", { class: "muted" }, "Checking …") : statusBadge(now.value.status, now.value.status === "failed" ? "has errors" : "valid")), item.error?.line ? h("span", { class: "muted" }, `line ${formatNumber(item.error.line)}`) : null, item.fixes?.length ? h("span", { class: "chip" }, `fixed ${item.fixes.length}×`) : null),
     () => otherErrors().map((one) => h("p", { class: "fault" }, one.reason)),
-    isObject ? null : h("div", { class: "stack tight" }, h("h3", null, "As it stands in the file"), h("pre", { class: "json", tabindex: "0" }, cellText(item.input))),
+    isObject ? null : h("div", { class: "stack tight" }, h("h3", null, "Original text in the file"), h("pre", { class: "json", tabindex: "0" }, cellText(item.input))),
     columns.map(field),
     h("p", { class: "fault", role: "alert", hidden: () => problem.value === "" }, problem),
     h(
@@ -119,7 +119,7 @@ function rowForm(job, row, item, options) {
       h("button", { type: "submit", class: "main-act", disabled: () => isBusy.value || now.value.status !== "failed" }, icon("check"), "Save and check"),
       h("button", { type: "button", disabled: () => isBusy.value || options.next(row) === null, on: { click: () => options.onNavigate(options.next(row)) } }, "Next row"),
     ),
-    h("p", { class: "hint" }, "Enter saves. The row is checked again, alone; if it is good, the next one comes."),
+    h("p", { class: "hint" }, "Press Enter to save. Only this row is checked again. If it is valid, the next row opens."),
   );
   window.setTimeout(() => (inputs.get([...errorsByColumn().keys()].find((one) => inputs.has(/** @type {string} */ (one))) ?? columns[0]) ?? null)?.focus());
   return form;
@@ -142,6 +142,6 @@ function parseValue(text, column) {
   try {
     return parse(text);
   } catch {
-    throw new Error(`${column}: this is not JSON, and what stood there was (${stringify(new ExactNumber("7"))}, true, null, "text" in quotes)`);
+    throw new Error(`${column}: must be valid JSON, such as 7, true, null or "text" in quotes`);
   }
 }

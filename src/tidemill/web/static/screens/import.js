@@ -53,7 +53,7 @@ function body(job, again) {
   const hasFailed = computed(() => (hadFailed ||= job.value.counts.failed > 0));
   const relatedImport = computed(() => job.value.promoted_to ?? job.value.promoted_from ?? null);
   return [
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, file_name ?? key), () => statusBadge(job.value.status), h("span", { class: "chip" }, isDryRun ? "trial" : job.peek().mode)), actionButtons(job, again)),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, file_name ?? key), () => statusBadge(job.value.status), h("span", { class: "chip" }, isDryRun ? "dry run" : job.peek().mode)), actionButtons(job, again)),
     stepBar(() => (isDryRun ? "check" : "import"), () => null),
     () => (job.value.failure_reason ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, job.value.failure_reason) : null),
     () => (relatedImport.value ? originNotice(job.peek()) : null),
@@ -69,25 +69,25 @@ function actionButtons(job, again) {
   const asJob = () => ({ id: job.peek().job_id, key: job.peek().key });
   const isOpen = () => !isClosed(job.value.status);
   const isDryRun = job.peek().validate_only;
-  const disabledReason = () => (isOpen() ? `the check is ${job.value.status}` : job.value.counts.done === 0 ? "no row is good" : job.value.failure_reason ? "the check has failed" : null);
+  const disabledReason = () => (isOpen() ? `The check is ${job.value.status}` : job.value.counts.done === 0 ? "No row is valid" : job.value.failure_reason ? "The check failed" : null);
   return h(
     "div",
     { class: "row" },
-    h("a", { class: "button", href: href(`/jobs/${job.peek().key}`) }, "Its job"),
+    h("a", { class: "button", href: href(`/jobs/${job.peek().key}`) }, "Go to job"),
     menuButton("Download", () => [
       { label: "All rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), []) },
-      { label: "Failed rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), ["failed"]), disabledReason: job.peek().counts.failed ? null : "nothing has failed" },
+      { label: "Failed rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), ["failed"]), disabledReason: job.peek().counts.failed ? null : "No failed rows" },
     ], { content: [icon("down"), "Download"], class: "" }),
     h("button", { type: "button", hidden: () => !isOpen() || job.value.status === "cancelling", on: { click: singleFlight(() => (job.peek().status === "paused" ? resumeJob(asJob(), again) : pauseJob(asJob(), again))) } }, () => (job.value.status === "paused" ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
     h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: singleFlight(() => cancelJob(asJob(), again)) } }, icon("ban"), "Cancel …"),
-    isDryRun ? h("button", { type: "button", class: "main-act", hidden: () => Boolean(job.value.promoted_to), disabled: () => disabledReason() !== null, title: disabledReason, on: { click: singleFlight(() => toastOnError(async () => promoteImport(await api.get(`/v1/imports/${job.peek().job_id}`)))) } }, icon("play"), () => `Import ${formatNumber(job.value.counts.done)} good rows …`) : null,
+    isDryRun ? h("button", { type: "button", class: "main-act", hidden: () => Boolean(job.value.promoted_to), disabled: () => disabledReason() !== null, title: disabledReason, on: { click: singleFlight(() => toastOnError(async () => promoteImport(await api.get(`/v1/imports/${job.peek().job_id}`)))) } }, icon("play"), () => `Import ${formatNumber(job.value.counts.done)} valid rows …`) : null,
   );
 }
 
 /** @param {any} job */
 function originNotice(job) {
-  if (job.promoted_to) return h("p", { class: "notice", data: { tone: "plain" } }, "This trial was made real. ", h("a", { href: href(`/imports/${job.promoted_to}`) }, "To the import"));
-  if (job.promoted_from) return h("p", { class: "muted" }, "Made from a trial, with the corrections made there. ", h("a", { href: href(`/imports/${job.promoted_from}`) }, "To the trial"));
+  if (job.promoted_to) return h("p", { class: "notice", data: { tone: "plain" } }, "This dry run was promoted to an import. ", h("a", { href: href(`/imports/${job.promoted_to}`) }, "Go to the import"));
+  if (job.promoted_from) return h("p", { class: "muted" }, "Promoted from a dry run, with its fixes. ", h("a", { href: href(`/imports/${job.promoted_from}`) }, "Go to the dry run"));
   return null;
 }
 
@@ -100,7 +100,7 @@ function progress(job) {
   return h(
     "div",
     { class: "card stack" },
-    h("dl", { class: "figures" }, figure("rows", () => formatNumber(counts().total)), figure(job.peek().validate_only ? "good" : "imported", () => formatNumber(counts().done), "--bar-ok"), figure("with errors", () => formatNumber(counts().failed), "--bar-bad"), figure("skipped", () => formatNumber(counts().skipped), "--bar-other"), figure("open", () => formatNumber(open()))),
+    h("dl", { class: "figures" }, figure("rows", () => formatNumber(counts().total)), figure(job.peek().validate_only ? "valid" : "imported", () => formatNumber(counts().done), "--bar-ok"), figure("with errors", () => formatNumber(counts().failed), "--bar-bad"), figure("skipped", () => formatNumber(counts().skipped), "--bar-other"), figure("open", () => formatNumber(open()))),
     progressBar(counts),
     h("p", { class: "hint" }, () => progressText(job.value)),
   );
@@ -117,8 +117,8 @@ function progressText(job) {
 function summaryNotice(job) {
   if (!isClosed(job.status) || job.failure_reason) return null;
   const { inserted, updated, unchanged } = job.effects;
-  const done = `${formatNumber(inserted)} ${job.validate_only ? "would be new" : "are new"}, ${formatNumber(updated)} changed, ${formatNumber(unchanged)} as they were`;
-  if (job.counts.failed === 0) return h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), job.validate_only ? `Nothing is wrong with any row. ${done}.` : `All rows are in ${job.resource_type}. ${done}.`);
+  const done = `${formatNumber(inserted)} ${job.validate_only ? "to insert" : "inserted"}, ${formatNumber(updated)} ${job.validate_only ? "to update" : "updated"}, ${formatNumber(unchanged)} unchanged`;
+  if (job.counts.failed === 0) return h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), job.validate_only ? `All rows are valid: ${done}.` : `All rows were imported into ${job.resource_type}: ${done}.`);
   return h("p", { class: "muted", role: "status" }, `${done}.`);
 }
 
@@ -131,7 +131,7 @@ function facts(job, resource) {
   return h(
     "details",
     { class: "card" },
-    h("summary", null, "How it was read and planned"),
-    h("dl", { class: "facts" }, fact("Into", () => resource), fact("Key", () => job.value.resource_key.join(", ") || "none"), fact("Same keys in the file", () => job.value.duplicates), fact("When rows fail", () => job.value.policy.mode ?? "continue"), fact("Layout", layout), fact("Columns", mapping), fact("Submitted", () => formatDateTime(job.value.created_at)), fact("First row read", () => formatDateTime(job.value.started_at) || "not yet")),
+    h("summary", null, "Import settings"),
+    h("dl", { class: "facts" }, fact("Table", () => resource), fact("Key", () => job.value.resource_key.join(", ") || "none"), fact("Duplicate keys in the file", () => job.value.duplicates), fact("When rows fail", () => job.value.policy.mode ?? "continue"), fact("Layout", layout), fact("Columns", mapping), fact("Submitted", () => formatDateTime(job.value.created_at)), fact("Started", () => formatDateTime(job.value.started_at) || "not yet")),
   );
 }

@@ -16,7 +16,7 @@ export function screen() {
   const list = jobList("/v1/imports", "imports", "tidemill.import");
   const body = h("tbody");
   keyedList(body, () => list.entries.value, (one) => one.job_id, importRow);
-  const table = h("table", { "aria-label": "Imports" }, tableHead(["Import", "File", "Into", "Status", "Progress", ["Good", "right"], ["Failed", "right"], "Submitted"]), body);
+  const table = h("table", { "aria-label": "Imports" }, tableHead(["Import", "File", "Table", "Status", "Progress", ["Done", "right"], ["Failed", "right"], "Submitted"]), body);
   return h(
     "div",
     { class: "screen" },
@@ -33,7 +33,7 @@ function importRow(one) {
     null,
     h("th", { scope: "row" }, h("a", { href: href(`/imports/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => ownerScope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
     h("td", { class: "name-cell", title: file_name ?? "" }, file_name ?? "–"),
-    h("td", { class: "nowrap" }, resource_type, " ", h("span", { class: "chip" }, validate_only ? "trial" : mode)),
+    h("td", { class: "nowrap" }, resource_type, " ", h("span", { class: "chip" }, validate_only ? "dry run" : mode)),
     h("td", null, () => statusBadge(one.value.status)),
     h("td", { class: "wide-cell" }, progressBar(() => one.value.counts, { thin: true })),
     h("td", { class: "right" }, () => formatNumber(one.value.counts.done)),
@@ -46,7 +46,7 @@ function emptyList() {
   const url = toAbsoluteUrl("/v1/imports");
   return emptyState({
     title: "No imports yet",
-    text: "Drop a file, and see what is wrong with it before a single row is written. Rows that fail never take others along: you get them back, mend them, and send them again.",
+    text: "Upload a file to check all rows before any row is written. Rows with errors do not affect the others: download them, fix them and upload them again.",
     actions: [h("a", { class: "button main-act", href: href("/imports/new") }, icon("plus"), "Import a file")],
     commands: [
       ["With curl", `curl "${url}?resource=users&validate_only=true" -H "Authorization: Bearer $KEY" -H 'Content-Type: text/csv' --data-binary @users.csv`],

@@ -23,8 +23,8 @@ export function leadingColumns(of) {
     },
     ...(of === "input" ? [] : [input]),
     { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => setCellText(cell, String(row.attempts)) },
-    { label: "Took", width: "5.5rem", align: "right", show: (cell, row) => setCellText(cell, row.duration_ms === null || row.duration_ms === undefined ? "" : formatMilliseconds(row.duration_ms)) },
-    { label: "Changed", width: "7rem", show: (cell, row) => setCellText(cell, row.updated_at ? formatTime(row.updated_at) : "", formatDateTime(row.updated_at)) },
+    { label: "Duration", width: "5.5rem", align: "right", show: (cell, row) => setCellText(cell, row.duration_ms === null || row.duration_ms === undefined ? "" : formatMilliseconds(row.duration_ms)) },
+    { label: "Updated", width: "7rem", show: (cell, row) => setCellText(cell, row.updated_at ? formatTime(row.updated_at) : "", formatDateTime(row.updated_at)) },
   ];
 }
 
@@ -36,7 +36,7 @@ export function valueColumn(name, of) {
 /** The text of a value, as in an exported file. @param {any} row @param {string} name @param {string} of */
 function valueOf(row, name, of) {
   if (of !== "input" && OPEN_ITEM_STATUSES.includes(row.status)) return "";
-  if (row.result_cut) return "too long for a list: open the row";
+  if (row.result_cut) return "Too long for the list: open the row";
   const value = of === "input" ? (row.input ?? row.input_summary) : row.result;
   if (value === null || value === undefined) return "";
   if (typeof value === "object" && !Array.isArray(value)) return cellText(value[name]);

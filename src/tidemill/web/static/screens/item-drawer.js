@@ -64,7 +64,7 @@ export function openItemDrawer(job, seq, options) {
       found.fixes.length ? fixesSection(found) : null,
       found.result === null || found.result === undefined ? null : jsonSection("Result", found.result),
       found.normalized === null || found.normalized === undefined ? null : jsonSection("Normalized", found.normalized),
-      found.defect ? jsonSection("Why its record could not be read", found.defect) : null,
+      found.defect ? jsonSection("Parse error", found.defect) : null,
     ];
   }
 
@@ -82,7 +82,7 @@ export function openItemDrawer(job, seq, options) {
           await api.patch(path, undefined, { raw: `{"input": ${field.value}}` });
         }
         await api.post(`/v1/jobs/${job.peek().id}/reprocess`, { scope: "items", item_ids: [found.id], statuses: FIXABLE_STATUSES });
-        showToast(`Row ${formatNumber(seq + 1)} was sent round again`, "ok");
+        showToast(`Row ${formatNumber(seq + 1)} requeued`, "ok");
         isRequeued = true;
         loadItem();
       } catch (caught) {
@@ -97,7 +97,7 @@ export function openItemDrawer(job, seq, options) {
     effect(() => {
       field.setAttribute("aria-invalid", "false");
     });
-    return h("form", { class: "stack", on: { submit } }, h("h3", null, "Input"), field, errorLine, h("div", { class: "row" }, h("button", { type: "submit", class: "main-act" }, "Save and run again"), h("span", { class: "hint" }, "The original is kept beside the correction.")));
+    return h("form", { class: "stack", on: { submit } }, h("h3", null, "Input"), field, errorLine, h("div", { class: "row" }, h("button", { type: "submit", class: "main-act" }, "Save and retry"), h("span", { class: "hint" }, "The original input is kept.")));
   }
 }
 
@@ -106,7 +106,7 @@ function requireJson(text) {
   try {
     parse(text);
   } catch (error) {
-    throw new Error(`This is not JSON: ${/** @type {Error} */ (error).message}`, { cause: error });
+    throw new Error(`Invalid JSON: ${/** @type {Error} */ (error).message}`, { cause: error });
   }
 }
 
@@ -114,13 +114,13 @@ function requireJson(text) {
 function factList(found) {
   const facts = [
     ["Attempts", formatNumber(found.attempts)],
-    ["Took", found.duration_ms === null || found.duration_ms === undefined ? null : formatMilliseconds(found.duration_ms)],
-    ["Changed", formatDateTime(found.updated_at)],
-    ["In hand of", found.locked_by],
-    ["Next try", formatDateTime(found.due_at)],
-    ["Id", found.id],
+    ["Duration", found.duration_ms === null || found.duration_ms === undefined ? null : formatMilliseconds(found.duration_ms)],
+    ["Updated", formatDateTime(found.updated_at)],
+    ["Worker", found.locked_by],
+    ["Next attempt", formatDateTime(found.due_at)],
+    ["ID", found.id],
   ];
-  return h("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", { class: name === "Id" ? "mono small" : null }, value)]));
+  return h("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", { class: name === "ID" ? "mono small" : null }, value)]));
 }
 
 /** @param {any} error */
@@ -129,16 +129,16 @@ function errorSection(error) {
   return h(
     "section",
     { class: "stack tight" },
-    h("h3", null, "What went wrong"),
+    h("h3", null, "Error"),
     h("p", null, h("strong", null, error.code ?? "error"), error.reason ? `: ${error.reason}` : "", error.attempt ? h("span", { class: "muted" }, ` (attempt ${formatNumber(error.attempt)})`) : null),
-    error.retryable === false ? h("p", { class: "hint" }, "Sending it round again as it is will not help.") : null,
-    more.length ? jsonSection("More", Object.fromEntries(more)) : null,
+    error.retryable === false ? h("p", { class: "hint" }, "This error is permanent. A retry with the same input will fail again.") : null,
+    more.length ? jsonSection("Details", Object.fromEntries(more)) : null,
   );
 }
 
 /** @param {any} found */
 function fixesSection(found) {
-  return h("section", { class: "stack tight" }, h("h3", null, "Corrections"), h("ol", { class: "stack tight small" }, found.fixes.map((/** @type {any} */ fix) => h("li", null, `${formatDateTime(fix.at)} by `, () => userName(fix.by)))), jsonSection("As it was submitted", found.original));
+  return h("section", { class: "stack tight" }, h("h3", null, "Fixes"), h("ol", { class: "stack tight small" }, found.fixes.map((/** @type {any} */ fix) => h("li", null, `${formatDateTime(fix.at)} by `, () => userName(fix.by)))), jsonSection("Original input", found.original));
 }
 
 /** @param {string} title @param {any} value */

@@ -86,7 +86,7 @@ export function itemsView(job, changed, fixed) {
       { class: "filters" },
       fixed ? null : statusToggles("statuses", "Status", options),
       selectFilter("causes", "Cause", () => codes.value),
-      searchFilter("key", "Key, or AB* for its beginning"),
+      searchFilter("key", "Key, or prefix such as AB*"),
       columnChoice(job, chosenColumns),
       fixed ? null : clearFiltersButton(["statuses", "causes", "key"]),
     ),
@@ -135,7 +135,7 @@ function listView(job, filters, changed, values, { selection, hasNew }) {
   const isUnfiltered = filters.statuses.length === 0 && !filters.key;
   const of = signal(values.of);
   const valueColumns = values.names.map((name) => valueColumn(name, of));
-  const isFailures = filters.statuses.length === 1 && filters.statuses[0] === "failed"; // which have no values to begin with
+  const isFailures = filters.statuses.length === 1 && filters.statuses[0] === "failed"; // failed items have no values
   /** There are no counters by key, so the service counts them. */
   const counted = filters.key ? remoteData((signal) => countRows(job.peek(), filters, "export", signal)) : null;
   const matches = () => (counted ? (counted.data.value?.items ?? 0) : countMatchingItems(job.value, filters));
@@ -162,7 +162,7 @@ function listView(job, filters, changed, values, { selection, hasNew }) {
     selection,
     onOpen: (row) => openItemDrawer(job, row.seq, { changed: onItemChanged, focusBack: () => grid.focus() }),
     footer: createFooter(),
-    emptyContent: () => emptyState({ title: isUnfiltered ? "No items" : "Nothing matches", text: isUnfiltered ? "This job has no rows, or none that were read so far." : "No item of this job is so now." }),
+    emptyContent: () => emptyState({ title: isUnfiltered ? "No items" : "Nothing matches", text: isUnfiltered ? "This job has no rows yet." : "No items match these filters." }),
   });
 
   /** Shows the new state of a single requeued item in place. @param {any} item */
@@ -202,9 +202,9 @@ function listView(job, filters, changed, values, { selection, hasNew }) {
 
   async function confirmDiscard() {
     const may = await confirmDialog({
-      title: "Let go of the selection?",
-      content: [h("p", null, `${pluralize(selection.size(matches()), "row is", "rows are")} selected. Another filter or screen forgets that.`)],
-      actionLabel: "Let go",
+      title: "Clear the selection?",
+      content: [h("p", null, `${pluralize(selection.size(matches()), "row is", "rows are")} selected. Changing the filter or leaving the screen clears the selection.`)],
+      actionLabel: "Clear",
       run: async () => selection.clear(),
     });
     return may;
@@ -215,7 +215,7 @@ function listView(job, filters, changed, values, { selection, hasNew }) {
     const box = h("div", { class: () => (n() ? "grid-foot is-chosen" : "grid-foot") });
     const loaded = () => (source.version.value, source.loaded);
     const statusText = () => {
-      if (n()) return `${pluralize(n(), "row")} selected${selection.isAll ? ` of ${matchesText()} matching` : ""}; rows are not updated meanwhile${hasNew() ? ", and new columns wait" : ""}`;
+      if (n()) return `${pluralize(n(), "row")} selected${selection.isAll ? ` of ${matchesText()} matching` : ""}; updates are paused${hasNew() ? ", new columns are available" : ""}`;
       if (isUnfiltered) return pluralize(matches(), "row");
       return `${matchesText()} matching · ${formatNumber(loaded())} loaded`;
     };
@@ -246,7 +246,7 @@ function listView(job, filters, changed, values, { selection, hasNew }) {
       refreshAll();
     };
     return [
-      has(SETTLED_STATUSES) ? actionButton("Reprocess …", "retry", (what) => reprocessItems(job.peek(), { ...what, statuses: (filters.statuses.length ? filters.statuses : ITEM_STATUSES).filter((one) => SETTLED_STATUSES.includes(one)) }, done)) : null,
+      has(SETTLED_STATUSES) ? actionButton(isFailures ? "Retry …" : "Run again …", "retry", (what) => reprocessItems(job.peek(), { ...what, statuses: (filters.statuses.length ? filters.statuses : ITEM_STATUSES).filter((one) => SETTLED_STATUSES.includes(one)) }, done)) : null,
       actionButton("Export …", "down", (what) => exportJob(job.peek(), what)),
       has(["pending", "retry_wait"]) ? actionButton("Cancel …", "ban", (what) => cancelRows(job.peek(), what, done), () => isClosed(job.value.status)) : null,
       h("button", { type: "button", class: "small plain", on: { click: () => selection.clear() } }, "Clear"),

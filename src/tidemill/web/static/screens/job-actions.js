@@ -32,8 +32,8 @@ export async function cancelJob(job, changed) {
   await confirmDialog({
     title: `Cancel ${job.key}?`,
     content: [
-      h("p", null, `${pluralize(waiting, "item")} of ${formatNumber(latest.counts.total)} will not be processed (counted ${formatTime(serverNow())}).`),
-      h("p", { class: "muted" }, `What is in hand (${formatNumber(latest.counts.processing)}) finishes and keeps its results. Cancelled items can be reprocessed later.`),
+      h("p", null, `${pluralize(waiting, "item")} of ${formatNumber(latest.counts.total)} will not be processed (counted at ${formatTime(serverNow())}).`),
+      h("p", { class: "muted" }, `${pluralize(latest.counts.processing, "item")} in progress will finish and keep results. You can run cancelled items again later.`),
     ],
     actionLabel: "Cancel the job",
     isDanger: true,
@@ -45,8 +45,8 @@ export async function cancelJob(job, changed) {
 async function deleteJob(job, gone) {
   const done = await confirmDialog({
     title: `Delete ${job.key}?`,
-    content: [h("p", null, `Its ${pluralize(job.counts.total, "row")}, their results and its file are removed for good.`)],
-    actionLabel: "Delete for good",
+    content: [h("p", null, `Its ${pluralize(job.counts.total, "row")}, their results and its file are permanently deleted.`)],
+    actionLabel: "Delete permanently",
     isDanger: true,
     run: () => api.delete(`/v1/jobs/${job.id}`),
   });
@@ -67,10 +67,10 @@ export async function exportJob(job, what = { statuses: [] }) {
     const option = (/** @type {string} */ value, /** @type {string} */ caption) => h("label", { class: "choice" }, h("input", { type: "radio", name: "format", value, checked: value === params.format, on: { change: () => (params.format = value) } }), caption);
     return [
       h("p", null, describeSelection(job, what)),
-      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Format"), option("csv", "CSV"), option("xlsx", "Excel workbook (xlsx)"), option("ndjson", "NDJSON, an object a line")),
-      h("label", { class: "choice" }, h("input", { type: "checkbox", checked: params.spreadsheet_safe, on: { change: (/** @type {Event} */ event) => (params.spreadsheet_safe = /** @type {HTMLInputElement} */ (event.target).checked) } }), "Make text harmless that a spreadsheet might run"),
+      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Format"), option("csv", "CSV"), option("xlsx", "Excel workbook (xlsx)"), option("ndjson", "NDJSON (one object per line)")),
+      h("label", { class: "choice" }, h("input", { type: "checkbox", checked: params.spreadsheet_safe, on: { change: (/** @type {Event} */ event) => (params.spreadsheet_safe = /** @type {HTMLInputElement} */ (event.target).checked) } }), "Escape formulas (text that a spreadsheet could run)"),
       errorLine,
-      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", disabled: isFirm, on: { click: submit } }, `Export ${countText(found)}`)),
+      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Go back"), h("button", { type: "submit", class: "main-act", disabled: isFirm, on: { click: submit } }, `Export ${countText(found)}`)),
     ];
   });
   if (made) offerDownload(/** @type {any} */ (made));
@@ -78,16 +78,16 @@ export async function exportJob(job, what = { statuses: [] }) {
 
 /** @param {any} made the export job */
 async function offerDownload(made) {
-  const waiting = showToast(`The file is being made (${made.key}) …`, "plain", { isPersistent: true });
+  const waiting = showToast(`Creating the file (${made.key}) …`, "plain", { isPersistent: true });
   const now = await toastOnError(() => pollUntil(() => api.get(`/v1/exports/${made.id}`), (one) => isClosed(one.status)));
   waiting.remove();
   if (!now) return;
-  if (!now.download_url) showToast(`The export did not succeed: ${now.failure_reason ?? now.status}`, "bad");
-  else showToast([`${pluralize(now.record_count ?? 0, "row")} are ready. `, h("a", { href: toUrl(now.download_url), download: "" }, "Download")], "ok");
+  if (!now.download_url) showToast(`The export failed: ${now.failure_reason ?? now.status}`, "bad");
+  else showToast([`Export with ${pluralize(now.record_count ?? 0, "row")} ready. `, h("a", { href: toUrl(now.download_url), download: "" }, "Download")], "ok");
 }
 
 /**
- * Requeues items, after confirming which and how many.
+ * Requeues items after a confirmation that shows the selection and the count. "Retry" if all items failed, else "Run again".
  * @param {any} job
  * @param {import("./selection-actions.js").ItemSelection} what
  * @param {() => void} [done]
@@ -96,18 +96,20 @@ export async function reprocessItems(job, what, done) {
   const found = await toastOnError(() => countRows(job, what, "reprocess"));
   if (!found) return false;
   if (found.items === 0) {
-    showToast("None of these rows can be sent round again: what is open needs it not, and rows of an import that went well are not kept one by one");
+    showToast("None of these rows can run again. Open rows are already queued, and imports do not keep their successful rows.");
     return false;
   }
+  const isRetry = what.statuses.length === 1 && what.statuses[0] === "failed";
+  const rowsText = `${countText(found)} ${found.items === 1 ? "row" : "rows"}`;
   let keeps = false;
   const isDone = await confirmDialog({
-    title: `Reprocess ${countText(found)} ${found.items === 1 ? "row" : "rows"}?`,
+    title: isRetry ? `Retry ${rowsText}?` : `Run ${rowsText} again?`,
     content: [
       h("p", null, describeSelection(job, what)),
-      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", checked: true, on: { change: () => (keeps = false) } }), "Count from the beginning again"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", on: { change: () => (keeps = true) } }), "Only rows that have attempts left")),
-      h("p", { class: "muted" }, "The handler is called again; what it does elsewhere may be repeated. Stored results are replaced when new ones come."),
+      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", checked: true, on: { change: () => (keeps = false) } }), "Reset attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", on: { change: () => (keeps = true) } }), "Only rows with attempts left")),
+      h("p", { class: "muted" }, "The handler runs again, so its side effects can repeat. New results replace the stored ones."),
     ],
-    actionLabel: `Reprocess ${countText(found)}`,
+    actionLabel: isRetry ? `Retry ${countText(found)}` : `Run ${countText(found)} again`,
     run: async () => {
       const operation = await api.post(`/v1/jobs/${job.id}/reprocess`, { scope: what.ids ? "items" : "job", ...selectionRequest(what), reset_attempts: !keeps });
       toastOnError(() => reportOperation(operation));
@@ -129,10 +131,10 @@ export function jobMenuActions(job, changed, gone) {
   const closed = isClosed(job.status);
   const isPaused = job.status === "paused";
   return [
-    isPaused ? { label: "Resume", icon: "play", run: () => resumeJob(job, changed) } : { label: "Pause", icon: "pause", run: () => pauseJob(job, changed), disabledReason: closed || job.status === "cancelling" ? `the job is ${job.status}` : null },
-    { label: "Cancel …", icon: "ban", run: () => cancelJob(job, changed), isDanger: true, disabledReason: closed ? `the job is ${job.status}` : null },
-    { label: "Reprocess failed …", icon: "retry", run: () => reprocessItems(job, { statuses: ["failed"] }), disabledReason: job.counts.failed ? null : "nothing has failed" },
-    { label: "Process now …", icon: "play", run: () => processNow(job), disabledReason: closed || isPaused || job.status === "cancelling" ? `the job is ${job.status}` : null },
+    isPaused ? { label: "Resume", icon: "play", run: () => resumeJob(job, changed) } : { label: "Pause", icon: "pause", run: () => pauseJob(job, changed), disabledReason: closed || job.status === "cancelling" ? `The job is ${job.status}` : null },
+    { label: "Cancel …", icon: "ban", run: () => cancelJob(job, changed), isDanger: true, disabledReason: closed ? `The job is ${job.status}` : null },
+    { label: "Retry failed …", icon: "retry", run: () => reprocessItems(job, { statuses: ["failed"] }), disabledReason: job.counts.failed ? null : "No failed rows" },
+    { label: "Process now …", icon: "play", run: () => processNow(job), disabledReason: closed || isPaused || job.status === "cancelling" ? `The job is ${job.status}` : null },
     { label: "Export …", icon: "down", run: () => exportJob(job) },
     { label: "Delete …", icon: "close", run: () => deleteJob(job, gone), isDanger: true },
   ];

@@ -81,16 +81,16 @@ export function jobListBody(list, table, nothing) {
     h(
       "div",
       { class: "stack wide", hidden: () => firstPage.data.value !== null && entries.value.length === 0 && !isFiltered() },
-      h("div", { class: "filters", role: "search" }, searchFilter("q", "Search by key or id"), dateFilter("from", "From"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
+      h("div", { class: "filters", role: "search" }, searchFilter("q", "Search by key or ID"), dateFilter("from", "From"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
       statusToggles("statuses", "Status", () => inOrder(statusOptions(entries.value, statuses.value))),
     ),
     errorBanners([firstPage]),
     withUpdatePill(
       updates.pillText,
       firstPage.reload,
-      h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "The list", hidden: () => entries.value.length === 0 }, table),
+      h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "List", hidden: () => entries.value.length === 0 }, table),
       () => (firstPage.data.value === null && !firstPage.error.value ? loadingNotice() : null),
-      () => (firstPage.data.value !== null && entries.value.length === 0 ? (isFiltered() ? emptyState({ title: next.value ? "None so far" : "Nothing matches", text: next.value ? "There is more to look through." : "Change the filters, or clear them." }) : nothing()) : null),
+      () => (firstPage.data.value !== null && entries.value.length === 0 ? (isFiltered() ? emptyState({ title: next.value ? "No matches so far" : "Nothing matches", text: next.value ? "Show more to search further." : "Change the filters, or clear them." }) : nothing()) : null),
     ),
     more,
   ];

@@ -33,19 +33,19 @@ export function jobOverview(job) {
     batches.reloadSoon(4_000);
   }, 5_000);
   const hasChart = computed(() => (points.data.value?.length ?? 0) > 1);
-  const chartPlaceholder = computed(() => (points.data.value === null ? (points.error.value ? "" : "Loading …") : "Nothing to draw yet: a sample is taken every five seconds while the job moves."));
+  const chartPlaceholder = computed(() => (points.data.value === null ? (points.error.value ? "" : "Loading …") : "No data yet. A sample is recorded every 5 seconds while the job runs."));
   const [pointsError, batchesError] = errorBanners([points, batches], isNotFound);
   return h(
     "div",
     { class: "columns" },
-    h("section", { class: "card" }, h("h2", null, "Throughput"), pointsError, () => (hasChart.value ? chart("Items settled a second", () => throughputSeries(points.data.value ?? [])) : h("p", { class: "muted" }, chartPlaceholder))),
+    h("section", { class: "card" }, h("h2", null, "Throughput"), pointsError, () => (hasChart.value ? chart("Items settled per second", () => throughputSeries(points.data.value ?? [])) : h("p", { class: "muted" }, chartPlaceholder))),
     failureCauses(job),
     h("section", { class: "card" }, h("h2", null, "Newest batches"), batchesError, batchTable(() => batches.data.value?.batches ?? null, () => batches.error.value !== null)),
     h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptiveState(job)),
   );
 }
 
-/** Failures by error code, each with a button to reprocess them. @param {import("../core/signal.js").Signal<any>} job @param {() => void} [changed] */
+/** Failures by error code, each with a retry button. @param {import("../core/signal.js").Signal<any>} job @param {() => void} [changed] */
 export function failureCauses(job, changed) {
   const inOrder = stableOrder((/** @type {[string, number]} */ one) => one[0]);
   const found = () => inOrder(Object.entries(/** @type {Record<string, number>} */ (job.value.errors)).toSorted((a, b) => b[1] - a[1]));
@@ -59,14 +59,14 @@ export function failureCauses(job, changed) {
       h("a", { href: href(`/jobs/${job.peek().key}/results`, { statuses: "failed", causes: [code] }) }, code),
       h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": () => String((cause.value[1] / largestCount()) * 100) } })),
       h("span", { class: "number" }, () => formatNumber(cause.value[1])),
-      h("button", { type: "button", class: "small", "aria-label": `Reprocess failures with cause ${code}`, on: { click: singleFlight(() => reprocessItems(job.peek(), { statuses: ["failed"], codes: [code] }, changed)) } }, "Reprocess …"),
+      h("button", { type: "button", class: "small", "aria-label": `Retry failures with cause ${code}`, on: { click: singleFlight(() => reprocessItems(job.peek(), { statuses: ["failed"], codes: [code] }, changed)) } }, "Retry …"),
     );
   };
   return h(
     "section",
     { class: "card" },
     h("h2", null, "Failures by cause"),
-    h("p", { class: "muted", hidden: () => found().length > 0 }, "Nothing has failed."),
+    h("p", { class: "muted", hidden: () => found().length > 0 }, "No failures."),
     keyedList(h("ul", { class: "bars", hidden: () => found().length === 0 }), found, ([code]) => code, line),
   );
 }
@@ -82,7 +82,7 @@ function batchTable(batches, hasFailed) {
       h(
         "table",
         { class: "small" },
-        h("thead", null, h("tr", null, ["Rows", "State", "Settled", "Failed", "Took", "Since"].map((one, n) => h("th", { scope: "col", class: n > 1 && n < 5 ? "right" : null }, one)))),
+        h("thead", null, h("tr", null, ["Rows", "State", "Settled", "Failed", "Duration", "Since"].map((one, n) => h("th", { scope: "col", class: n > 1 && n < 5 ? "right" : null }, one)))),
         h("tbody", null, () => (batches() ?? []).map(batchRow)),
       ),
     ),
@@ -94,7 +94,7 @@ function batchRow(one) {
   return h(
     "tr",
     null,
-    h("td", { class: "nowrap" }, one.shape === "range" ? `${formatNumber(one.lo + 1)}–${formatNumber(one.hi)}` : `${formatNumber(one.size)} again`),
+    h("td", { class: "nowrap" }, one.shape === "range" ? `${formatNumber(one.lo + 1)}–${formatNumber(one.hi)}` : `${formatNumber(one.size)} requeued`),
     h("td", null, statusBadge(one.state)),
     h("td", { class: "right" }, formatNumber(one.size - one.open)),
     h("td", { class: "right" }, formatNumber(one.tallies.failed)),
@@ -111,7 +111,7 @@ export function adaptiveState(job) {
   return h(
     "div",
     null,
-    h("p", { class: "muted", hidden: () => !isNone() }, "No worker has this kind now."),
+    h("p", { class: "muted", hidden: () => !isNone() }, "No running worker handles this kind."),
     h(
       "div",
       { class: "table-box", tabindex: "0", role: "group", "aria-label": "Adaptive state", hidden: isNone },

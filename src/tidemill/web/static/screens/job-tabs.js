@@ -2,7 +2,7 @@
 /** The pending, errors, config and activity tabs of a job. */
 import { api, isNotFound } from "../core/api.js";
 import { h, keyedList } from "../core/dom.js";
-import { formatDateTime, formatNumber, humanize } from "../core/format.js";
+import { formatDateTime, formatNumber } from "../core/format.js";
 import { stringify } from "../core/json.js";
 import { everyWhileLive } from "../core/polling.js";
 import { remoteData } from "../core/remote-data.js";
@@ -16,6 +16,7 @@ import { loadingNotice } from "../ui/notices.js";
 import { OPEN_ITEM_STATUSES } from "../ui/status.js";
 import { itemsView } from "./items.js";
 import { adaptiveState, failureCauses } from "./job-overview.js";
+import { verbLabel } from "./operation-text.js";
 import { DEFAULT_STATUSES, pendingList } from "./pending-list.js";
 
 const PAGE_SIZE = 50;
@@ -41,25 +42,25 @@ export function errorsView(job, changed) {
 
 /** @param {import("../core/signal.js").Signal<any>} job */
 export function configView(job) {
-  /** @type {Array<[name: string, look: () => string | null | undefined]>} */
+  /** @type {Array<[name: string, read: () => string | null | undefined]>} */
   const facts = [
-    ["Id", () => job.value.id],
+    ["ID", () => job.value.id],
     ["Kind", () => job.value.kind],
     ["Priority", () => String(job.value.priority)],
     ["Owner", () => userName(job.value.user_id)],
     ["Submitted", () => formatDateTime(job.value.created_at)],
     ["Closed", () => formatDateTime(job.value.closed_at)],
-    ["From address", () => job.value.ip_address],
+    ["IP address", () => job.value.ip_address],
     ["Request", () => job.value.request_id],
     ["Trace", () => job.value.traceparent],
     ["File", () => job.value.file_id],
-    ["Attempts that were repeated", () => formatNumber(job.value.retried)],
+    ["Retried attempts", () => formatNumber(job.value.retried)],
     ["Columns", () => job.value.columns.join(", ")],
   ];
   return h(
     "div",
     { class: "columns" },
-    h("section", { class: "card" }, h("h2", null, "Facts"), h("dl", { class: "facts" }, facts.map(([name, read]) => [h("dt", { hidden: () => !read() }, name), h("dd", { hidden: () => !read() }, read)]))),
+    h("section", { class: "card" }, h("h2", null, "Details"), h("dl", { class: "facts" }, facts.map(([name, read]) => [h("dt", { hidden: () => !read() }, name), h("dd", { hidden: () => !read() }, read)]))),
     h("section", { class: "card stack" }, h("h2", null, "Parameters"), h("pre", { class: "json", tabindex: "0" }, () => stringify(job.value.params, 2)), h("h2", null, "Failure policy"), h("pre", { class: "json", tabindex: "0" }, () => stringify(job.value.policy, 2))),
     h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptiveState(job)),
   );
@@ -98,16 +99,16 @@ export function activityView(job) {
   return h(
     "section",
     { class: "card stack" },
-    h("h2", null, "Who did what"),
+    h("h2", null, "Activity log"),
     errorBanners([first], isNotFound),
     () => (first.data.value === null && !first.error.value ? loadingNotice() : null),
-    h("p", { class: "muted", hidden: () => first.data.value === null || all.value.length > 0 }, "Nobody has done anything to this job since it was submitted."),
-    h("div", { class: "table-box", hidden: () => all.value.length === 0 }, h("table", { "aria-label": "Activity" }, h("thead", null, h("tr", null, ["When", "Who", "What", "Details"].map((one) => h("th", { scope: "col" }, one)))), body)),
+    h("p", { class: "muted", hidden: () => first.data.value === null || all.value.length > 0 }, "No actions since this job was submitted."),
+    h("div", { class: "table-box", hidden: () => all.value.length === 0 }, h("table", { "aria-label": "Activity" }, h("thead", null, h("tr", null, ["Time", "User", "Action", "Details"].map((one) => h("th", { scope: "col" }, one)))), body)),
     more,
   );
 }
 
 /** @param {any} one */
 function activityRow(one) {
-  return h("tr", null, h("td", { class: "nowrap" }, formatDateTime(one.at)), h("td", null, () => userName(one.user_id)), h("td", null, humanize(one.verb)), h("td", { class: "mono small" }, Object.keys(one.details).length ? stringify(one.details) : ""));
+  return h("tr", null, h("td", { class: "nowrap" }, formatDateTime(one.at)), h("td", null, () => userName(one.user_id)), h("td", null, verbLabel(one.verb)), h("td", { class: "mono small" }, Object.keys(one.details).length ? stringify(one.details) : ""));
 }

@@ -67,14 +67,14 @@ export function screen({ params }) {
   });
 
   return h("div", { class: "screen" }, errorBanners([job], isNotFound), () => {
-    if (isDeleted.value) return isLoaded.value ? notFound("This job is not there any more", `${job.data.peek().key} was deleted, with its rows and results, or is not yours to see any more.`) : notFound("There is no such job", `No job of yours is called ${name}. It may have been deleted, or belong to somebody else.`);
+    if (isDeleted.value) return isLoaded.value ? notFound("This job no longer exists", `${job.data.peek().key} was deleted with its rows and results, or you can no longer access it.`) : notFound("Job not found", `There is no job "${name}". It may have been deleted or belong to another user.`);
     if (isLoaded.value) return jobView();
     return job.error.value ? null : loadingNotice();
   });
 
   /** @param {string} title @param {string} text */
   function notFound(title, text) {
-    return emptyState({ title, text, actions: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")] });
+    return emptyState({ title, text, actions: [h("a", { class: "button", href: href("/jobs") }, "Go to jobs")] });
   }
 
   function jobView() {
@@ -94,7 +94,7 @@ export function screen({ params }) {
     const base = `/jobs/${found.peek().key}`;
     return [
       jobHeader(found, changed, job),
-      h("nav", { class: "tabs", "aria-label": "About this job" }, TABS.map(([id, label, n]) => h("a", { href: href(id === "overview" ? base : `${base}/${id}`), "aria-current": () => (tab.value === id ? "page" : null) }, label, n ? h("span", { class: "number" }, () => (n(found.value) ? ` ${formatNumber(n(found.value))}` : "")) : null))),
+      h("nav", { class: "tabs", "aria-label": "Job sections" }, TABS.map(([id, label, n]) => h("a", { href: href(id === "overview" ? base : `${base}/${id}`), "aria-current": () => (tab.value === id ? "page" : null) }, label, n ? h("span", { class: "number" }, () => (n(found.value) ? ` ${formatNumber(n(found.value))}` : "")) : null))),
       () => (/** @type {any} */ (views)[tab.value] ?? views.overview)(),
     ];
   }
@@ -121,12 +121,12 @@ function jobHeader(job, changed, loaded) {
         { class: "row" },
         h("button", { type: "button", class: () => (isPaused() ? "main-act" : null), hidden: isOver, on: { click: singleFlight(() => (isPaused() ? resumeJob : pauseJob)(job.peek(), changed)) } }, () => (isPaused() ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
         actionButton("Cancel …", "ban", () => cancelJob(job.peek(), changed), { class: "danger", hidden: isOver }),
-        actionButton("Reprocess failed …", "retry", () => reprocessItems(job.peek(), { statuses: ["failed"] }, loaded.reload), { disabled: () => job.value.counts.failed === 0, title: () => (job.value.counts.failed ? null : "Nothing has failed") }),
+        actionButton("Retry failed …", "retry", () => reprocessItems(job.peek(), { statuses: ["failed"] }, loaded.reload), { disabled: () => job.value.counts.failed === 0, title: () => (job.value.counts.failed ? null : "No failed rows") }),
         actionButton("Export …", "down", () => exportJob(job.peek())),
         menuButton("More actions", () => jobMenuActions(job.peek(), changed, () => navigate("/jobs")), { class: "icon-only" }),
       ),
     ),
-    () => (job.value.failure_reason ? h("p", { class: "notice", data: { tone: "bad" } }, `It failed: ${job.value.failure_reason}`) : null),
+    () => (job.value.failure_reason ? h("p", { class: "notice", data: { tone: "bad" } }, `Failed: ${job.value.failure_reason}`) : null),
     h(
       "div",
       { class: "card stack" },

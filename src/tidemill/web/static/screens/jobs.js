@@ -125,7 +125,7 @@ export function screen() {
     "div",
     { class: "screen" },
     h("div", { class: "head" }, h("h1", null, "Jobs")),
-    h("div", { class: "filters", role: "search" }, searchFilter("q", "Search by key or id"), selectFilter("kind", "Kind", () => kinds.value.map((value) => ({ value, label: value }))), dateFilter("from", "From"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
+    h("div", { class: "filters", role: "search" }, searchFilter("q", "Search by key or ID"), selectFilter("kind", "Kind", () => kinds.value.map((value) => ({ value, label: value }))), dateFilter("from", "From"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
     statusToggles("statuses", "Status", byStatus),
     errorBanners([firstPage]),
     withUpdatePill(
@@ -147,18 +147,18 @@ function columnHeader(label, right = false) {
 /** @param {any} job */
 function summary(job) {
   const { counts } = job;
-  if (counts.total === 0) return job.ingest_complete ? "no rows" : "being read";
+  if (counts.total === 0) return job.ingest_complete ? "no rows" : "reading";
   if (isClosed(job.status)) return progressText(counts).split(", ").slice(1).join(" · ");
   return `${formatPercent(countSettled(counts), counts.total)} of ${formatNumber(counts.total)}${counts.failed ? ` · ${formatNumber(counts.failed)} failed` : ""}`;
 }
 
 /** @param {boolean} isFiltered @param {boolean} hasMore */
 function emptyList(isFiltered, hasMore) {
-  if (isFiltered) return emptyState({ title: hasMore ? "None so far" : "No job matches", text: hasMore ? "There is more to look through." : "Change the filters, or clear them." });
+  if (isFiltered) return emptyState({ title: hasMore ? "No matches so far" : "No job matches", text: hasMore ? "Show more to search further." : "Change the filters, or clear them." });
   const url = toAbsoluteUrl("/v1/jobs");
   return emptyState({
     title: "No jobs yet",
-    text: "Submit rows over HTTP or from the command line. Every row is stored first, then processed; this page shows how it goes.",
+    text: "Submit rows over HTTP or from the command line. Rows are stored first and then processed; this page shows the progress.",
     commands: [
       ["With curl", `curl ${url} -H "Authorization: Bearer $KEY" --json '{"kind": "greet", "inputs": [{"name": "ada"}]}'`],
       ["From a file", "tidemill submit greet people.csv"],

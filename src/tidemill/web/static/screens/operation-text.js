@@ -8,23 +8,31 @@ import { href } from "../core/router.js";
 import { userName } from "../core/user-names.js";
 import { showToast } from "../ui/toast.js";
 
+const VERB_LABELS = { redrive: "retry", reprocess: "run again" };
+
+/** The label of an action: "retry" for failed rows, "run again" for other rows. @param {string} verb @param {any} [predicate] */
+export function verbLabel(verb, predicate) {
+  if (verb === "reprocess" && predicate?.statuses?.length === 1 && predicate.statuses[0] === "failed") return VERB_LABELS.redrive;
+  return /** @type {any} */ (VERB_LABELS)[verb] ?? humanize(verb);
+}
+
 /** Describes which rows an operation covers. @param {any} operation */
 export function describePredicate(operation) {
   const predicate = operation.predicate;
   const parts = [];
   const named = predicate.items ? Object.values(predicate.items).reduce((/** @type {number} */ sum, /** @type {any} */ seqs) => sum + seqs.length, 0) : predicate.seqs && predicate.seqs.length + (predicate.ranges ?? []).reduce((/** @type {number} */ sum, /** @type {number[]} */ [first, last]) => sum + last - first + 1, 0);
-  if (named !== undefined && named !== null) parts.push(pluralize(/** @type {number} */ (named), "chosen row"));
-  else if (operation.verb === "redrive") parts.push("all dead letters that match");
-  else parts.push(`all rows that are ${(predicate.statuses ?? []).map(humanize).join(" or ")}`);
-  if (predicate.key) parts.push(predicate.key.endsWith("*") ? `key begins with ${predicate.key.slice(0, -1)}` : `key is ${predicate.key}`);
+  if (named !== undefined && named !== null) parts.push(pluralize(/** @type {number} */ (named), "selected row"));
+  else if (operation.verb === "redrive") parts.push("all matching failed items");
+  else parts.push(`all rows with status ${(predicate.statuses ?? []).map(humanize).join(" or ")}`);
+  if (predicate.key) parts.push(predicate.key.endsWith("*") ? `key starts with ${predicate.key.slice(0, -1)}` : `key is ${predicate.key}`);
   if (predicate.codes?.length) parts.push(`cause is ${predicate.codes.join(" or ")}`);
   if (predicate.kind) parts.push(`kind is ${predicate.kind}`);
   if (predicate.jobs?.length) parts.push(pluralize(predicate.jobs.length, "job"));
   if (predicate.since) parts.push(`failed from ${formatTime(predicate.since)}`);
   if (predicate.until) parts.push(`failed before ${formatTime(predicate.until)}`);
   const but = predicate.but?.length ?? Object.values(predicate.except ?? {}).reduce((/** @type {number} */ sum, /** @type {any} */ seqs) => sum + seqs.length, 0);
-  if (but) parts.push(`but ${pluralize(but, "row")}`);
-  if (operation.verb === "redrive" && predicate.owner_id === null) parts.push("of everybody");
+  if (but) parts.push(`except ${pluralize(but, "row")}`);
+  if (operation.verb === "redrive" && predicate.owner_id === null) parts.push("of all users");
   else if (operation.verb === "redrive" && predicate.owner_id !== operation.user_id) parts.push(`of ${userName(predicate.owner_id)}`);
   if (predicate.reset_attempts === false) parts.push("only with attempts left");
   return parts.join(", ");
@@ -45,11 +53,11 @@ async function pollOperation(operation, step, stop) {
 /** Shows a toast with the result of an operation, and a link to it. @param {any} operation */
 export async function reportOperation(operation) {
   const link = () => h("a", { href: href(`/operations/${operation.id}`) }, "Show the operation");
-  const waiting = operation.state === "running" ? showToast(["It goes on by itself. ", link()]) : null;
+  const waiting = operation.state === "running" ? showToast(["The operation runs in the background. ", link()]) : null;
   const now = await pollOperation(operation);
   waiting?.remove();
-  if (now.state === "failed") showToast([`It stopped after ${pluralize(now.items, "row")}: ${now.error}. `, link()], "bad");
-  else if (now.items === 0) showToast([now.verb === "cancel" ? "Nothing waited any more. " : "Nothing was left to send round. ", link()]);
-  else showToast([`${pluralize(now.items, "row")} ${now.verb === "cancel" ? "cancelled" : "sent round again"}. `, link()], "ok");
+  if (now.state === "failed") showToast([`The operation failed after ${pluralize(now.items, "row")}: ${now.error}. `, link()], "bad");
+  else if (now.items === 0) showToast([now.verb === "cancel" ? "No waiting rows were left. " : "No rows were left to requeue. ", link()]);
+  else showToast([`${now.verb === "cancel" ? "Cancelled" : "Requeued"} ${pluralize(now.items, "row")}. `, link()], "ok");
   return now;
 }

@@ -2,7 +2,7 @@
 /** The operations screen: every bulk action with its author, filter and progress. */
 import { ApiError, api, serverNow } from "../core/api.js";
 import { h, keyedList } from "../core/dom.js";
-import { formatAge, formatDateTime, formatDuration, formatNumber, formatTime, humanize } from "../core/format.js";
+import { formatAge, formatDateTime, formatDuration, formatNumber, formatTime } from "../core/format.js";
 import { stringify } from "../core/json.js";
 import { ownerScope } from "../core/live-updates.js";
 import { everyWhileLive, liveClock } from "../core/polling.js";
@@ -16,7 +16,7 @@ import { loadMoreButton } from "../ui/load-more.js";
 import { emptyState, loadingNotice } from "../ui/notices.js";
 import { statusBadge } from "../ui/status.js";
 import { withUpdatePill } from "../ui/update-pill.js";
-import { describePredicate } from "./operation-text.js";
+import { describePredicate, verbLabel } from "./operation-text.js";
 
 const PAGE_SIZE = 50;
 const POLL_MS = 1_500;
@@ -74,14 +74,14 @@ function operationList(chosen) {
       { "aria-current": () => (chosen.value === one.peek().id ? "true" : null) },
       h("th", { scope: "row", class: "nowrap" }, h("a", { href: href(`/operations/${one.peek().id}`), title: formatDateTime(one.peek().created_at) }, formatTime(one.peek().created_at))),
       h("td", null, () => userName(one.value.user_id)),
-      h("td", null, one.peek().verb),
+      h("td", null, verbLabel(one.peek().verb, one.peek().predicate)),
       h("td", null, () => describePredicate(one.value)),
       h("td", { class: "right number" }, () => formatNumber(one.value.items)),
       h("td", null, () => stateCell(one.value)),
       h("td", { class: "nowrap" }, () => (at.value, durationText(one.value))),
     ),
   );
-  const heads = ["Started", "Who", "Action", "What was asked for", "Rows", "State", "Took"];
+  const heads = ["Started", "User", "Action", "Selection", "Rows", "State", "Duration"];
   return h(
     "div",
     { class: "stack" },
@@ -116,9 +116,9 @@ function operationCard(id) {
   }, POLL_MS);
   const isThere = computed(() => found.data.value !== null);
   const isNone = (/** @type {Error | null} */ error) => error instanceof ApiError && [404, 422].includes(error.status);
-  return h("section", { class: "card stack", "aria-label": "The chosen operation" }, errorBanners([found], isNone), () => {
+  return h("section", { class: "card stack", "aria-label": "Selected operation" }, errorBanners([found], isNone), () => {
     if (isThere.value) return untracked(() => operationDetails(/** @type {import("../core/signal.js").Signal<any>} */ (found.data)));
-    if (isNone(found.error.value)) return h("p", null, "There is no such operation: the address may be wrong, or it belongs to somebody else.");
+    if (isNone(found.error.value)) return h("p", null, "Operation not found. The address may be wrong, or the operation belongs to another user.");
     return found.error.value ? null : loadingNotice();
   });
 }
@@ -129,29 +129,29 @@ function operationDetails(found) {
   const isRunning = () => found.value.state === "running";
   /** @type {Array<[string, any]>} */
   const facts = [
-    ["Asked for", () => describePredicate(found.value)],
-    ["By", () => userName(operation.user_id)],
+    ["Selection", () => describePredicate(found.value)],
+    ["User", () => userName(operation.user_id)],
     ["Started", () => `${formatDateTime(operation.created_at)} (${formatAge(found.value.created_at)})`],
-    [operation.verb === "cancel" ? "Cancelled" : "Sent round", () => `${formatNumber(found.value.items)} rows`],
+    [operation.verb === "cancel" ? "Cancelled" : "Requeued", () => `${formatNumber(found.value.items)} rows`],
     ["Job", operation.job_id ? h("a", { class: "mono", href: href(`/jobs/${operation.job_id}`) }, operation.job_id) : "any"],
     ["Request", operation.request_id ? h("span", { class: "mono" }, operation.request_id) : "–"],
   ];
   return [
-    h("div", { class: "row between" }, h("h2", null, `${humanize(operation.verb)} of ${formatTime(operation.created_at)}`), h("a", { class: "button", href: href("/operations") }, "Close")),
+    h("div", { class: "row between" }, h("h2", null, `Operation: ${verbLabel(operation.verb, operation.predicate)}`), h("a", { class: "button", href: href("/operations") }, "Close")),
     h("div", { class: "row" }, () => stateCell(found.value)),
     h("div", { class: "indeterminate", role: "progressbar", "aria-label": "Progress", hidden: () => !isRunning(), "aria-valuetext": () => `${formatNumber(found.value.items)} rows so far` }),
     h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
-    h("details", null, h("summary", null, "The predicate, as it is stored"), h("pre", { class: "json", tabindex: "0" }, stringify(operation.predicate, 2))),
+    h("details", null, h("summary", null, "Stored predicate"), h("pre", { class: "json", tabindex: "0" }, stringify(operation.predicate, 2))),
   ];
 }
 
 function emptyList() {
   return emptyState({
-    title: "No bulk action yet",
-    text: "Whoever sends many rows round again finds it here: who asked for what, how far it is, and how it ended.",
+    title: "No bulk operations yet",
+    text: "Operations that retry, run again or cancel many rows are listed here with their user, selection, progress and result.",
     commands: [
-      ["Send the failures of a job round again", "tidemill reprocess JOB --code timeout"],
-      ["All dead letters, with curl", `curl ${toAbsoluteUrl("/v1/dead-letters/redrive")} -H "Authorization: Bearer $KEY" --json '{"all_matching": true}'`],
+      ["Retry the failed items of a job", "tidemill reprocess JOB --code timeout"],
+      ["Retry all failed items with curl", `curl ${toAbsoluteUrl("/v1/dead-letters/redrive")} -H "Authorization: Bearer $KEY" --json '{"all_matching": true}'`],
     ],
   });
 }

@@ -22,29 +22,29 @@ export function openPendingItem(row, options) {
     ["Item ID", h("span", { class: "mono" }, row.id)],
     ["Job", h("a", { href: href(`/jobs/${row.job_key}`) }, row.job_key)],
     ["Job type", h("span", { class: "chip" }, row.kind)],
-    ["Job is", statusBadge(row.job_status)],
+    ["Job status", statusBadge(row.job_status)],
     ["Title / brand", summaryText(row.input_summary) || "–"],
     ["Attempts so far", String(row.attempts)],
-    ["Locked by", row.locked_by ? `${row.locked_by}, since ${formatTime(row.locked_at)}` : "nobody"],
+    ["Locked by", row.locked_by ? `${row.locked_by}, since ${formatTime(row.locked_at)}` : "–"],
     ["Due", row.due_at ? formatDateTime(row.due_at) : "–"],
-    ["As it is since", formatDateTime(row.updated_at)],
+    ["Status since", formatDateTime(row.updated_at)],
   ];
   const isHeld = row.status === "processing";
   openDrawer(
     `Row ${formatNumber(row.seq + 1)} of ${row.job_key}`,
     () => [
-      h("div", { class: "row between" }, statusBadge(row.status), copyButton(row.id, "Copy the item's id", "Copy id")),
+      h("div", { class: "row between" }, statusBadge(row.status), copyButton(row.id, "Copy the item ID", "Copy ID")),
       h("p", { class: "notice", data: { tone: "plain" } }, waitReason(row)),
       h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
-      row.error ? h("div", { class: "stack tight" }, h("h3", null, "What went wrong the last time"), h("p", null, h("strong", null, row.error.code), " ", row.error.reason ?? "")) : null,
+      row.error ? h("div", { class: "stack tight" }, h("h3", null, "Last error"), h("p", null, h("strong", null, row.error.code), " ", row.error.reason ?? "")) : null,
       h(
         "div",
         { class: "row" },
         h("a", { class: "button main-act", href: href(`/jobs/${row.job_key}`) }, icon("stack"), "Go to job"),
-        h("button", { type: "button", disabled: isHeld, title: isHeld ? "A worker has it in hand" : null, on: { click: options.runNow } }, icon("retry"), "Run this row now"),
-        h("button", { type: "button", on: { click: process } }, icon("play"), "Process its job now …"),
+        h("button", { type: "button", disabled: isHeld, title: isHeld ? "A worker is processing this row" : null, on: { click: options.runNow } }, icon("retry"), "Run this row now"),
+        h("button", { type: "button", on: { click: process } }, icon("play"), "Process job now …"),
       ),
-      isHeld ? h("p", { class: "hint" }, `Worker ${row.locked_by} has it in hand: there is nothing to hasten.`) : null,
+      isHeld ? h("p", { class: "hint" }, `Worker ${row.locked_by} is processing this row.`) : null,
     ],
     { onClose: options.focusBack },
   );
@@ -52,6 +52,6 @@ export function openPendingItem(row, options) {
 
 /** @param {any} row */
 export function waitReason(row) {
-  const isBackoff = row.status === "retry_wait" && row.why.startsWith("waits for its retry");
+  const isBackoff = row.status === "retry_wait" && row.why.startsWith("Waiting for its retry");
   return localizeTimes(row.why) + (isBackoff && row.error?.code ? `, after ${row.error.code}` : "");
 }

@@ -24,7 +24,7 @@ import { processNow } from "./process-now.js";
 export const DEFAULT_STATUSES = ["pending", "processing"];
 const MAX_IDS = 10_000;
 /** @type {Record<string, [one: string, many: string]>} */
-const STATUS_COUNTS = { pending: ["row is pending", "rows are pending"], processing: ["row is in hand", "rows are in hand"], retry_wait: ["row waits for a retry", "rows wait for a retry"] };
+const STATUS_COUNTS = { pending: ["row is pending", "rows are pending"], processing: ["row is being processed", "rows are being processed"], retry_wait: ["row waits for a retry", "rows wait for a retry"] };
 
 /**
  * @typedef {object} PendingOptions
@@ -99,7 +99,7 @@ function pendingGrid(params, options) {
 
   async function runChosen() {
     const ids = selection.toKeys(MAX_IDS);
-    if (ids === null) return void showToast(`More than ${formatNumber(MAX_IDS)} rows cannot be sent at once: choose fewer`, "bad");
+    if (ids === null) return void showToast(`Select at most ${formatNumber(MAX_IDS)} rows`, "bad");
     if (await runItemsNow(/** @type {string[]} */ (ids))) show();
   }
 
@@ -110,14 +110,14 @@ function pendingGrid(params, options) {
     h("span", null, () => {
       if (!isEmpty()) return "";
       const loaded = (source.version.value, `${formatNumber(source.loaded)} loaded`);
-      return isDated || open() === null ? `${loaded}, as of ${formatTime(at.value)}` : `${options.isMinimum?.() ? "≥ " : ""}${formatNumber(open())} wait or are in hand · ${loaded}, as of ${formatTime(at.value)}`;
+      return isDated || open() === null ? `${loaded}, as of ${formatTime(at.value)}` : `${options.isMinimum?.() ? "≥ " : ""}${formatNumber(open())} waiting or processing · ${loaded}, as of ${formatTime(at.value)}`;
     }),
     h("button", { type: "button", class: "link", hidden: () => !isEmpty() || open() === seen.value, on: { click: show } }, "The list has changed – show"),
     h("span", { class: "spring" }),
     () =>
       isEmpty()
         ? options.job && processButton(options.job, show)
-        : [h("button", { type: "button", class: "small main-act", on: { click: runChosen } }, icon("retry"), "Reprocess selected"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")],
+        : [h("button", { type: "button", class: "small main-act", on: { click: runChosen } }, icon("retry"), "Run selected now"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")],
   );
   /** The grid creates cells outside of any scope, so effects in cells have to be ended with the grid. @type {Array<() => void>} */
   const ends = [];
@@ -151,14 +151,14 @@ function emptyNotice(params, options) {
   const others = () => (params.from !== null || params.to !== null ? [] : OPEN_ITEM_STATUSES.filter((one) => !params.statuses.includes(one) && options.countOpen([one])));
   const otherCounts = () => others().map((one) => `${options.isMinimum?.() ? "at least " : ""}${pluralize(options.countOpen([one]) ?? 0, ...STATUS_COUNTS[one])}`).join(", ");
   const explanation = () => {
-    if (others().length) return `No row that is ${params.statuses.map(statusWords).join(" or ")} was found. But ${otherCounts()}.`;
-    if (!isDone.value) return "No row that fits these filters is open.";
-    return options.job ? (options.job.value.ingest_complete ? "Every row is settled." : "Every row that was read so far is settled.") : "Every row is settled. Rows show up here as soon as somebody submits some, with why they wait.";
+    if (others().length) return `No rows are ${params.statuses.map(statusText).join(" or ")}, but ${otherCounts()}.`;
+    if (!isDone.value) return "No open rows match these filters.";
+    return options.job ? (options.job.value.ingest_complete ? "Every row is settled." : "Every row read so far is settled.") : "Every row is settled. New rows appear here with the reason why they wait.";
   };
   const howTo = commandSnippet("From a file", "tidemill submit greet people.csv");
   effect(() => void (howTo.hidden = !isDone.value));
   return emptyState({
-    title: () => (isDone.value ? "Nothing waits" : "Nothing matches this filter"),
+    title: () => (isDone.value ? "No open rows" : "Nothing matches this filter"),
     text: explanation,
     actions: [
       h("button", { type: "button", hidden: () => others().length === 0, on: { click: () => setQuery({ statuses: others() }) } }, "Show them"),
@@ -168,8 +168,8 @@ function emptyNotice(params, options) {
 }
 
 /** @param {string} name of an item status */
-function statusWords(name) {
-  return { pending: "pending", processing: "in hand", retry_wait: "waiting for a retry" }[name] ?? name;
+function statusText(name) {
+  return { pending: "pending", processing: "being processed", retry_wait: "waiting for a retry" }[name] ?? name;
 }
 
 /** @param {(id: string) => any} jobOf @param {Array<() => void>} ends @returns {import("../ui/grid.js").Column[]} */
@@ -180,7 +180,7 @@ function columns(jobOf, ends) {
     { label: "Job ID", width: "8.6rem", show: showJob },
     { label: "Title / brand", width: "minmax(6rem, 1fr)", show: (cell, row) => setCellText(cell, summaryText(row.input_summary)) },
     { label: "Status", width: "7rem", show: showStatus },
-    { label: "Why it waits", width: "minmax(9rem, 1.5fr)", show: (cell, row) => setCellText(cell, waitReason(row)) },
+    { label: "Wait reason", width: "minmax(9rem, 1.5fr)", show: (cell, row) => setCellText(cell, waitReason(row)) },
     { label: "Attempts", width: "4.8rem", align: "right", show: (cell, row) => setCellText(cell, String(row.attempts)) },
     { label: "Locked by", width: "5.2rem", show: (cell, row) => setCellText(cell, row.locked_by ?? "–") },
     { label: "Updated at", width: "5.6rem", show: (cell, row) => setCellText(cell, formatTime(row.updated_at).split(" ")[0], formatDateTime(row.updated_at)) },
@@ -239,8 +239,8 @@ async function runItemsNow(ids) {
   if (!result) return false;
   const parts = [];
   if (result.due) parts.push(`${pluralize(result.due, "row")} ${result.due === 1 ? "is" : "are"} due now`);
-  if (result.in_hand) parts.push(`${pluralize(result.in_hand, "row")} ${result.in_hand === 1 ? "is" : "are"} in the hands of a worker already`);
-  if (result.others) parts.push(`${pluralize(result.others, "row")} ${result.others === 1 ? "waits" : "wait"} for ${result.others === 1 ? "its" : "their"} turn anyway, or ${result.others === 1 ? "is" : "are"} settled`);
+  if (result.in_hand) parts.push(`${pluralize(result.in_hand, "row")} ${result.in_hand === 1 ? "is" : "are"} already being processed`);
+  if (result.others) parts.push(`${pluralize(result.others, "row")} ${result.others === 1 ? "is" : "are"} already due or settled`);
   showToast(parts.join("; "), result.due ? "ok" : "plain");
   return true;
 }

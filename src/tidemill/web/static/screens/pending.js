@@ -31,10 +31,10 @@ export function screen() {
 
 function disabledNotice() {
   return emptyState({
-    title: "This screen is switched off",
-    text: "Whoever runs this service can switch it on, in its environment, and start it again. What waits in a single job is shown there, under Pending.",
+    title: "This screen is disabled",
+    text: "An administrator can enable it in the environment of the service and restart the service. The Pending tab of each job is still available.",
     commands: [["In the environment of the service", "TIDEMILL_PENDING_DASHBOARD=true"]],
-    actions: [h("a", { class: "button", href: href("/jobs") }, "To the jobs")],
+    actions: [h("a", { class: "button", href: href("/jobs") }, "Go to jobs")],
   });
 }
 
@@ -49,8 +49,8 @@ function dashboard() {
   const byStatus = () => {
     const sums = /** @type {any} */ (open.sumCounts(matchesFilter));
     // There are no counters by day, and none for a job that was not found.
-    const isTold = !filter.from.value && !filter.to.value && found.value !== null && !found.value.problem;
-    return OPEN_ITEM_STATUSES.map((value) => ({ value, count: isTold ? sums[value] : null, isMinimum: !open.isComplete.value }));
+    const hasCounts = !filter.from.value && !filter.to.value && found.value !== null && !found.value.problem;
+    return OPEN_ITEM_STATUSES.map((value) => ({ value, count: hasCounts ? sums[value] : null, isMinimum: !open.isComplete.value }));
   };
   const total = (/** @type {string[]} */ statuses) => {
     if (open.firstPage.data.value === null) return null;
@@ -62,7 +62,7 @@ function dashboard() {
     errorBanners([open.firstPage, flow]),
     h("p", { class: "row muted" }, summaryLine),
     h("p", { class: "unseen", role: "status" }, throttledText(summaryLine)),
-    h("div", { class: "filters", role: "search" }, statusToggles("statuses", "Status", byStatus, DEFAULT_STATUSES), selectFilter("type", "Job type", open.kinds), searchFilter("job", "Job id or key"), dateFilter("from", "Updated from"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
+    h("div", { class: "filters", role: "search" }, statusToggles("statuses", "Status", byStatus, DEFAULT_STATUSES), selectFilter("type", "Job type", open.kinds), searchFilter("job", "Job ID or key"), dateFilter("from", "Updated from"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
     () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
     () => (found.value?.problem ? null : pendingList({ chosenJob: () => found.value, jobOf: (id) => open.jobs.value.get(id), countOpen: total, isMinimum: () => !open.isComplete.value })),
   ];
@@ -71,10 +71,10 @@ function dashboard() {
 /** @param {import("../core/open-jobs.js").OpenCounts} sums @param {any} flow @param {boolean} isComplete */
 function summary(sums, flow, isComplete) {
   const all = sums.pending + sums.processing + sums.retry_wait;
-  const parts = [`${isComplete ? "" : "at least "}${formatNumber(all)} open: ${formatNumber(sums.pending)} pending, ${formatNumber(sums.processing)} in hand, ${formatNumber(sums.retry_wait)} waiting for a retry`];
+  const parts = [`${isComplete ? "" : "at least "}${formatNumber(all)} open: ${formatNumber(sums.pending)} pending, ${formatNumber(sums.processing)} processing, ${formatNumber(sums.retry_wait)} waiting for a retry`];
   const perSecond = flow ? recentRate(flow) : 0;
-  if (all && perSecond > 0) parts.push(`at ${formatRate(perSecond)}, drained in ${isComplete ? "about" : "more than"} ${formatDuration(all / perSecond)}`);
-  else if (all && flow) parts.push("nothing was settled in the last two minutes: no estimate");
+  if (all && perSecond > 0) parts.push(`at ${formatRate(perSecond)}, done in ${isComplete ? "about" : "more than"} ${formatDuration(all / perSecond)}`);
+  else if (all && flow) parts.push("no estimate: nothing was settled in the last 2 minutes");
   return parts.join(" · ");
 }
 

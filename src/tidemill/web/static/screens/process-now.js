@@ -32,14 +32,14 @@ export async function processNow(job, done) {
       isRunning.value = true;
       try {
         while (!stop.signal.aborted && (await runSlice())) {
-          if (areUpdatesPaused.peek()) return void addLine("Live updates are paused: every press of Go on is one slice.");
+          if (areUpdatesPaused.peek()) return void addLine("Live updates are paused: each click on Continue runs one slice.");
           await waitUntilLive(stop.signal);
         }
       } catch (error) {
         if (!isAbortError(error)) addLine(/** @type {Error} */ (error).message, true);
       } finally {
         isRunning.value = false;
-        status.value = `${formatNumber(totals.settled)} settled here, ${formatNumber(totals.failed)} of them failed. ${stop.signal.aborted ? "Stopped: what was finished is kept, the rest went back." : ""}`;
+        status.value = `${formatNumber(totals.settled)} settled here, ${formatNumber(totals.failed)} of them failed. ${stop.signal.aborted ? "Stopped: finished rows are kept, the others were requeued." : ""}`;
       }
     }
 
@@ -51,24 +51,24 @@ export async function processNow(job, done) {
         slice = await api.post(`/v1/jobs/${job.id}/kickoff`, undefined, { query: { duration_ms: SLICE_MS }, signal: stop.signal });
       } catch (error) {
         if (!(error instanceof ApiError) || error.status !== 503) throw error;
-        status.value = `${error.message}. Trying again.`;
+        status.value = `${error.message} – retrying`;
         await delay(RETRY_DELAY_S);
         return true;
       }
       totals.settled += slice.settled;
       totals.failed += slice.failed;
-      addLine(`${formatNumber(slice.settled)} settled${slice.failed ? `, ${formatNumber(slice.failed)} failed` : ""}${slice.retried ? `, ${formatNumber(slice.retried)} to be tried again` : ""}, in ${slice.seconds.toFixed(1)} s${slice.child_died ? "; a process died of an item" : ""}`, slice.child_died);
+      addLine(`${formatNumber(slice.settled)} settled${slice.failed ? `, ${formatNumber(slice.failed)} failed` : ""}${slice.retried ? `, ${formatNumber(slice.retried)} to be retried` : ""}, in ${slice.seconds.toFixed(1)} s${slice.child_died ? "; an item crashed its process" : ""}`, slice.child_died);
       if (slice.is_drained) {
-        addLine("Nothing of this job is open any more.");
+        addLine("No open rows are left in this job.");
         return false;
       }
       if (slice.settled > 0) return true;
       const wait = slice.due_in === null || slice.due_in === undefined ? RETRY_DELAY_S : slice.due_in;
       if (wait > MAX_WAIT_S) {
-        addLine(`The next row is due in ${formatDuration(wait)}: nothing to do until then.`);
+        addLine(`Nothing to do now: the next row is due in ${formatDuration(wait)}.`);
         return false;
       }
-      status.value = wait > 0 && slice.due_in ? `The next row is due in ${formatDuration(wait)} …` : "Workers have the rest in hand …";
+      status.value = wait > 0 && slice.due_in ? `The next row is due in ${formatDuration(wait)} …` : "Workers are processing the remaining rows …";
       await delay(Math.max(wait, 0.5));
       return true;
     }
@@ -83,10 +83,10 @@ export async function processNow(job, done) {
 
     run();
     return [
-      h("p", { class: "muted" }, `The service works on this job itself, ${SLICE_MS / 1000} seconds at a time, with workers beside it or without. Closing this stops it.`),
+      h("p", { class: "muted" }, `The service processes this job in slices of ${SLICE_MS / 1000} seconds, with or without workers. Closing this dialog stops it.`),
       h("ol", { class: "slices", "aria-label": "Slices", tabindex: "0" }, () => lines.value.map((line) => h("li", { class: line.isBad ? "fault" : null }, h("span", { class: "muted number" }, `${line.n}.`), " ", line.text))),
       h("p", { role: "status" }, status),
-      h("div", { class: "acts" }, () => (isRunning.value ? h("button", { type: "button", class: "danger", on: { click: () => stop.abort() } }, icon("ban"), "Stop") : h("button", { type: "button", on: { click: run } }, icon("play"), "Go on")), h("button", { type: "button", on: { click: () => close(null) } }, "Close")),
+      h("div", { class: "acts" }, () => (isRunning.value ? h("button", { type: "button", class: "danger", on: { click: () => stop.abort() } }, icon("ban"), "Stop") : h("button", { type: "button", on: { click: run } }, icon("play"), "Continue")), h("button", { type: "button", on: { click: () => close(null) } }, "Close")),
     ];
   });
   done?.();

@@ -1,5 +1,5 @@
 // @ts-check
-/** Redrives dead letters: a single one first, or all that match. */
+/** Retries failed items (dead letters): a single one first, or all that match. */
 import { ApiError, api, serverNow } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { formatNumber, formatTime, humanize, pluralize } from "../core/format.js";
@@ -26,7 +26,7 @@ function describeFilter(filter, job) {
   if (filter.job_id) parts.push(`job is ${job ?? filter.job_id}`);
   if (filter.from) parts.push(`failed from ${formatTime(filter.from)}`);
   if (filter.to) parts.push(`failed before ${formatTime(filter.to)}`);
-  parts.push(ownerScope.peek() === "all" ? "everybody's jobs" : "your jobs");
+  parts.push(ownerScope.peek() === "all" ? "jobs of all users" : "your jobs");
   return parts.join(", ");
 }
 
@@ -57,17 +57,17 @@ export async function redriveAll(filter, options = {}) {
   const matching = ids ? { n: ids.length, isExact: true } : await countDeadLetters(filter);
   const { n } = matching;
   const many = `${matching.isExact ? "" : "at least "}${formatNumber(n)}`;
-  const but = except.length ? ` but ${pluralize(except.length, "row")}` : "";
+  const exceptText = except.length ? ` except ${formatNumber(except.length)}` : "";
   let keeps = false;
   const choice = (/** @type {boolean} */ value, /** @type {string} */ caption) => h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", checked: value === keeps, on: { change: () => (keeps = value) } }), caption);
   return confirmDialog({
-    title: but ? `Redrive all that match${but}?` : `Redrive ${many} ${n === 1 ? "row" : "rows"}?`,
+    title: exceptText ? `Retry all matching rows${exceptText}?` : `Retry ${many} ${n === 1 ? "row" : "rows"}?`,
     content: [
-      h("p", null, ids ? `${pluralize(n, "chosen row")}.` : `Filter: ${describeFilter(filter, options.job)}. The service counted ${many} that match at ${formatTime(serverNow())}${but ? `; ${pluralize(except.length, "of them is", "of them are")} left out` : ""}.`),
-      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), choice(false, "Count from the beginning again"), choice(true, "Only rows that have attempts left")),
-      h("p", { class: "muted" }, "The handler is called again with the same input; what it does elsewhere may be repeated. What fails again comes back here."),
+      h("p", null, ids ? `${pluralize(n, "selected row")}.` : `Filter: ${describeFilter(filter, options.job)}. Matching rows at ${formatTime(serverNow())}: ${many}${exceptText ? `; ${pluralize(except.length, "of them is", "of them are")} excluded` : ""}.`),
+      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), choice(false, "Reset attempts"), choice(true, "Only rows with attempts left")),
+      h("p", { class: "muted" }, "The handler runs again with the same input, so its side effects can repeat. Rows that fail again return to this list."),
     ],
-    actionLabel: but ? "Redrive the others" : `Redrive ${many}`,
+    actionLabel: exceptText ? "Retry the others" : `Retry ${many}`,
     run: async () => {
       const what = ids ? { item_ids: ids } : { all_matching: true, filter, except };
       const operation = await api.post("/v1/dead-letters/redrive", { ...what, reset_attempts: !keeps, user_id: ownerScope.peek() });
@@ -77,34 +77,34 @@ export async function redriveAll(filter, options = {}) {
 }
 
 /**
- * Redrives the newest dead letter that matches, and waits for its result.
+ * Retries the newest matching failed item, and waits for its result.
  * @param {DeadFilter} filter
  * @param {{row?: any, job?: string, done?: () => void, onResult?: (row: any, item: any) => void}} [options] `onResult` replaces `done` for a single row; its item is null if the result is unknown
  */
 export async function redriveOne(filter, options = {}) {
   const row = options.row ?? (await api.get("/v1/dead-letters", { ...filter, user_id: ownerScope.peek(), page_size: 1 })).items[0];
-  if (!row) throw new ApiError(404, { detail: "no dead letter matches any more" });
+  if (!row) throw new ApiError(404, { detail: "No matching failed item is left" });
   let isRequeued = false;
   /** The latest state of the item. @type {any} */
   let latestItem = null;
-  const wantsAll = await showDialog("Try one row first", (close, isFirm) => {
+  const wantsAll = await showDialog("Retry one row first", (close, isFirm) => {
     const item = signal(/** @type {any} */ (null));
     const status = signal("");
-    const isAsked = signal(false);
+    const isSent = signal(false);
     const stop = new AbortController();
     onCleanup(() => stop.abort());
 
     async function go() {
-      isAsked.value = true;
+      isSent.value = true;
       isFirm.value = true;
-      status.value = "Sending it round again …";
+      status.value = "Requeueing the row …";
       try {
         await api.post("/v1/dead-letters/redrive", { item_ids: [row.id], user_id: ownerScope.peek() });
         isRequeued = true;
         isFirm.value = false;
-        status.value = "Sent round again; waiting for what becomes of it …";
+        status.value = "Requeued. Waiting for the result …";
         item.value = await waitForItem(row, stop.signal, (found) => (latestItem = found));
-        status.value = item.value ? resultText(item.value) : "It is not settled yet: no worker may be at it. It goes on without this dialog.";
+        status.value = item.value ? resultText(item.value) : "The row is not settled yet. Check that a worker is running. The retry continues after you close this dialog.";
       } catch (error) {
         if (!stop.signal.aborted) status.value = /** @type {Error} */ (error).message;
         isFirm.value = false;
@@ -114,7 +114,7 @@ export async function redriveOne(filter, options = {}) {
       h("p", null, `Row ${formatNumber(row.seq + 1)} of `, h("a", { href: href(`/jobs/${row.job_key}`) }, row.job_key), ` failed ${row.attempts} ${row.attempts === 1 ? "time" : "times"}: `, h("strong", null, row.error?.code ?? "failed"), ` ${row.error?.reason ?? ""}`),
       h("pre", { class: "json", tabindex: "0" }, stringify(row.input_summary, 2)),
       h("p", { role: "status" }, () => (item.value ? [statusBadge(item.value.status), " "] : null), status),
-      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Close"), () => (!isAsked.value ? h("button", { type: "submit", class: "main-act", autofocus: true, on: { click: go } }, "Redrive this row") : item.value && item.value.status !== "failed" ? h("button", { type: "submit", class: "main-act", on: { click: () => close(true) } }, "Now the others …") : null)),
+      h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Close"), () => (!isSent.value ? h("button", { type: "submit", class: "main-act", autofocus: true, on: { click: go } }, "Retry this row") : item.value && item.value.status !== "failed" ? h("button", { type: "submit", class: "main-act", on: { click: () => close(true) } }, "Retry the others …") : null)),
     ];
   });
   if (isRequeued && options.onResult) options.onResult(row, latestItem);
@@ -124,9 +124,9 @@ export async function redriveOne(filter, options = {}) {
 
 /** @param {any} item */
 function resultText(item) {
-  if (item.status === "done") return "It went well this time.";
-  if (item.status !== "failed") return `It did not fail this time, but it is ${humanize(item.status)}${item.error?.reason ? `: ${item.error.reason}` : ""}.`;
-  return `It failed again: ${item.error?.code ?? ""} ${item.error?.reason ?? ""}`;
+  if (item.status === "done") return "The retry succeeded.";
+  if (item.status !== "failed") return `The row did not fail again, but it is ${humanize(item.status)}${item.error?.reason ? `: ${item.error.reason}` : ""}.`;
+  return `Failed again: ${item.error?.code ?? ""} ${item.error?.reason ?? ""}`;
 }
 
 /** @param {any} row @param {AbortSignal} stop @param {(item: any) => void} step */

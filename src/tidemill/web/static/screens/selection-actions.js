@@ -30,8 +30,8 @@ export function selectionRequest(what) {
 
 /** Explains why a selection does not fit into one request. @param {import("../ui/selection.js").Selection} selection */
 export function tooManyMessage(selection) {
-  if (selection.isAll) return `At most ${formatNumber(MAX_IDS)} rows can be taken out of all that match`;
-  return `At most ${formatNumber(MAX_IDS)} single rows at once; or select all that match, and take out those that should stay`;
+  if (selection.isAll) return `At most ${formatNumber(MAX_IDS)} rows can be excluded from all matching rows`;
+  return `Select at most ${formatNumber(MAX_IDS)} single rows, or select all matching rows and exclude some`;
 }
 
 /** @param {any} job @param {ItemSelection} what @param {"reprocess" | "cancel" | "export"} to @param {AbortSignal} [signal] @returns {Promise<Counted>} */
@@ -48,12 +48,12 @@ export function countText({ items, is_complete }) {
 export function describeSelection(job, what) {
   const parts = [];
   const ranged = (what.ranges ?? []).reduce((sum, [first, last]) => sum + last - first + 1, 0);
-  if (what.ids) parts.push(`${pluralize(what.ids.length + ranged, "chosen row")}`);
+  if (what.ids) parts.push(`${pluralize(what.ids.length + ranged, "selected row")}`);
   if (what.statuses.length) parts.push(`status is ${what.statuses.map(humanize).join(" or ")}`);
   if (what.codes?.length) parts.push(`cause is ${what.codes.join(" or ")}`);
-  if (what.key) parts.push(what.key.endsWith("*") ? `key begins with ${what.key.slice(0, -1)}` : `key is ${what.key}`);
-  if (what.except?.length) parts.push(`but ${pluralize(what.except.length, "row")}`);
-  return `Filter: ${parts.join(", ") || "none, all rows"}, job ${job.key}. The service counted them at ${formatTime(serverNow())}.`;
+  if (what.key) parts.push(what.key.endsWith("*") ? `key starts with ${what.key.slice(0, -1)}` : `key is ${what.key}`);
+  if (what.except?.length) parts.push(`except ${pluralize(what.except.length, "row")}`);
+  return `Filter: ${parts.join(", ") || "all rows"}, job ${job.key}. Counted at ${formatTime(serverNow())}.`;
 }
 
 /** Cancels items that are not being processed yet. @param {any} job @param {ItemSelection} what @param {() => void} [done] */
@@ -61,10 +61,10 @@ export async function cancelRows(job, what, done) {
   const cancellable = { ...what, statuses: what.statuses.length ? what.statuses.filter((one) => CANCELLABLE_STATUSES.includes(one)) : CANCELLABLE_STATUSES, codes: [] };
   const found = await toastOnError(() => countRows(job, cancellable, "cancel"));
   if (!found) return;
-  if (found.items === 0) return void showToast("None of these rows waits: what is in hand or settled cannot be cancelled");
+  if (found.items === 0) return void showToast("Only waiting rows can be cancelled, and none of these rows is waiting");
   const isDone = await confirmDialog({
     title: `Cancel ${countText(found)} ${found.items === 1 ? "row" : "rows"}?`,
-    content: [h("p", null, describeSelection(job, cancellable)), h("p", { class: "muted" }, "They will not be processed, and can be reprocessed later. What is in hand finishes and keeps its results.")],
+    content: [h("p", null, describeSelection(job, cancellable)), h("p", { class: "muted" }, "These rows will not be processed. You can run them again later. Rows in progress finish and keep their results.")],
     actionLabel: `Cancel ${countText(found)}`,
     isDanger: true,
     run: async () => {

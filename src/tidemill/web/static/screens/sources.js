@@ -1,5 +1,5 @@
 // @ts-check
-/** The sources screen: watches that create jobs from files, their scans and files. */
+/** The watches screen: watches that create jobs from files, their scans and files. */
 import { api, isNotFound } from "../core/api.js";
 import { h, keyedList } from "../core/dom.js";
 import { formatAge, formatBytes, formatDateTime, formatDuration, formatNumber, formatTime, humanize, pluralize } from "../core/format.js";
@@ -37,14 +37,14 @@ export function screen({ params }) {
     const done = await toastOnError(() => api.post("/v1/ingestion/scan", name === null ? { again } : { name, again }));
     isScanning.value = "";
     if (!done) return;
-    for (const one of done.scans) showToast(`${one.name}: ${pluralize(one.found, "file")} found, ${pluralize(one.submitted, "job")} made${one.problem ? `. ${one.problem}` : ""}`, one.problem ? "bad" : "ok");
+    for (const one of done.scans) showToast(`${one.name}: ${pluralize(one.found, "file")} found, ${pluralize(one.submitted, "job")} created${one.problem ? `. ${one.problem}` : ""}`, one.problem ? "bad" : "ok");
     await sources.reload();
   }
 
   return h(
     "div",
     { class: "screen" },
-    h("div", { class: "head" }, h("h1", null, "Sources"), h("button", { type: "button", hidden: () => !isThere.value, disabled: () => isScanning.value !== "", on: { click: () => scan(null) } }, icon("search"), "Scan all now")),
+    h("div", { class: "head" }, h("h1", null, "Watches"), h("button", { type: "button", hidden: () => !isThere.value, disabled: () => isScanning.value !== "", on: { click: () => scan(null) } }, icon("search"), "Scan all now")),
     errorBanners([sources]),
     () => {
       if (isKnown.value) return isThere.value ? null : emptyList();
@@ -57,7 +57,7 @@ export function screen({ params }) {
   function watchesTable() {
     const body = h("tbody");
     keyedList(body, () => sources.data.value ?? [], (one) => one.name, watchRow);
-    const heads = ["Watch", "Where", "Makes", "Every", "Last scan", "Found", "Files", ""];
+    const heads = ["Watch", "Location", "Creates", "Interval", "Last scan", "Found", "Files", ""];
     return h(
       "div",
       { class: "table-box", hidden: () => !sources.data.value?.length },
@@ -80,7 +80,7 @@ export function screen({ params }) {
       h("th", { scope: "row" }, h("a", { href: href(`/sources/${name}`) }, name), () => (watch.value.problem ? h("div", { class: "fault" }, watch.value.problem) : null)),
       h("td", null, h("span", { class: "chip" }, scheme), " ", h("span", { class: "mono small" }, source), h("div", { class: "muted small" }, pattern.join(", "))),
       h("td", null, task.resource_type ? `import into ${task.resource_type}` : task.kind),
-      h("td", { class: "nowrap" }, every_s === null ? "when asked" : formatDuration(every_s)),
+      h("td", { class: "nowrap" }, every_s === null ? "manual" : formatDuration(every_s)),
       h("td", { class: "nowrap", title: () => formatDateTime(watch.value.last_scan_at) }, last, () => (watch.value.next_scan_at ? h("div", { class: "muted small" }, `next ${formatTime(watch.value.next_scan_at)}`) : null)),
       h("td", { class: "number" }, () => `${formatNumber(watch.value.found)} found, ${formatNumber(watch.value.submitted)} new`),
       h("td", null, () => Object.entries(watch.value.files).map(([state, n]) => [h("span", { class: "chip" }, `${humanize(state)} ${formatNumber(/** @type {number} */ (n))}`), " "])),
@@ -134,18 +134,18 @@ export function screen({ params }) {
     );
     const body = keyedList(h("tbody"), () => rows.value, (file) => stringify(file), (file) => fileRow(file.peek()));
     const states = () => Object.keys(sources.data.value?.find((/** @type {any} */ one) => one.name === name)?.files ?? {}).map((value) => ({ value, label: humanize(value) }));
-    const heads = ["File", "State", "Why", "Job", "Size", "First seen", "Changed"];
+    const heads = ["File", "State", "Reason", "Job", "Size", "First seen", "Updated"];
     return h(
       "section",
       { class: "stack" },
-      h("div", { class: "row between" }, h("h2", null, `Files of ${name}`), h("div", { class: "row" }, selectFilter("state", "State", states), h("button", { type: "button", class: "small", on: { click: () => scan(name, true) } }, icon("retry"), "Try failed files again"))),
+      h("div", { class: "row between" }, h("h2", null, `Files of ${name}`), h("div", { class: "row" }, selectFilter("state", "State", states), h("button", { type: "button", class: "small", on: { click: () => scan(name, true) } }, icon("retry"), "Retry failed files"))),
       errorBanners([first], isNotFound),
-      h("p", { class: "notice", hidden: () => !isNotFound(first.error.value) }, "There is no such watch: it may belong to somebody else, or not be declared any more."),
+      h("p", { class: "notice", hidden: () => !isNotFound(first.error.value) }, "Watch not found. It may belong to another user or be removed from the configuration."),
       withUpdatePill(
         () => (fresh.value ? `${formatNumber(fresh.value)} new – show` : ""),
         () => ((wantsNew = true), first.reload()),
         h("div", { class: "table-box", hidden: () => rows.value.length === 0 }, h("table", { "aria-label": `Files of ${name}` }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label)))), body)),
-        () => (first.data.value && rows.value.length === 0 ? h("p", { class: "muted" }, "No file of it was seen yet.") : null),
+        () => (first.data.value && rows.value.length === 0 ? h("p", { class: "muted" }, "No files found yet.") : null),
       ),
       more,
     );
@@ -158,9 +158,9 @@ function fileRow(file) {
   return h(
     "tr",
     null,
-    h("th", { scope: "row", class: "mono small" }, file.path, file.moved_to ? h("div", { class: "muted" }, `now ${file.moved_to}`) : null),
+    h("th", { scope: "row", class: "mono small" }, file.path, file.moved_to ? h("div", { class: "muted" }, `moved to ${file.moved_to}`) : null),
     h("td", null, h("span", { class: "status", data: { tone } }, icon(picture), humanize(file.state))),
-    h("td", null, file.status ?? "–", file.tries ? h("div", { class: "muted small" }, `tried again ${pluralize(file.tries, "time")}`) : null),
+    h("td", null, file.status ?? "–", file.tries ? h("div", { class: "muted small" }, `retried ${pluralize(file.tries, "time")}`) : null),
     h("td", null, file.job_id ? h("a", { class: "mono", href: href(`/jobs/${file.job_key ?? file.job_id}`) }, file.job_key ?? file.job_id) : "–"),
     h("td", { class: "nowrap number" }, formatBytes(file.size)),
     h("td", { class: "nowrap", title: formatDateTime(file.seen_at) }, formatTime(file.seen_at)),
@@ -187,10 +187,10 @@ job = { kind = "price.lookup" }`;
 function emptyList() {
   return emptyState({
     title: "No watches",
-    text: "A watch looks at a folder, a bucket or a server now and then, and makes a job of every file that is whole. Watches are declared in the service's file.",
+    text: "A watch scans a folder, bucket or server at an interval and creates a job for every complete file. Watches are declared in tidemill.toml.",
     commands: [
       ["In tidemill.toml", WATCH_EXAMPLE],
-      ["Look now, with curl", `curl -X POST ${toAbsoluteUrl("/v1/ingestion/scan")} -H "Authorization: Bearer $KEY" --json '{}'`],
+      ["Scan now with curl", `curl -X POST ${toAbsoluteUrl("/v1/ingestion/scan")} -H "Authorization: Bearer $KEY" --json '{}'`],
     ],
   });
 }

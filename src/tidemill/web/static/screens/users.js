@@ -15,7 +15,7 @@ import { createKey, createSignInLink } from "./secrets.js";
 const LOCAL_USER_ID = 0; // the installation itself
 
 export function screen() {
-  return h("div", { class: "screen" }, () => (currentUser.value?.role === "admin" ? usersView() : emptyState({ title: "For admins", text: "Only an admin sees who may use the service. Your own keys are under API keys." })));
+  return h("div", { class: "screen" }, () => (currentUser.value?.role === "admin" ? usersView() : emptyState({ title: "Admins only", text: "Only admins can see users. Your own keys are under API keys." })));
 }
 
 function usersView() {
@@ -24,28 +24,28 @@ function usersView() {
   const add = async () => {
     const made = await createUserDialog();
     if (!made) return;
-    showToast(`${made.name} may use the service. A link or a key lets them in.`, "ok");
+    showToast(`User ${made.name} added. Create a sign-in link or a key so that they can sign in.`, "ok");
     await users.reload();
   };
   const changeRole = async (/** @type {any} */ user) => {
     const role = user.role === "admin" ? "user" : "admin";
     const done = await confirmDialog({
-      title: `Make ${user.name} ${role === "admin" ? "an admin" : "a plain user"}?`,
-      content: [h("p", null, role === "admin" ? "Admins see and change everything of everybody, and make users and keys." : "They see their own work only."), h("p", { class: "muted" }, "Browsers they are signed in with have to sign in again.")],
+      title: `Make ${user.name} ${role === "admin" ? "an admin" : "a regular user"}?`,
+      content: [h("p", null, role === "admin" ? "Admins can see and change the jobs of all users, and manage users and keys." : "They see only their own jobs."), h("p", { class: "muted" }, "Their browser sessions end, and they have to sign in again.")],
       actionLabel: role === "admin" ? "Make an admin" : "Make a user",
       run: () => api.patch(`/v1/users/${encodeURIComponent(user.name)}`, { role }),
     });
     if (done) await users.reload();
   };
   const remove = async (/** @type {any} */ user) => {
-    const done = await confirmDialog({ title: `Remove ${user.name}?`, content: [h("p", null, "Their keys and sessions go at once. Their jobs stay, for admins.")], actionLabel: "Remove", isDanger: true, run: () => api.delete(`/v1/users/${encodeURIComponent(user.name)}`) });
+    const done = await confirmDialog({ title: `Remove ${user.name}?`, content: [h("p", null, "Their keys and sessions stop working immediately. Their jobs stay visible to admins.")], actionLabel: "Remove", isDanger: true, run: () => api.delete(`/v1/users/${encodeURIComponent(user.name)}`) });
     if (done) await users.reload();
   };
 
   /** @param {any} user */
   function userRow(user) {
-    const disabledReason = user.id === LOCAL_USER_ID ? "this installation itself" : null;
-    const own = user.id === currentUser.peek()?.user_id ? "this is you" : null;
+    const disabledReason = user.id === LOCAL_USER_ID ? "This user is the installation itself" : null;
+    const own = user.id === currentUser.peek()?.user_id ? "This is you" : null;
     return h(
       "tr",
       null,
@@ -57,11 +57,11 @@ function usersView() {
       h(
         "td",
         { class: "right nowrap" },
-        h("button", { type: "button", class: "small", "aria-label": `One-time link for ${user.name}`, on: { click: singleFlight(() => toastOnError(() => createSignInLink(user.name))) } }, "One-time link"),
+        h("button", { type: "button", class: "small", "aria-label": `Sign-in link for ${user.name}`, on: { click: singleFlight(() => toastOnError(() => createSignInLink(user.name))) } }, "Sign-in link"),
         " ",
         menuButton(`Actions for ${user.name}`, () => [
           { label: "New key …", icon: "key", run: async () => (await createKey({ user: user.name })) && users.reload() },
-          { label: user.role === "admin" ? "Make a plain user …" : "Make an admin …", icon: "flag", run: () => changeRole(user), disabledReason: disabledReason ?? own },
+          { label: user.role === "admin" ? "Make a regular user …" : "Make an admin …", icon: "flag", run: () => changeRole(user), disabledReason: disabledReason ?? own },
           { label: "Remove …", icon: "close", run: () => remove(user), isDanger: true, disabledReason: disabledReason ?? own },
         ]),
       ),
@@ -71,23 +71,23 @@ function usersView() {
   return [
     h("div", { class: "head" }, h("h1", null, "Users"), h("button", { type: "button", class: "main-act", on: { click: add } }, icon("plus"), "New user …")),
     () => (users.error.value ? errorNotice(users.error.value, users.reload) : null),
-    () => (users.data.value === null ? (users.error.value ? null : loadingNotice()) : h("div", { class: "table-box" }, h("table", { "aria-label": "Users" }, h("thead", null, h("tr", null, ["Name", "Id", "Role", "Good keys", "Since", ""].map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Actions"))))), h("tbody", null, users.data.value.map(userRow))))),
+    () => (users.data.value === null ? (users.error.value ? null : loadingNotice()) : h("div", { class: "table-box" }, h("table", { "aria-label": "Users" }, h("thead", null, h("tr", null, ["Name", "ID", "Role", "Active keys", "Created", ""].map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Actions"))))), h("tbody", null, users.data.value.map(userRow))))),
   ];
 }
 
 /** @returns {Promise<any>} */
 function createUserDialog() {
-  return showDialog("A new user", (close, isFirm) => {
+  return showDialog("New user", (close, isFirm) => {
     const [nameId, roleId] = [uniqueId("name"), uniqueId("role")];
     const name = /** @type {HTMLInputElement} */ (h("input", { id: nameId, type: "text", required: true, maxlength: "100", autofocus: true, autocomplete: "off" }));
-    const role = /** @type {HTMLSelectElement} */ (h("select", { id: roleId }, h("option", { value: "user" }, "user: sees their own work"), h("option", { value: "admin" }, "admin: sees and changes everything")));
+    const role = /** @type {HTMLSelectElement} */ (h("select", { id: roleId }, h("option", { value: "user" }, "user: sees their own jobs"), h("option", { value: "admin" }, "admin: sees and changes everything")));
     const { errorLine, submit: add } = submitHandler(close, isFirm, () => api.post("/v1/users", { name: name.value.trim(), role: role.value }));
     const submit = (/** @type {Event} */ event) => (name.value.trim() === "" ? name.focus() : add(event));
     return [
       h("label", { class: "field", for: nameId }, "Name", name),
       h("label", { class: "field", for: roleId }, "Role", role),
       errorLine,
-      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Not now"), h("button", { type: "submit", class: "main-act", on: { click: submit } }, "Add")),
+      h("div", { class: "acts" }, h("button", { type: "button", on: { click: () => close(null) } }, "Go back"), h("button", { type: "submit", class: "main-act", on: { click: submit } }, "Add")),
     ];
   });
 }

@@ -145,7 +145,7 @@ export function throughputSeries(points) {
   return {
     at: steps.map((one) => one.at),
     series: [
-      { name: "settled well", colour: "--bar-ok", values: steps.map((one) => one.good) },
+      { name: "succeeded", colour: "--bar-ok", values: steps.map((one) => one.good) },
       { name: "failed", colour: "--bar-bad", values: steps.map((one) => one.failed) },
     ],
     formatValue: (value) => (value === 0 ? "0" : formatRate(value)),

@@ -47,7 +47,7 @@ export function showDialog(title, content, options = {}) {
 export async function confirmDialog({ title, content, actionLabel, run, isDanger = false }) {
   const done = await showDialog(title, (close, isLocked) => {
     const { errorLine, submit } = submitHandler(close, isLocked, async () => (await run(), true));
-    return [content, errorLine, h("div", { class: "acts" }, h("button", { type: "button", autofocus: isDanger, disabled: isLocked, on: { click: () => close(null) } }, "Keep as it is"), h("button", { type: "submit", class: isDanger ? "danger main-act" : "main-act", disabled: isLocked, on: { click: submit } }, actionLabel))];
+    return [content, errorLine, h("div", { class: "acts" }, h("button", { type: "button", autofocus: isDanger, disabled: isLocked, on: { click: () => close(null) } }, "Go back"), h("button", { type: "submit", class: isDanger ? "danger main-act" : "main-act", disabled: isLocked, on: { click: submit } }, actionLabel))];
   });
   return done === true;
 }

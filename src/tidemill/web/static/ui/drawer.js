@@ -5,7 +5,7 @@ import { path } from "../core/router.js";
 import { effect, effectScope } from "../core/signal.js";
 import { icon } from "./icons.js";
 
-const narrowScreen = window.matchMedia("(max-width: 38rem)"); // as wide as it is
+const narrowScreen = window.matchMedia("(max-width: 38rem)"); // the width of the drawer
 const elementsBehind = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".frame > :is(.skip, .bar, .nav, .content)"));
 
 /** @typedef {{close: () => void, element: HTMLElement}} Drawer */

@@ -13,7 +13,7 @@ export function dropZone({ text, hint = null, label, accept = "", isSmall = fals
   const input = /** @type {HTMLInputElement} */ (h("input", { type: "file", id, class: "unseen", accept: accept || null, "aria-label": label }));
   input.addEventListener("change", () => {
     const file = input.files?.[0];
-    input.value = ""; // the same file, mended meanwhile, may be chosen again
+    input.value = ""; // lets the user choose the same file again after fixing it
     if (file) onFile(file);
   });
   /** @param {DragEvent} event */

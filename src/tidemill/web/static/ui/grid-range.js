@@ -50,7 +50,7 @@ export class GridRange {
     const keys = this.keys(lo, hi);
     const missing = hi - lo + 1 - keys.length;
     this.selection?.addMany(keys);
-    if (missing && !this.hasWarned) showToast(`${formatNumber(missing)} rows between are not loaded any more, and were not selected; all that match can be`, "bad");
+    if (missing && !this.hasWarned) showToast(`${formatNumber(missing)} rows in this range are no longer loaded and were not selected. Select all matching rows to include them.`, "bad");
     this.hasWarned ||= missing > 0;
   }
 

@@ -145,12 +145,12 @@ export function createGrid(options) {
 
   /** @param {string} state @param {number} index @returns {Array<Node | string>} */
   function placeholderContent(state, index) {
-    if (state === "none") return ["this row is not in this list any more"];
+    if (state === "none") return ["This row is no longer in the list"];
     if (state !== "failed") return ["…"];
     const [first, last, error] = source.blockOf(index);
     if (index !== first && index !== Math.ceil(scroll.top / ROW_HEIGHT)) return ["…"];
     const message = `Could not load rows ${formatNumber(first + 1)}–${formatNumber(last + 1)}: ${error?.message ?? ""}`;
-    return [message, h("button", { type: "button", class: "small", on: { click: () => source.retry(index) } }, icon("retry"), "Retry")];
+    return [message, h("button", { type: "button", class: "small", on: { click: () => source.retry(index) } }, icon("retry"), "Try again")];
   }
 
   /** Makes the active cell reachable with Tab; if it is not visible, the grid itself is. */
