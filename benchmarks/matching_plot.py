@@ -1,6 +1,7 @@
-"""Draws docs/matching.svg from a real run: workers match 5,000 rows against csv-reconcile, within a limit.
+"""Draw docs/matching.svg from a real run: workers match 5,000 rows against csv-reconcile, within a rate limit.
 
-A gate before the service counts requests and, in the middle, refuses everybody for a while. It takes about a minute.
+A proxy in front of the service counts the requests. In the middle of the run it throttles all of them for 8 s.
+The run takes about a minute.
 
 python benchmarks/matching_plot.py
 """
@@ -20,7 +21,7 @@ from uuid import UUID
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from enrichment.throttling_proxy import Gate  # noqa: E402  found where tests are
+from enrichment.throttling_proxy import Gate  # noqa: E402  importable after the line above
 from support.reconciliation_services import CsvReconcile, scripted  # noqa: E402
 from tidemill import Mill  # noqa: E402
 from tidemill.config import Settings  # noqa: E402
@@ -55,7 +56,7 @@ STYLE = """
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What came to the gate in one second."""
+    """The requests that the proxy passed on and throttled in one second."""
 
     passed: int
     refused: int
@@ -68,7 +69,7 @@ def declared(url: str) -> str:
 
 @contextlib.contextmanager
 def worker(settings: Settings) -> Iterator[None]:
-    """A real one, with children of its own."""
+    """Run `tidemill worker` with its child processes."""
     names = ("database_url", "home", "config")
     env = os.environ | {f"TIDEMILL_{name.upper()}": str(getattr(settings, name)) for name in names}
     argv = [sys.executable, "-c", "from tidemill.cli.main import main; main()", "worker", "-p", str(PROCESSES)]
@@ -81,7 +82,7 @@ def worker(settings: Settings) -> Iterator[None]:
 
 
 async def match(settings: Settings, service: CsvReconcile) -> list[Second]:
-    """Every row, to its end; what came to the gate meanwhile."""
+    """Match every row; return the requests that the proxy received in each second."""
     gate = Gate(service.url, ROWS * 2 // 5, STORM_S)
     async with scripted(gate.answer) as before:
         assert settings.config is not None
@@ -97,7 +98,7 @@ async def match(settings: Settings, service: CsvReconcile) -> list[Second]:
 
 
 async def _closed(mill: Mill, job_id: UUID) -> None:
-    while not (job := await mill.job_async(job_id)).is_closed:  # noqa: ASYNC110  somebody else closes it
+    while not (job := await mill.job_async(job_id)).is_closed:  # noqa: ASYNC110  the worker process closes it
         await asyncio.sleep(0.5)
     assert (job.status, job.counts.done) == ("completed", ROWS), job
 
@@ -124,9 +125,9 @@ def run() -> list[Second]:
 
 
 def plot(measured: Sequence[Second]) -> str:
-    """The whole drawing."""
+    """Return the plot as SVG."""
     width = (WIDTH - LEFT - RIGHT) / len(measured)
-    label = "Requests a second stay below the limit; during a storm of refusals hardly anybody asks"
+    label = "Requests per second stay below the limit; while the service throttles, few requests are sent"
     head = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"'
     passed = [second.passed for second in measured]
     refused = [second.refused for second in measured]
@@ -138,10 +139,10 @@ def plot(measured: Sequence[Second]) -> str:
             text(
                 LEFT,
                 TOP - 14,
-                f"requests that the service answered, in each second, and the limit of {RATE} (dashed)",
+                f"requests per second that the service answered, and the limit of {RATE} (dashed)",
                 "title",
             ),
-            text(LEFT, FLOOR + BETWEEN - 14, "refusals (429) in each second", "title"),
+            text(LEFT, FLOOR + BETWEEN - 14, "throttled requests (429) per second", "title"),
             *bars(passed, "passed", FLOOR, PASSED / HIGH, width),
             *bars(refused, "refused", BOTTOM, REFUSED / MOST_REFUSED, width),
             f'<path class="limit" d="M{LEFT} {FLOOR - RATE / HIGH * PASSED:.1f}H{WIDTH - RIGHT}"/>',
@@ -178,7 +179,7 @@ def text(at_x: float, at_y: float, words: str, style: str = "", anchor: str = "s
 
 
 if __name__ == "__main__":
-    found = run()
-    print("passed ", [second.passed for second in found])
-    print("refused", [second.refused for second in found])
-    TARGET.write_text(plot(found))
+    measured_seconds = run()
+    print("passed   ", [second.passed for second in measured_seconds])
+    print("throttled", [second.refused for second in measured_seconds])
+    TARGET.write_text(plot(measured_seconds))

@@ -1,7 +1,7 @@
-"""A provider with a rate limit, and crews that call it: a simulation in which the engine's own controller decides.
+"""A simulation of worker processes that call a provider with a rate limit.
 
-No database, no network, no real time: events in a heap, random numbers from a seed. What is simulated is the provider
-and the clock; what is tried is ``tidemill.engine.adaptive_semaphore.AdaptiveSemaphore``, as the worker uses it.
+Each process is an ``AdaptiveSemaphore`` of ``tidemill.engine.adaptive_semaphore``, as in a worker. The provider and the
+clock are simulated: events in a heap, random numbers from a seed, no database, no network, no real time.
 """
 
 import heapq
@@ -15,11 +15,11 @@ from functools import partial
 from tidemill.core.outcome import Done, Outcome, Retry
 from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
 
-REFUSAL_S = 0.005  # to say no is quick
+REFUSAL_S = 0.005  # a 429 response arrives quickly
 
 
 class Provider:
-    """Takes so many requests a second, a tenth of that at once, and answers after a while; the rest it refuses."""
+    """Accept ``rate`` requests per second, with a burst of a tenth of that; throttle all others."""
 
     def __init__(self, rate: float, latency_s: float, rng: random.Random, retry_after_s: float | None = None) -> None:
         self.rate = rate
@@ -32,11 +32,11 @@ class Provider:
 
     @property
     def sustainable(self) -> float:
-        """Requests in hand at a time that it answers without refusing any."""
+        """The highest number of concurrent requests without throttling."""
         return self.rate * self.latency_s
 
     def ask(self, now: float) -> tuple[float, Outcome]:
-        """How long the answer takes, and what it is."""
+        """Return the duration of the response, and the outcome."""
         self._tokens = min(max(1.0, self.rate / 10), self._tokens + (now - self._filled_at) * self.rate)
         self._filled_at = now
         if self._tokens < 1:
@@ -48,7 +48,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """One second of a simulation; levels are of each crew, counts of all."""
+    """One second of a simulation; ``levels`` are per process, the counts are totals."""
 
     levels: tuple[float, ...]
     places: int
@@ -64,7 +64,7 @@ class Second:
 
 
 class Simulation:
-    """Crews whose places ask for one item after another, as the slots of a worker do: they wait, rest and give way."""
+    """Processes (``crews``) whose slots call the provider for one item after another, as the slots of a worker do."""
 
     def __init__(self, provider: Provider, crews: list[AdaptiveSemaphore]) -> None:
         self.provider = provider
@@ -77,7 +77,7 @@ class Simulation:
         self._counts: Counter[str] = Counter()
 
     def run(self, seconds: float) -> list[Second]:
-        """Let so much time pass; its seconds."""
+        """Simulate ``seconds``; return an entry for each second."""
         end, before = self._now + seconds, len(self.seconds)
         self._fill()
         while self._events and self._events[0][0] <= end:
@@ -89,7 +89,7 @@ class Simulation:
         return self.seconds[before:]
 
     def _fill(self) -> None:
-        """Every place that is free and wanted gets an item, at once or at the next start."""
+        """Start an item in every free slot, at once or at the next permitted start."""
         for number, crew in enumerate(self._crews):
             while self._taken[number] < crew.slots:
                 self._taken[number] += 1
@@ -102,9 +102,9 @@ class Simulation:
 
     def _come_back(self, number: int, started: float, outcome: Outcome) -> None:
         crew = self._crews[number]
-        refused = crew.record_outcome(outcome, started, self._now)
-        self._counts["throttled" if refused else "failed" if isinstance(outcome, Retry) else "done"] += 1
-        rest = crew.slot_cooldown_s(outcome.after) if isinstance(outcome, Retry) and refused else 0.0
+        throttled = crew.record_outcome(outcome, started, self._now)
+        self._counts["throttled" if throttled else "failed" if isinstance(outcome, Retry) else "done"] += 1
+        rest = crew.slot_cooldown_s(outcome.after) if isinstance(outcome, Retry) and throttled else 0.0
         self._after(rest, partial(self._free, number))
 
     def _free(self, number: int) -> None:
@@ -114,7 +114,7 @@ class Simulation:
         heapq.heappush(self._events, (self._now + seconds, next(self._numbers), happen))
 
     def _pass_to(self, when: float) -> None:
-        """Time goes on; at every full second a line is kept."""
+        """Advance the clock; record an entry at every full second."""
         while len(self.seconds) + 1 <= when:
             levels = tuple(crew.controller.level for crew in self._crews)
             self.seconds.append(
@@ -141,6 +141,6 @@ def simulate(
     retry_after_s: float | None = None,
     seed: int = 1,
 ) -> Simulation:
-    """A provider and so many processes, each of which would have ``high`` items in hand."""
+    """Return a simulation of a provider and ``crews`` processes of up to ``high`` concurrent items each."""
     provider = Provider(rate, latency_s, random.Random(seed), retry_after_s)
     return Simulation(provider, [AdaptiveSemaphore("simulated", high, now=0.0) for _ in range(crews)])

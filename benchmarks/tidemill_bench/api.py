@@ -1,9 +1,4 @@
-"""From samples to figures.
-
-Taking every sample of a plan.
-
-One run, and nothing left of it.
-"""
+"""The benchmark of the HTTP API: measurements and report. All data of a run is removed at its end."""
 
 import asyncio
 import os
@@ -33,7 +28,7 @@ from tidemill_bench.processes import BenchServer
 from tidemill_bench.results import collect_versions, describe_machine, round_figure
 
 LATENCY_SAMPLE_NAMES = ("job_ms", "bare_ms", "api_ms")
-QUIET_MACHINE_P99_MS = 20.0  # a request that does next to nothing takes no longer, if nothing else uses the machine
+QUIET_MACHINE_P99_MS = 20.0  # the p99 of a request without work, if no other process uses the machine
 PageSamples = Mapping[tuple[str, str], Sequence[float]]
 
 
@@ -46,7 +41,7 @@ def build_report(
     *,
     is_own: bool,
 ) -> dict[str, Any]:
-    """The object that ``--json`` prints."""
+    """Return the object that ``--json`` prints."""
     used: dict[str, Any] = {name: getattr(plan, name) for name in ApiBenchPlan.__slots__} | {"page_size": PAGE_SIZE}
     used |= describe_machine(is_own=is_own)
     used |= {name: getattr(settings, name) for name in ("db_max_conns", "rate_limit_per_s", "log_level")}
@@ -56,7 +51,7 @@ def build_report(
 
 
 def compute_figures(samples: Mapping[str, Sequence[float]], pages: PageSamples) -> dict[str, float]:
-    """One number per name; ``page_p99_ms`` is that of the slowest filter."""
+    """Return one number per name; ``page_p50_ms`` and ``page_p99_ms`` are those of the slowest filter."""
     found: dict[str, float] = {}
     for name, values in samples.items():
         if name in LATENCY_SAMPLE_NAMES:
@@ -72,22 +67,22 @@ def compute_figures(samples: Mapping[str, Sequence[float]], pages: PageSamples) 
 
 
 def compute_depth_ratio(pages: PageSamples) -> float:
-    """How much longer the last page takes than the first, of the filter where that is most; by medians."""
+    """Return the highest ratio of a filter: median of its last page ÷ median of its first page."""
     first = {name: statistics.median(values) for (name, depth), values in pages.items() if depth == "first"}
     last = {name: statistics.median(values) for (name, depth), values in pages.items() if depth == "last"}
     return max((last[name] / first[name] for name in last), default=1.0)
 
 
 def compute_quantile(values: Sequence[float], part: float) -> float:
-    """The value that so many of the samples do not exceed: one of them, the upper one in doubt."""
+    """Return the sample that the share ``part`` of all samples does not exceed, rounded up."""
     return sorted(values)[min(len(values) - 1, int(part * len(values)))]
 
 
 def describe_noise(found: Mapping[str, float]) -> str | None:
-    """What to know before trusting the figures."""
+    """Return a warning if the machine was too busy for reliable figures."""
     if found["bare_p99_ms"] <= QUIET_MACHINE_P99_MS:
         return None
-    return f"The machine was not quiet: a request that does nothing took {found['bare_p99_ms']:g} ms (p99)."
+    return f"The machine was not quiet: a request without work took {found['bare_p99_ms']:g} ms (p99)."
 
 
 def _compute_latency_quantiles(stem: str, values: Sequence[float]) -> dict[str, float]:
@@ -101,16 +96,16 @@ def _group_pages(pages: PageSamples, by: int) -> dict[str, list[float]]:
     return groups
 
 
-WARM_UP_ROUNDS = 2  # rounds before it counts: statements are prepared, pages of the database are in memory
-BARE_REQUEST_PATH = "/v1/me"  # who asks: what every request costs before it does anything
-PAGES_PER_JOB_REQUEST = 5  # then one look at the job, and one bare request
+WARM_UP_ROUNDS = 2  # not measured: statements are prepared and pages of the database are cached
+BARE_REQUEST_PATH = "/v1/me"  # authentication only: the base cost of every request
+PAGES_PER_JOB_REQUEST = 5  # then one request for the job and one bare request
 
 SampleLists = defaultdict[str, list[float]]
 UploadFunction = Callable[[RawHttpClient, int], Awaitable[TimedResponse]]
 
 
 class ApiMeasurement:
-    """Samples by name: milliseconds, megabytes, counts. ``pages`` are those of pages, by filter and depth."""
+    """Collects samples by name (milliseconds, megabytes, counts), and those of pages by filter and depth."""
 
     def __init__(self, plan: ApiBenchPlan, server: BenchServer, job_id: UUID, keys: Sequence[str]) -> None:
         self.samples: SampleLists = defaultdict(list)
@@ -123,28 +118,28 @@ class ApiMeasurement:
     async def collect_samples(self) -> None:
         plan = self._plan
         self._record("load_average_before", os.getloadavg()[0])
-        with error_console.status("looking for pages") as status:
+        with error_console.status("Collecting pages") as status:
             async with RawHttpClient(self._server.place, *self._keys) as client:
-                places = await find_page_probes(client, self._job_id)
-                status.update(f"{len(places)} kinds of pages of {plan.items:,} items")
-                await self._measure_pages(client, places)
-            status.update(f"{plan.client_count} clients for {plan.seconds:g} s")
+                probes = await find_page_probes(client, self._job_id)
+                status.update(f"Requesting {len(probes)} different pages of {plan.items:,} items")
+                await self._measure_pages(client, probes)
+            status.update(f"Load of {plan.client_count} clients for {plan.seconds:g} s")
             await self._measure_load()
             for way in (api_load.as_body, api_load.as_form):
-                status.update(f"an upload of {plan.upload_mb} MB {way.__name__.replace('_', ' ')}")
+                status.update(f"Uploading {plan.upload_mb} MB {way.__name__.replace('_', ' ')}")
                 await self._measure_upload(way)
 
-    async def _measure_pages(self, client: RawHttpClient, places: Sequence[PageProbe]) -> None:
-        """Round after round over all of them, so that a bad moment of the machine hits all alike."""
+    async def _measure_pages(self, client: RawHttpClient, probes: Sequence[PageProbe]) -> None:
+        """Request all pages in each round, so that a slow moment of the machine affects all of them."""
         for number in range(WARM_UP_ROUNDS + self._plan.rounds):
             if number == WARM_UP_ROUNDS:
                 self.pages.clear()
                 self.samples["job_ms"].clear()
                 self.samples["bare_ms"].clear()
-            for n, place in enumerate(places):
-                answer = await client.get(place.path)
-                answer.checked_json  # noqa: B018  raises if it was refused
-                self.pages[place.filter, place.depth].append(answer.ms)
+            for n, probe in enumerate(probes):
+                answer = await client.get(probe.path)
+                answer.checked_json  # noqa: B018  raises if the request failed
+                self.pages[probe.filter, probe.depth].append(answer.ms)
                 if n % PAGES_PER_JOB_REQUEST == 0:
                     self._record("job_ms", (await client.get(f"/v1/jobs/{self._job_id}")).ms)
                     self._record("bare_ms", (await client.get(BARE_REQUEST_PATH)).ms)
@@ -153,19 +148,19 @@ class ApiMeasurement:
         plan = self._plan
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(RawHttpClient(self._server.place, key)) for key in self._keys]
-            crowd = LoadGenerator(self._job_id, plan.seconds)
+            load = LoadGenerator(self._job_id, plan.seconds)
             cpu = self._server.cpu_seconds()
-            running = asyncio.create_task(crowd.run(clients[: plan.pollers], clients[plan.pollers :]))
+            running = asyncio.create_task(load.run(clients[: plan.pollers], clients[plan.pollers :]))
             await asyncio.wait([running], timeout=plan.seconds / 2)
             before = self._server.rss_mb()
             self._record("api_rss_mb", await self._server.peak_rss_mb(running))
             await running
         self._record("api_cpu", (self._server.cpu_seconds() - cpu) / plan.seconds)
         self._record("api_rss_growth_mb", self._server.rss_mb() - before)
-        self.samples["api_ms"] = crowd.answers
-        self._record("api_requests", len(crowd.answers))
-        self._record("api_errors", len(crowd.errors))
-        for line in crowd.errors[:3]:
+        self.samples["api_ms"] = load.answers
+        self._record("api_requests", len(load.answers))
+        self._record("api_errors", len(load.errors))
+        for line in load.errors[:3]:
             error_console.print(line, highlight=False, markup=False)
 
     async def _measure_upload(self, way: UploadFunction) -> None:
@@ -174,7 +169,7 @@ class ApiMeasurement:
             running = asyncio.create_task(_await_response(way(client, self._plan.upload_mb)))
             peak = await self._server.peak_rss_mb(running)
             answer = await running
-        answer.checked_json  # noqa: B018  raises if it was refused
+        answer.checked_json  # noqa: B018  raises if the request failed
         self._record("upload_rss_growth_mb", peak - before)
         self._record(f"upload_{way.__name__}_mb_per_s", self._plan.upload_mb / answer.ms * 1000)
 
@@ -182,15 +177,15 @@ class ApiMeasurement:
         self.samples[name].append(value)
 
 
-async def _await_response(asked: Awaitable[TimedResponse]) -> TimedResponse:
-    return await asked
+async def _await_response(response: Awaitable[TimedResponse]) -> TimedResponse:
+    return await response
 
 
 def run_benchmark(plan: ApiBenchPlan) -> dict[str, Any]:
-    """Measure the service."""
+    """Run the benchmark of the HTTP API; return its report."""
     settings = load_settings()
-    with prepare_bench_settings(settings) as ours:
-        return asyncio.run(_run_with_database(plan, ours, is_own=settings.database_url is None))
+    with prepare_bench_settings(settings) as bench_settings:
+        return asyncio.run(_run_with_database(plan, bench_settings, is_own=settings.database_url is None))
 
 
 async def _run_with_database(plan: ApiBenchPlan, settings: Settings, *, is_own: bool) -> dict[str, Any]:
@@ -211,7 +206,7 @@ async def _measure_as_user(
     await db.run(workers.register_kinds, mill.registry.make_all())
     made = [(await db.run(users.add_key, user.id))[0] for _ in range(min(plan.client_count, users.MAX_KEYS_PER_USER))]
     keys = list(islice(cycle(made), plan.client_count))
-    with error_console.status(f"making a job of {plan.items:,} items"):
+    with error_console.status(f"Creating a job of {plan.items:,} items"):
         job_id = await big_job.create_big_job(db, user.id, NOOP_KIND, plan.items)
     log = settings.home / "serve.log"
     async with BenchServer(settings, log, max_file_size_mb=max(plan.upload_mb, settings.max_file_size_mb)) as server:

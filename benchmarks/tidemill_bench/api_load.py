@@ -1,8 +1,6 @@
-"""Every kind of page of a job's items: each filter, at its beginning, in its midst and at its end.
+"""The requests of the API benchmark: pages of items, concurrent clients, and uploads of a large file.
 
-Many clients at once: some look on, once a second each; some submit jobs.
-
-A large file, as the body itself and as a part of a form.
+Pages are requested with each filter at the beginning, in the middle and at the end of a job.
 """
 
 import asyncio
@@ -20,7 +18,7 @@ from tidemill_bench.mill import NOOP_KIND
 from tidemill_bench.sample_rows import make_base_inputs, repeat_inputs
 
 PAGE_SIZE = 100
-WALK_PAGE_SIZE = 500  # items per page on the way to the end
+WALK_PAGE_SIZE = 500  # items per page while the cursors are collected
 STATUS_FILTERS: tuple[tuple[str, ...], ...] = (
     (),
     ("pending",),
@@ -34,12 +32,12 @@ STATUS_FILTERS: tuple[tuple[str, ...], ...] = (
     ("pending", "processing"),
     ("failed", "not_found"),
 )
-SEQ_ORDERED_FILTERS = ((), ("done",))  # listed in order of seq: what is in their midst is reached with `seq` alone
+SEQ_ORDERED_FILTERS = ((), ("done",))  # listed in order of seq; pages in the middle are reached with `seq` only
 
 
 @dataclass(frozen=True, slots=True)
 class PageProbe:
-    """A page: of which items, how deep, and the path that asks for it."""
+    """The request path of a page, with its filter and its depth in the list."""
 
     filter: str
     depth: str
@@ -47,28 +45,28 @@ class PageProbe:
 
 
 async def find_page_probes(client: RawHttpClient, job_id: UUID) -> list[PageProbe]:
-    """Of every filter the first page; then the middle and the last one, by walking there and by `seq`."""
+    """Return the first, middle and last page of every filter, reached by cursor and by `seq`."""
     counts = (await client.get(f"/v1/jobs/{job_id}")).checked_json["counts"]
-    total, found = counts["total"], []
+    total, probes = counts["total"], []
     for statuses in STATUS_FILTERS:
         name = "+".join(statuses) or "all"
         base = f"/v1/jobs/{job_id}/items?statuses={','.join(statuses)}&page_size="
         page = f"{base}{PAGE_SIZE}"
-        found.append(PageProbe(name, "first", page))
-        found.append(PageProbe(name, "seek_middle", f"{page}&seq={total // 2}"))
-        found.append(PageProbe(name, "seek_last", f"{page}&seq={max(0, total - total // 40)}"))
+        probes.append(PageProbe(name, "first", page))
+        probes.append(PageProbe(name, "seek_middle", f"{page}&seq={total // 2}"))
+        probes.append(PageProbe(name, "seek_last", f"{page}&seq={max(0, total - total // 40)}"))
         if statuses not in SEQ_ORDERED_FILTERS:
             cursors = await _collect_cursors(
                 client, f"{base}{WALK_PAGE_SIZE}", sum(counts[status] for status in statuses)
             )
             if cursors:
-                found.append(PageProbe(name, "middle", f"{page}&after={cursors[len(cursors) // 2]}"))
-                found.append(PageProbe(name, "last", f"{page}&after={cursors[-2:][0]}"))
-    return found
+                probes.append(PageProbe(name, "middle", f"{page}&after={cursors[len(cursors) // 2]}"))
+                probes.append(PageProbe(name, "last", f"{page}&after={cursors[-2:][0]}"))
+    return probes
 
 
 async def _collect_cursors(client: RawHttpClient, path: str, expected: int) -> Sequence[str]:
-    """The cursors of all further pages; TidemillError unless every item was on one of them."""
+    """Return the cursors of all later pages; raise TidemillError unless the pages have every item."""
     cursors: list[str] = []
     page = (await client.get(path)).checked_json
     seen = len(page["items"])
@@ -77,7 +75,7 @@ async def _collect_cursors(client: RawHttpClient, path: str, expected: int) -> S
         page = (await client.get(f"{path}&after={cursors[-1]}")).checked_json
         seen += len(page["items"])
     if seen != expected:
-        raise TidemillError(f"{path} lists {seen} items where {expected} are counted: what is measured is wrong")
+        raise TidemillError(f"Invalid measurement: {path} listed {seen} items instead of {expected}")
     return cursors
 
 
@@ -87,40 +85,40 @@ RequestFunction = Callable[[RawHttpClient], Coroutine[Any, Any, TimedResponse]]
 
 
 class LoadGenerator:
-    """``answers`` are the milliseconds of what was answered, ``errors`` what was not, or not well."""
+    """Concurrent clients. ``answers``: durations of successful requests in milliseconds; ``errors``: the other ones."""
 
     def __init__(self, job_id: UUID, seconds: float) -> None:
         self.answers: list[float] = []
         self.errors: list[str] = []
         here = f"/v1/jobs/{job_id}"
-        self._looks = (here, f"{here}/items?page_size=100", here, "/v1/jobs?page_size=20")
+        self._poll_paths = (here, f"{here}/items?page_size=100", here, "/v1/jobs?page_size=20")
         self._seconds = seconds
 
     async def run(self, pollers: Sequence[RawHttpClient], submitters: Sequence[RawHttpClient]) -> None:
-        everybody = [(client, self._poll_requests(n)) for n, client in enumerate(pollers)]
-        everybody += [(client, _submit_requests()) for client in submitters]
+        clients = [(client, self._poll_requests(n)) for n, client in enumerate(pollers)]
+        clients += [(client, _submit_requests()) for client in submitters]
         async with asyncio.TaskGroup() as group:
-            for n, (client, asks) in enumerate(everybody):
-                group.create_task(self._send_requests(client, asks, CLIENT_REQUEST_INTERVAL_S * n / len(everybody)))
+            for n, (client, requests) in enumerate(clients):
+                group.create_task(self._send_requests(client, requests, CLIENT_REQUEST_INTERVAL_S * n / len(clients)))
 
     def _poll_requests(self, number: int) -> Iterator[RequestFunction]:
-        """What somebody with a job's page open asks for, in turns; not all of them the same at once."""
-        for path in itertools.islice(itertools.cycle(self._looks), number, None):
+        """Yield the requests of a browser with an open job, starting at a different one for each client."""
+        for path in itertools.islice(itertools.cycle(self._poll_paths), number, None):
             yield lambda client, path=path: client.get(path)  # type: ignore[misc]
 
-    async def _send_requests(self, client: RawHttpClient, asks: Iterator[RequestFunction], delay: float) -> None:
+    async def _send_requests(self, client: RawHttpClient, requests: Iterator[RequestFunction], delay: float) -> None:
         started = time.monotonic()
         await asyncio.sleep(delay)
         while time.monotonic() - started < self._seconds:
-            asked = time.monotonic()
+            sent_at = time.monotonic()
             try:
-                answer = await next(asks)(client)
-                answer.checked_json  # noqa: B018  raises if it was refused
+                answer = await next(requests)(client)
+                answer.checked_json  # noqa: B018  raises if the request failed
             except (TidemillError, OSError, EOFError, TimeoutError) as error:
                 self.errors.append(repr(error))
                 return
             self.answers.append(answer.ms)
-            await asyncio.sleep(max(0.0, asked + CLIENT_REQUEST_INTERVAL_S - time.monotonic()))
+            await asyncio.sleep(max(0.0, sent_at + CLIENT_REQUEST_INTERVAL_S - time.monotonic()))
 
 
 def _submit_requests() -> Iterator[RequestFunction]:
@@ -151,7 +149,7 @@ async def as_form(client: RawHttpClient, megabytes: int) -> TimedResponse:
 
 
 def _repeat_ndjson_chunk(megabytes: int) -> Iterator[bytes]:
-    """Rows, a megabyte at a time; it is always the same one."""
+    """Yield NDJSON rows, the same megabyte each time."""
     rows = b"".join(encode_json(row) + b"\n" for row in make_base_inputs())
     piece = (rows * (BYTES_PER_MIB // len(rows) + 1))[:BYTES_PER_MIB]
     return itertools.repeat(piece, megabytes)

@@ -1,7 +1,4 @@
-"""The bare work that imports are compared with.
-
-The bare work that exports are compared with: psql's COPY of the same query.
-"""
+"""The baselines of imports (a bare COPY of the good rows) and of exports (psql's COPY of the same query)."""
 
 import shutil
 import subprocess
@@ -22,7 +19,7 @@ sql = make_sql_loader("tidemill_bench")
 
 
 class BareImportTables:
-    """Two tables, and one COPY into either: no check, no error, nothing stored first."""
+    """Two tables and a bare COPY into each: no validation, no errors per row, no stored items."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -37,14 +34,14 @@ class BareImportTables:
         self._conn.close()
 
     def truncate(self, table: str, authors: bytes) -> None:
-        """Empty it; articles find their authors."""
+        """Empty the table; insert the authors that articles refer to."""
         self._conn.execute(sql("empty_users"))
         if table == "articles":
             self.copy("users", [authors])
         self._conn.execute(sql("checkpoint"))
 
     def copy(self, table: str, pieces: Iterable[bytes]) -> float:
-        """The seconds it took, commit included."""
+        """Write the rows with one COPY; return the seconds, including the commit."""
         started = time.monotonic()
         with self._conn.cursor() as cursor, cursor.copy(sql(f"copy_{table}")) as copy:
             for piece in pieces:
@@ -64,7 +61,7 @@ _COPY_OPTIONS: dict[CopyFormat, str] = {"csv": "(FORMAT csv, HEADER)", "ndjson":
 
 
 class PsqlCopy:
-    """psql, which copies a table out that stays as it is."""
+    """Runs psql's COPY of a table that does not change."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -72,7 +69,7 @@ class PsqlCopy:
 
     @classmethod
     async def create(cls, db: Database, rows: int) -> Self:
-        """With that table, of so many users."""
+        """Create the table with ``rows`` users; return the runner."""
         made = cls(db.url)
         async with db.transaction(bounded=False) as conn:
             for name in ("create_schema", "create_users"):
@@ -83,7 +80,7 @@ class PsqlCopy:
         return made
 
     def copy(self, query: str, feed: CopyFormat, into: Path | None) -> float:
-        """Into a file, or into a pipe out of which somebody takes it; the seconds."""
+        """Copy a query to a file, or to a pipe that this process reads; return the seconds."""
         started = time.monotonic()
         if into is None:
             code = self._run_psql(query, feed, subprocess.PIPE)
@@ -91,7 +88,7 @@ class PsqlCopy:
             with into.open("wb") as file:
                 code = self._run_psql(query, feed, file)
         if code:
-            raise TidemillError(f"psql ended with exit code {code}; its message is above")
+            raise TidemillError(f"psql exited with code {code}. Its error message is above.")
         return time.monotonic() - started
 
     def _run_psql(self, query: str, feed: CopyFormat, output: int | IO[bytes]) -> int:
@@ -99,8 +96,8 @@ class PsqlCopy:
         argv = [self._psql, "--no-psqlrc", "--quiet", "--dbname", self._url, "--command", "SET timezone = 'UTC'"]
         with subprocess.Popen([*argv, "--command", copy], stdout=output, bufsize=0) as process:
             if process.stdout is not None:
-                room = memoryview(bytearray(PSQL_READ_CHUNK_BYTES))
-                while process.stdout.readinto(room):  # type: ignore[attr-defined]
+                buffer = memoryview(bytearray(PSQL_READ_CHUNK_BYTES))
+                while process.stdout.readinto(buffer):  # type: ignore[attr-defined]
                     pass
         return process.returncode
 
@@ -108,5 +105,5 @@ class PsqlCopy:
 def _find_psql() -> str:
     found = shutil.which("psql", path=str(embedded_postgres.find_programs_folder())) or shutil.which("psql")
     if found is None:
-        raise InvalidInput("psql is needed to compare with, and is not there")
+        raise InvalidInput("This benchmark needs psql. Install the PostgreSQL client programs")
     return found

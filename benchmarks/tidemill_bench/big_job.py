@@ -1,4 +1,4 @@
-"""A big job in the midst of its life, made at once: as if workers had been at it for long, and held every invariant."""
+"""Insert a large job that is partly processed. Its rows satisfy all invariants of the engine."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ sql = make_sql_loader("tidemill_bench")
 
 @dataclass(frozen=True, slots=True)
 class BigJobShape:
-    """How many items in ranges of which size, and up to which range they are settled, leased, begun, cancelled."""
+    """The number of items, the size of a range, and the ends of the settled, leased, begun and cancelled ranges."""
 
     items: int
     size: int
@@ -25,7 +25,7 @@ class BigJobShape:
 
 
 def plan_job_shape(items: int) -> BigJobShape:
-    """Nine of ten ranges settled; the others leased, given back half done, cancelled, or untouched."""
+    """Return a shape with 90 % settled ranges; the others are leased, released half done, cancelled or not started."""
     size = max(10, min(1_000, items // 100))
     ranges = -(-items // size)
     settled = ranges * 90 // 100
@@ -35,7 +35,7 @@ def plan_job_shape(items: int) -> BigJobShape:
 
 
 async def create_big_job(db: Database, owner_id: int, kind: str, items: int) -> UUID:
-    """Add such a job, and have its tables vacuumed."""
+    """Insert the job and vacuum its tables; return its id."""
     async with db.transaction(bounded=False) as conn:
         job_id = await _insert_big_job(conn, owner_id, kind, plan_job_shape(items))
     async with db.connection() as conn:

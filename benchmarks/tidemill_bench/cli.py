@@ -1,4 +1,4 @@
-"""Benchmarks."""
+"""The commands `tidemill bench`."""
 
 import json
 from dataclasses import replace
@@ -35,15 +35,17 @@ def bench() -> None:
 
 @commands.command()
 def items(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
-    rows: Annotated[int | None, typer.Option(min=1, help="Items per job; 100,000 if not said")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns of bare and engine; medians are shown")] = 3,
-    starts: Annotated[int, typer.Option(min=1, help="Jobs of one item, for the start latency")] = 40,
-    full: Annotated[bool, typer.Option("--full", help="Everything at 100,000 and at 1,000,000 items")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    rows: Annotated[int | None, typer.Option(min=1, help="Items per job. Default: 100,000")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds; figures are medians")] = 3,
+    starts: Annotated[int, typer.Option(min=1, help="Number of one-item jobs that measure the start latency")] = 40,
+    full: Annotated[
+        bool, typer.Option("--full", help="Measure everything with 100,000 and with 1,000,000 items")
+    ] = False,
 ) -> None:
-    """Store, process and start no-op items, in turns with bare COPY of the same rows."""
+    """Measure how fast no-op items are stored, started and processed, compared with a bare COPY of the same rows."""
     if full and rows is not None:
-        raise InvalidInput("--full has sizes of its own: leave --rows out")
+        raise InvalidInput("--full sets the number of items. Remove --rows")
     small = rows or 100_000
     plan = ItemsBenchPlan(small, MILLION if full else 3 * small, rounds, starts, full=full)
     result = run_benchmark(plan)
@@ -52,7 +54,7 @@ def items(
 
 @commands.command()
 def walk(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
 ) -> None:
     """Count the files, functions and calls between packages that one item passes through."""
     report = run_walk()
@@ -68,71 +70,79 @@ def walk(
 
 @commands.command()
 def api(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
-    items: Annotated[int | None, typer.Option(min=1_000, help="Items of the big job; 1,000,000 if not said")] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="How long the crowd stays; 20 if not said")] = None,
-    upload_mb: Annotated[int | None, typer.Option(min=1, help="Size of the uploaded file; 400 if not said")] = None,
-    full: Annotated[bool, typer.Option("--full", help="5,000,000 items, a minute of crowd, an upload of 1 GB")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    items: Annotated[int | None, typer.Option(min=1_000, help="Items of the large job. Default: 1,000,000")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Duration of the load test. Default: 20")] = None,
+    upload_mb: Annotated[int | None, typer.Option(min=1, help="Size of the uploaded file. Default: 400")] = None,
+    full: Annotated[bool, typer.Option("--full", help="5,000,000 items, 60 s of load, an upload of 1 GB")] = False,
 ) -> None:
-    """Ask the service for pages of a big job, alone and in a crowd, and send it a large file."""
-    said = {"items": items, "seconds": seconds, "upload_mb": upload_mb}
-    plan = _override_plan(service_plan.FULL_API_PLAN if full else service_plan.ApiBenchPlan(), said)
+    """Measure pages of a large job, with one client and with many, and the upload of a large file."""
+    options = {"items": items, "seconds": seconds, "upload_mb": upload_mb}
+    plan = _override_plan(service_plan.FULL_API_PLAN if full else service_plan.ApiBenchPlan(), options)
     result = service_run.run_benchmark(plan)
     _print_result(result, service_report.describe_noise(result["figures"]), as_json=as_json)
 
 
 @commands.command("import")
 def import_command(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
-    users: Annotated[int | None, typer.Option(min=1_000, help="Rows of the CSV file; 1,000,000 if not said")] = None,
-    articles: Annotated[int | None, typer.Option(min=1_000, help="Rows of the NDJSON file; 300,000")] = None,
-    pairs: Annotated[int | None, typer.Option(min=1_000, help="Rows that are all good, or all bad; 200,000")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Turns; medians are shown")] = None,
-    full: Annotated[bool, typer.Option("--full", help="10,000,000 users")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    users: Annotated[int | None, typer.Option(min=1_000, help="Rows of the CSV file. Default: 1,000,000")] = None,
+    articles: Annotated[int | None, typer.Option(min=1_000, help="Rows of the NDJSON file. Default: 300,000")] = None,
+    pairs: Annotated[
+        int | None, typer.Option(min=1_000, help="Rows of the all-good and of the all-bad file. Default: 200,000")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Number of rounds; figures are medians")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Use 10,000,000 users")] = False,
 ) -> None:
-    """Import files into tables, in turns with bare COPY of their good rows."""
-    said = {"users": users, "articles": articles, "pairs": pairs, "rounds": rounds}
-    plan = _override_plan(import_plan.FULL_IMPORT_PLAN if full else import_plan.ImportBenchPlan(), said)
+    """Measure imports of files into tables, compared with a bare COPY of their good rows."""
+    options = {"users": users, "articles": articles, "pairs": pairs, "rounds": rounds}
+    plan = _override_plan(import_plan.FULL_IMPORT_PLAN if full else import_plan.ImportBenchPlan(), options)
     result = import_run.run_benchmark(plan)
     _print_result(result, import_report.describe_noise(result["figures"]), as_json=as_json)
 
 
 @commands.command("export")
 def export_command(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
-    users: Annotated[int | None, typer.Option(min=1_000, help="Rows of every file; 1,000,000 if not said")] = None,
-    book_rows: Annotated[int | None, typer.Option(min=1_000, help="Rows of a workbook; 200,000")] = None,
-    inputs: Annotated[int | None, typer.Option(min=1, help="Files to an object store; 10,000")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Turns; medians are shown")] = None,
-    full: Annotated[bool, typer.Option("--full", help="10,000,000 users")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    users: Annotated[int | None, typer.Option(min=1_000, help="Rows of each file. Default: 1,000,000")] = None,
+    book_rows: Annotated[int | None, typer.Option(min=1_000, help="Rows of a workbook. Default: 200,000")] = None,
+    inputs: Annotated[int | None, typer.Option(min=1, help="Files written to an object store. Default: 10,000")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Number of rounds; figures are medians")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Use 10,000,000 users")] = False,
 ) -> None:
-    """Export a table as streams and as files, in turns with psql's COPY of the same query; and many small files."""
-    said = {"users": users, "book_rows": book_rows, "inputs": inputs, "rounds": rounds}
-    plan = _override_plan(export_plan.FULL_EXPORT_PLAN if full else export_plan.ExportBenchPlan(), said)
+    """Measure exports of a table, compared with psql's COPY of the same query, and distributions of small files."""
+    options = {"users": users, "book_rows": book_rows, "inputs": inputs, "rounds": rounds}
+    plan = _override_plan(export_plan.FULL_EXPORT_PLAN if full else export_plan.ExportBenchPlan(), options)
     result = export_run.run_benchmark(plan)
     _print_result(result, export_report.describe_noise(result["figures"]), as_json=as_json)
 
 
 @commands.command("dispatch")
 def dispatch_command(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Jobs of a turn; 25 if not said")] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Items per job; 4,000 if not said")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Turns; medians are shown")] = None,
-    starts: Annotated[int | None, typer.Option(min=1, help="Jobs of one item, for the wake-up; 40")] = None,
-    hints: Annotated[int | None, typer.Option(min=1, help="Hints for the relay; 10,000")] = None,
-    redis: Annotated[str | None, typer.Option(metavar="URL", help="A Redis that runs, instead of our own")] = None,
-    rabbitmq: Annotated[str | None, typer.Option(metavar="URL", help="A RabbitMQ that runs, instead of ours")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Jobs per round. Default: 25")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Items per job. Default: 4,000")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Number of rounds; figures are medians")] = None,
+    starts: Annotated[
+        int | None, typer.Option(min=1, help="Number of one-item jobs that measure the wake-up. Default: 40")
+    ] = None,
+    hints: Annotated[int | None, typer.Option(min=1, help="Hints that the relay sends. Default: 10,000")] = None,
+    redis: Annotated[
+        str | None, typer.Option(metavar="URL", help="Use this Redis server instead of a temporary one")
+    ] = None,
+    rabbitmq: Annotated[
+        str | None, typer.Option(metavar="URL", help="Use this RabbitMQ server instead of a temporary one")
+    ] = None,
 ) -> None:
-    """Process no-op items and wake workers, by the database alone and by each broker that is there, in turns."""
-    said = {"jobs": jobs, "rows": rows, "rounds": rounds, "starts": starts, "hints": hints}
-    plan = _override_plan(dispatch_plan.DispatchBenchPlan(), said | {"redis": redis, "rabbitmq": rabbitmq})
+    """Measure wake-ups of workers and no-op items, with the database alone and with each installed broker."""
+    options = {"jobs": jobs, "rows": rows, "rounds": rounds, "starts": starts, "hints": hints}
+    plan = _override_plan(dispatch_plan.DispatchBenchPlan(), options | {"redis": redis, "rabbitmq": rabbitmq})
     result = dispatch_run.run_benchmark(plan)
     _print_result(result, dispatch_report.describe_noise(result["figures"]), as_json=as_json)
 
 
 def _override_plan(plan: P, overrides: dict[str, Any]) -> P:
-    """With what was said instead of what is usual."""
+    """Return the plan with the options that are set."""
     return replace(plan, **{name: value for name, value in overrides.items() if value is not None})  # type: ignore[type-var]
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark asks of the server: the bare work that the engine is compared with, and its counters."""
+"""Database access of the benchmarks: the baseline of the items benchmark, counters of the server, and cleanup."""
 
 import atexit
 import shutil
@@ -23,7 +23,7 @@ sql = make_sql_loader("tidemill_bench")
 
 @contextmanager
 def run_durable_server(home: Path) -> Iterator[str]:
-    """A durable PostgreSQL like the embedded one, in a folder that is gone afterwards; its URL."""
+    """Run a PostgreSQL with the settings of the embedded one in a temporary folder; yield its URL."""
     home.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
     try:
@@ -33,14 +33,14 @@ def run_durable_server(home: Path) -> Iterator[str]:
             yield str(server.get_uri())
         finally:
             server.cleanup()
-            # It would run once more when the process ends, and leave its lock file in a new folder.
+            # Otherwise it would run again at exit, and leave its lock file in a new folder.
             atexit.unregister(server._cleanup)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class BareItemTables:
-    """The least that storing and settling rows can cost: one blocking connection, no lease, no handler."""
+    """The baseline for storing and settling rows: one blocking connection, no lease, no handler."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -59,7 +59,7 @@ class BareItemTables:
         self._conn.execute(sql("empty"))
 
     def copy_items(self, pieces: Iterable[bytes]) -> float:
-        """One COPY of all rows; the seconds it took, commit included."""
+        """Write all rows with one COPY; return the seconds, including the commit."""
         started = time.monotonic()
         with self._conn.cursor() as cursor, cursor.copy(sql("copy_item")) as copy:
             for piece in pieces:
@@ -67,7 +67,7 @@ class BareItemTables:
         return time.monotonic() - started
 
     def copy_outcomes(self, job_id: UUID, blocks: Iterable[tuple[int, int, bytes]]) -> float:
-        """Per block (lo, hi, outcomes) a transaction that reads its items and copies their outcomes; the seconds."""
+        """Read the items and COPY the outcomes of each block, in one transaction per block; return the seconds."""
         started = time.monotonic()
         with self._conn.cursor(binary=True) as cursor:
             for lo, hi, outcomes in blocks:
@@ -92,7 +92,7 @@ async def is_job_closed(conn: Connection, job_id: UUID) -> bool:
 
 
 async def read_processing_seconds(conn: Connection, job_id: UUID) -> float:
-    """From the first claim of a closed job to its close, by the server's clock."""
+    """Return the seconds from the first claim of a closed job to its close, by the server's clock."""
     return float(await _fetch_value(conn, "turned", job_id=job_id))
 
 
@@ -107,12 +107,12 @@ async def list_owner_jobs(conn: Connection, owner_id: int) -> list[UUID]:
 
 
 async def clear_registered_broker(conn: Connection) -> None:
-    """As if no worker had ever had one."""
+    """Remove the registered broker and all hints."""
     await conn.execute(sql("forget_broker"))
 
 
 async def add_hints(conn: Connection, kind: str, n: int) -> list[UUID]:
-    """So many jobs without items, each with a hint that waits."""
+    """Create ``n`` jobs without items, each with a hint in the outbox; return their ids."""
     cursor = await conn.execute(sql("add_hints"), {"kind": kind, "n": n})
     return [row[0] for row in await cursor.fetchall()]
 
@@ -127,7 +127,7 @@ async def read_server_settings(conn: Connection) -> dict[str, str]:
 
 
 async def remove_benchmark_data(db: Database, jobs: Iterable[UUID]) -> None:
-    """Remove these jobs with all their rows, the bare tables, the benchmark's kinds and what is known of its files."""
+    """Remove these jobs with all their rows, the bare tables, and the kinds and file records of the benchmark."""
     for job_id in jobs:
         await db.run(retention.delete_job, job_id)
         while await db.run(retention.remove_deleted_job_rows, job_id):

@@ -1,8 +1,6 @@
-"""What the benchmark of distributions makes files of: lines of statements of customers, on one day.
+"""The benchmark of distributions: many small files to a local S3 server, in turns with the bare obstore client.
 
-The least that files in an object store can cost: the bare client, with nothing to find out first.
-
-Distributions of many small files to an S3 server of this machine, in turns with the bare client.
+The files are statements of customers: the lines of one customer on one day.
 """
 
 import asyncio
@@ -57,7 +55,7 @@ UPLOAD_CONCURRENCY = 32
 
 
 async def time_uploads(server: S3Server, folder: str, files: Sequence[bytes]) -> float:
-    """The seconds until all of them are there, under numbers."""
+    """Upload the files under their numbers; return the seconds."""
     store = _open_store(server)
     left = iter(enumerate(files))
     started = time.monotonic()
@@ -66,12 +64,12 @@ async def time_uploads(server: S3Server, folder: str, files: Sequence[bytes]) ->
 
 
 def time_listing(server: S3Server, folder: str) -> float:
-    """The seconds until it is known what is there."""
+    """List the folder; return the seconds."""
     store = _open_store(server)
     started = time.monotonic()
-    found = sum(len(batch) for batch in obstore.list(store, prefix=folder))
-    if not found:
-        raise TidemillError(f"there is nothing in {folder}: what was measured is not the work")
+    count = sum(len(batch) for batch in obstore.list(store, prefix=folder))
+    if not count:
+        raise TidemillError(f"Invalid measurement: {folder} is empty")
     return time.monotonic() - started
 
 
@@ -101,17 +99,20 @@ SampleLists = defaultdict[str, list[float]]
 async def measure_deliveries(
     plan: ExportBenchPlan, db: Database, settings: Settings, jobs: list[UUID], key: str
 ) -> SampleLists:
-    """Every sample of distributions; ``jobs`` has those that were made for them."""
+    """Return the samples of distributions; append their jobs to ``jobs``."""
     declared = settings.home / "tidemill.toml"
     declared.write_text(STATEMENTS_DECLARATION)
-    with error_console.status(f"{plan.inputs:,} files to an object store"), S3Server(settings.home / "s3") as s3:
+    with (
+        error_console.status(f"Writing {plan.inputs:,} files to an object store"),
+        S3Server(settings.home / "s3") as s3,
+    ):
         await create_statement_lines(db, plan.inputs)
-        ours = settings.model_copy(update={"blobs": s3.blobs_url(), "config": declared})
-        engine = EngineDriver(db, ours, s3.env)
+        s3_settings = settings.model_copy(update={"blobs": s3.blobs_url(), "config": declared})
+        engine = EngineDriver(db, s3_settings, s3.env)
         engine.jobs = jobs
         log = settings.home / "serve_s3.log"
         async with (
-            BenchServer(ours, log, environment=s3.env) as server,
+            BenchServer(s3_settings, log, environment=s3.env) as server,
             engine.start_warm_worker(DELIVERY_PROCESSES) as worker,
         ):
             return await DeliveryMeasurement(plan, db, s3, server, worker, key, jobs).collect_samples()
@@ -147,12 +148,12 @@ class DeliveryMeasurement:
         return self.samples
 
     async def _measure_distribution(self, name: str, *, reuse: bool) -> None:
-        """From the request until the job is closed."""
+        """Measure the time from the request until the job is closed."""
         inputs = [{"customer": number, "day": STATEMENTS_DAY} for number in range(1, self._plan.inputs + 1)]
-        asked = {"dataset": STATEMENTS_DATASET, "inputs": inputs, "reuse": {"enabled": reuse, "days": 1}}
+        body = {"dataset": STATEMENTS_DATASET, "inputs": inputs, "reuse": {"enabled": reuse, "days": 1}}
         used, started = self._worker.cpu_seconds(), time.monotonic()
         async with RawHttpClient(self._server.place, self._key) as client:
-            job_id = UUID((await client.post("/v1/distributions", asked)).checked_json["job_id"])
+            job_id = UUID((await client.post("/v1/distributions", body)).checked_json["job_id"])
         self._jobs.append(job_id)
         while not await self._db.run(database.is_job_closed, job_id):
             self._worker.sample_memory()
@@ -168,9 +169,9 @@ class DeliveryMeasurement:
     def _check_distribution(self, made: dict[str, Any], *, reuse: bool) -> None:
         found = (made["status"], made["files_generated"], made["files_reused"])
         if found != ("completed", 0 if reuse else self._plan.inputs, self._plan.inputs if reuse else 0):
-            raise TidemillError(f"{found}, {made['error_message']}: what was measured is not the work")
+            raise TidemillError(f"Invalid measurement: distribution ended with {found}: {made['error_message']}")
 
     def _read_distributed_files(self) -> list[bytes]:
-        """What the latest distribution has made."""
+        """Return the files of the latest distribution."""
         folders = sorted((self._s3.folder / "exports").glob("*/*/*/*"))
         return [path.read_bytes() for path in sorted(folders[-1].iterdir())]

@@ -1,12 +1,6 @@
-"""The brokers that are measured: those that were named, or our own.
+"""The benchmark of wake-ups: the database alone and each broker in turns, the overhead of a limiter, and the report.
 
-What a limiter costs that never holds anybody back: the same items with it and without, turn by turn.
-
-From samples to ratios.
-
-The database alone, and with each broker, in turns.
-
-One run of the benchmark of wake-ups.
+A broker is measured at the URL of its option, or on a temporary server if it is installed.
 """
 
 import os
@@ -48,29 +42,29 @@ BROKER_BINARY_FINDERS = {"redis": find_redis_binary, "rabbitmq": find_rabbitmq_b
 
 @contextmanager
 def start_brokers(plan: DispatchBenchPlan, folder: Path) -> Iterator[dict[str, str]]:
-    """Name to address. What is not there is said, and not measured."""
-    found: dict[str, str] = {}
+    """Yield the URL of each broker by name. A broker that is not installed is reported and left out."""
+    urls: dict[str, str] = {}
     with ExitStack() as stack:
         for name, server in LOCAL_BROKER_TYPES.items():
-            said: str | None = getattr(plan, name)
-            if said is not None:
-                found[name] = said
+            url: str | None = getattr(plan, name)
+            if url is not None:
+                urls[name] = url
             elif BROKER_BINARY_FINDERS[name]() is None:
-                error_console.print(f"[yellow]NOT MEASURED: there is no {name} on this machine; say --{name} URL[/]")
+                error_console.print(f"[yellow]NOT MEASURED: {name} is not installed. Set --{name} URL[/]")
             else:
-                with error_console.status(f"starting {name}"):
-                    found[name] = stack.enter_context(server(folder / name)).url
-        yield found
+                with error_console.status(f"Starting {name}"):
+                    urls[name] = stack.enter_context(server(folder / name)).url
+        yield urls
 
 
 LIMITER_BENCH_ITEMS, LIMITER_BENCH_ROUNDS = 2_500, 3
-RATE = 1_000  # permits a second: items come a little slower
+RATE = 1_000  # permits per second, slightly more than the items need
 
 
 async def measure_limiter_overhead(
     engine: EngineDriver, worker: BenchWorker, *, items: int = LIMITER_BENCH_ITEMS, rounds: int = LIMITER_BENCH_ROUNDS
 ) -> dict[str, float]:
-    """How much slower items are at a limiter of 1,000 a second, as a part of the time without; and both rates."""
+    """Return the overhead of a limiter of 1,000 per second, as a share of the time without it, and both rates."""
     seconds: dict[str, list[float]] = {PACED_KIND: [], LIMITED_KIND: []}
     for _ in range(rounds):
         for kind, taken in seconds.items():
@@ -89,23 +83,23 @@ TRANSPORT_NAMES = ("postgres", *LOCAL_BROKER_TYPES)
 def build_report(
     plan: DispatchBenchPlan, samples: Mapping[str, Sequence[float]], server: dict[str, str], _: Settings, is_own: bool
 ) -> dict[str, Any]:
-    """The object that ``--json`` prints."""
+    """Return the object that ``--json`` prints."""
     found = compute_figures(samples)
     used: dict[str, Any] = {name: getattr(plan, name) for name in ("jobs", "rows", "rounds", "starts", "hints")}
     missing = [name for name in LOCAL_BROKER_TYPES if f"{name}_per_s" not in samples]
-    used |= {f"{name}_vs_postgres": f"NOT MEASURED: there is no {name} on this machine" for name in missing}
+    used |= {f"{name}_vs_postgres": f"NOT MEASURED: {name} is not installed" for name in missing}
     return build_result(compute_ratios(found), found, used, server, is_own)
 
 
 def compute_ratios(found: Mapping[str, float]) -> dict[str, float]:
-    """How much of the speed without a broker is kept with one; and what a limiter costs."""
-    ours = [name for name in LOCAL_BROKER_TYPES if f"{name}_per_s" in found]
-    against = {f"{name}_vs_postgres": found[f"{name}_per_s"] / found["postgres_per_s"] for name in ours}
+    """Return the speed with each broker ÷ the speed without one, and the overhead of a limiter."""
+    measured = [name for name in LOCAL_BROKER_TYPES if f"{name}_per_s" in found]
+    against = {f"{name}_vs_postgres": found[f"{name}_per_s"] / found["postgres_per_s"] for name in measured}
     return against | {"limiter_overhead": found["limiter_overhead"]}
 
 
 def compute_figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Medians; ``wake_p50_ms`` and ``relay_10k_s`` are those of the slowest."""
+    """Return medians; ``wake_p50_ms`` and ``relay_10k_s`` are those of the slowest transport."""
     found = {name: statistics.median(values) for name, values in samples.items() if not name.endswith("_wake_ms")}
     for name in TRANSPORT_NAMES:
         wakes = sorted(samples.get(f"{name}_wake_ms", ()))
@@ -133,7 +127,7 @@ SampleLists = defaultdict[str, list[float]]
 
 
 class DispatchMeasurement:
-    """Takes every sample of a plan, each turn with a worker of two processes that has one broker or none."""
+    """Collects the samples of a plan, with a worker of two processes that has one broker or none."""
 
     def __init__(
         self, plan: DispatchBenchPlan, db: Database, settings: Settings, engine: EngineDriver, urls: Mapping[str, str]
@@ -150,18 +144,20 @@ class DispatchMeasurement:
         with error_console.status("") as status:
             for number in range(self._plan.rounds):
                 for name in self._urls:
-                    status.update(f"round {number + 1} of {self._plan.rounds}: {name}")
+                    status.update(f"Round {number + 1} of {self._plan.rounds}: {name}")
                     await self._measure_transport(name, wakes=number == 0)
             for name, url in self._urls.items():
                 if url:
                     status.update(f"{self._plan.hints:,} hints through {name}")
                     await self._measure_relay(name, url)
-            status.update("a limiter that holds nobody back")
+            status.update("Overhead of a limiter")
             await self._measure_limiter()
         return self.samples
 
     async def _measure_transport(self, name: str, *, wakes: bool) -> None:
-        await self._db.run(database.clear_registered_broker)  # of the turn before; a worker that has one says so
+        await self._db.run(
+            database.clear_registered_broker
+        )  # of the previous round; a worker with a broker registers it
         engine = EngineDriver(self._db, self._settings, {BROKER_SETTING: self._urls[name]})
         with engine:
             jobs = [(await engine.submit_inline(self._plan.rows))[0] for _ in range(self._plan.jobs)]
@@ -173,7 +169,7 @@ class DispatchMeasurement:
         self._made += engine.jobs
 
     async def _measure_relay(self, name: str, url: str) -> None:
-        """An outbox full of hints, each of a job of its own, until the broker has confirmed them all."""
+        """Measure the relay of an outbox with one hint per job, until the broker has confirmed all hints."""
         namespace = await self._db.run(outbox.register_broker, name)
         line = make_connection_factory(url, namespace, [HINT_KIND], "bench")
         dispatcher = BrokerDispatcher(line, [HINT_KIND])
@@ -202,7 +198,7 @@ class DispatchMeasurement:
 
 
 async def _drop_hint_queue(make_line: Callable[[], BrokerConnection]) -> None:
-    """Nothing of ours stays in a broker that others use."""
+    """Delete the queue, because the broker may be shared."""
     line = make_line()
     await line.startup()
     await line.delete_queue(HINT_KIND)
@@ -210,7 +206,7 @@ async def _drop_hint_queue(make_line: Callable[[], BrokerConnection]) -> None:
 
 
 def run_benchmark(plan: DispatchBenchPlan) -> dict[str, Any]:
-    """Measure wake-ups."""
+    """Run the benchmark of wake-ups; return its report."""
 
     async def collect_samples(db: Database, settings: Settings, engine: EngineDriver) -> Samples:
         with start_brokers(plan, settings.home) as urls:

@@ -1,4 +1,4 @@
-"""The engine's side: rows in, rows through, and how soon a job starts."""
+"""Submit jobs, run them with workers, and measure ingest, processing and start latency."""
 
 import asyncio
 import time
@@ -27,17 +27,17 @@ JOB_POLL_S = 0.05
 WARM_UP_ITEMS = 400
 SHORT_JOB_TIMEOUT_S = 60.0
 LONG_JOB_TIMEOUT_S = 1_800.0
-IDLE_BEFORE_START_S = 0.05  # between two starts, for everybody to fall asleep again
+IDLE_BEFORE_START_S = 0.05  # pause between two starts, after which the worker is idle again
 
 
 class EngineDriver:
-    """Makes jobs in a database and has them processed by workers that it starts. ``jobs`` are those it made."""
+    """Submits jobs and starts the workers that process them. ``jobs`` are the submitted jobs."""
 
     def __init__(self, db: Database, settings: Settings, environment: Mapping[str, str] = NO_ENVIRONMENT) -> None:
         self.jobs: list[UUID] = []
         self._db = db
         self._settings = settings
-        self._environment = environment  # of workers
+        self._environment = environment  # extra variables for workers
         self._blobs = open_blob_store(settings.blobs)
 
     def __enter__(self) -> Self:
@@ -50,7 +50,7 @@ class EngineDriver:
         self._book.close()
 
     async def submit_inline(self, n: int) -> tuple[UUID, float]:
-        """A job whose rows come with the submission, left paused; and the seconds until it was durable."""
+        """Submit a job with inline rows and pause it; return its id, and the seconds until it was durable."""
         started = time.monotonic()
         job_id = await self._submit_job(NOOP_KIND, repeat_inputs(n))
         seconds = time.monotonic() - started
@@ -58,13 +58,13 @@ class EngineDriver:
         return job_id, seconds
 
     async def submit_paused(self, kind: str, n: int) -> UUID:
-        """A job of another kind, left paused."""
+        """Submit a paused job of any kind; return its id."""
         job_id = await self._submit_job(kind, range(n))
         await self._db.run(job_lifecycle.pause_job, job_id)
         return job_id
 
     async def ingest_file(self, rows: SampleRows) -> tuple[UUID, float]:
-        """A job whose rows are read from a stored file, left paused; and the seconds until all were durable."""
+        """Ingest a job from a stored file and pause it; return its id, and the seconds until all rows were durable."""
         blob = await asyncio.to_thread(self._blobs.put_file, rows.ndjson)
         started = time.monotonic()
         source = SourceReference(blob=blob.id, format="ndjson", name=rows.ndjson.name)
@@ -79,7 +79,7 @@ class EngineDriver:
 
     @asynccontextmanager
     async def start_warm_worker(self, processes: int) -> AsyncIterator[BenchWorker]:
-        """A worker that is ready: every child has run items and is idle again."""
+        """Start a worker; yield it when every child process has run items and is idle again."""
         async with BenchWorker(self._settings, processes, self._environment) as worker:
             seen: set[int] = set()
             while len(seen) < processes:
@@ -89,16 +89,16 @@ class EngineDriver:
             yield worker
 
     async def process_job(self, job_id: UUID, n: int, worker: BenchWorker) -> float:
-        """Let a paused job of ``n`` items run; the seconds from its first claim to its close."""
+        """Resume a paused job of ``n`` items; return the seconds from its first claim to its close."""
         await self._db.run(job_lifecycle.resume_job, job_id)
         await self._wait_until_closed(job_id, worker, within=LONG_JOB_TIMEOUT_S)
         counts = (await self._db.read(job_records.get_job, job_id)).counts
         if counts.done != n:
-            raise TidemillError(f"of {n} items only {counts.done} were done: what was measured is not the work")
+            raise TidemillError(f"Invalid measurement: {counts.done} of {n} items were done")
         return await self._db.run(database.read_processing_seconds, job_id)
 
     async def process_jobs(self, job_ids: Sequence[UUID], n: int, worker: BenchWorker) -> float:
-        """Let paused jobs of ``n`` items each run; the seconds from the first word of it to the last close."""
+        """Resume paused jobs of ``n`` items each; return the seconds from the first resume to the last close."""
         started = time.monotonic()
         for job_id in job_ids:
             await self._db.run(job_lifecycle.resume_job, job_id)
@@ -107,11 +107,11 @@ class EngineDriver:
         seconds = time.monotonic() - started
         done = [(await self._db.read(job_records.get_job, job_id)).counts.done for job_id in job_ids]
         if done != [n] * len(job_ids):
-            raise TidemillError(f"of {n} items each only {done} were done: what was measured is not the work")
+            raise TidemillError(f"Invalid measurement: {done} instead of {n} items per job were done")
         return seconds
 
     async def measure_start_latency(self, worker: BenchWorker) -> tuple[float, float]:
-        """Milliseconds to the start of a handler on an idle system: from the call of submit, from its return."""
+        """Return the milliseconds from the call of submit, and from its return, to the start of the handler."""
         await asyncio.sleep(IDLE_BEFORE_START_S)
         called = time.monotonic_ns()
         job_id = await self._submit_job(STAMP_KIND, [None])
@@ -131,5 +131,5 @@ class EngineDriver:
         while not await self._db.run(database.is_job_closed, job_id):
             worker.sample_memory()
             if time.monotonic() > deadline:
-                raise TidemillError(f"a job of the benchmark was not closed within {within:g} s")
+                raise TidemillError(f"A job of the benchmark did not close within {within:g} s")
             await asyncio.sleep(JOB_POLL_S)

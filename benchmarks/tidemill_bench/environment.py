@@ -1,7 +1,4 @@
-"""Where to measure: on DATABASE_URL, or on a server of our own that is gone afterwards.
-
-One run of turns, and nothing left of it.
-"""
+"""Run a benchmark on DATABASE_URL or on a temporary server, and remove its data at the end."""
 
 import asyncio
 import shutil
@@ -21,7 +18,7 @@ from tidemill_bench.engine_driver import EngineDriver
 
 @contextmanager
 def prepare_bench_settings(settings: Settings) -> Iterator[Settings]:
-    """Settings with a database to measure on, and a folder for files that is gone afterwards."""
+    """Yield settings with a database for the benchmark and a temporary folder for its files."""
     settings.home.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="bench-", dir=settings.home))
     folders = {"home": home, "blobs": str(home / "blobs")}
@@ -37,7 +34,7 @@ def prepare_bench_settings(settings: Settings) -> Iterator[Settings]:
 
 @asynccontextmanager
 async def open_bench_database(settings: Settings, *, is_own: bool) -> AsyncIterator[Database]:
-    """That database, with the schema."""
+    """Yield the database of the settings; migrate it if it is the benchmark's own."""
     async with open_database(settings, check=not is_own) as db:
         if is_own:
             await migrate_schema(db)
@@ -50,10 +47,15 @@ ReportBuilder = Callable[[Samples, dict[str, str], Settings, bool], dict[str, An
 
 
 def run_measurement(collect_samples: SampleCollector, build_report: ReportBuilder) -> dict[str, Any]:
-    """What the samples that ``take`` took come to, by ``report``: of samples, server, settings, and whose server."""
+    """Collect the samples and return the report on them.
+
+    ``build_report`` gets the samples, the server's settings, Tidemill's settings, and whether the server is temporary.
+    """
     settings = load_settings()
-    with prepare_bench_settings(settings) as ours:
-        return asyncio.run(_run_measurement(collect_samples, build_report, ours, is_own=settings.database_url is None))
+    with prepare_bench_settings(settings) as bench_settings:
+        return asyncio.run(
+            _run_measurement(collect_samples, build_report, bench_settings, is_own=settings.database_url is None)
+        )
 
 
 async def _run_measurement(

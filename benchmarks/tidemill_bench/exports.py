@@ -1,9 +1,4 @@
-"""From samples to ratios.
-
-psql's COPY and exports in turns.
-
-One run of the benchmark of exports.
-"""
+"""The benchmark of exports: exports in turns with psql's COPY of the same query, and the report."""
 
 import asyncio
 import os
@@ -59,7 +54,7 @@ DELIVERY_RATE_NAMES = ("files", "obstore", "reused")
 def build_report(
     plan: ExportBenchPlan, samples: Mapping[str, Sequence[float]], server: dict[str, str], _: Settings, is_own: bool
 ) -> dict[str, Any]:
-    """The object that ``--json`` prints."""
+    """Return the object that ``--json`` prints."""
     found = compute_figures(plan, samples)
     used: dict[str, Any] = {name: getattr(plan, name) for name in ExportBenchPlan.__slots__}
     if "xlsxwriter_s" not in samples:
@@ -70,8 +65,8 @@ def build_report(
 
 
 def compute_ratios(found: Mapping[str, float]) -> dict[str, float]:
-    """How much of its speed is kept: the seconds of the one we are compared with ÷ ours."""
-    return {name: found[bare] / found[ours] for name, (bare, ours) in EXPORT_RATIO_TERMS.items() if bare in found}
+    """Return the ratios: seconds of the baseline ÷ seconds of Tidemill."""
+    return {name: found[bare] / found[own] for name, (bare, own) in EXPORT_RATIO_TERMS.items() if bare in found}
 
 
 def compute_figures(plan: ExportBenchPlan, samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -97,7 +92,7 @@ SampleLists = defaultdict[str, list[float]]
 
 
 class ExportMeasurement:
-    """Takes every sample of a plan, from a service and a worker of one process each."""
+    """Collects the samples of a plan, with a server and a worker of one process."""
 
     def __init__(
         self,
@@ -126,14 +121,14 @@ class ExportMeasurement:
         csv, ndjson, xlsx = [await self._plan_table_export(name) for name in ("csv", "ndjson", "xlsx")]
         with error_console.status("") as status:
             for number in range(plan.rounds):
-                status.update(f"round {number + 1} of {plan.rounds}: {plan.users:,} users")
+                status.update(f"Round {number + 1} of {plan.rounds}: {plan.users:,} users")
                 await self._measure_round(csv, ndjson)
-            status.update(f"workbooks of {plan.book_rows:,} users")
+            status.update(f"Workbooks of {plan.book_rows:,} users")
             await self._measure_workbooks(csv, xlsx)
         return self.samples
 
     async def _measure_round(self, csv: TableExportPlan, ndjson: TableExportPlan) -> None:
-        """Each of ours beside what it is compared with."""
+        """Measure each export between two runs of its baseline."""
         await self._measure_copy("copy_to_reader_s", csv)
         await self._measure_stream("csv_stream_s", csv)
         await self._measure_copy("copy_to_reader_s", csv)
@@ -178,7 +173,9 @@ class ExportMeasurement:
         async with RawHttpClient(self._server.place, self._key) as client:
             made = (await client.get(f"/v1/exports/{job_id}")).checked_json
         if (made["status"], made["record_count"]) != ("completed", self._plan.users):
-            raise TidemillError(f"{format_}: {made['status']}, {made['failure_reason']}; {made['record_count']} rows")
+            raise TidemillError(
+                f"{format_} export ended as {made['status']} with {made['record_count']} rows: {made['failure_reason']}"
+            )
 
     async def _measure_workbooks(self, csv: TableExportPlan, xlsx: TableExportPlan) -> None:
         some, made = self._copied.with_suffix(".some"), self._copied.with_suffix(".xlsx")
@@ -210,7 +207,7 @@ def run_benchmark(plan: ExportBenchPlan) -> dict[str, Any]:
         user = await db.run(users.add_user, f"bench {uuid4().hex[:8]}", Role.ADMIN)
         try:
             key, _ = await db.run(users.add_key, user.id)
-            with error_console.status(f"making {plan.users:,} users"):
+            with error_console.status(f"Creating {plan.users:,} users"):
                 bare = await PsqlCopy.create(db, plan.users)
             async with (
                 BenchServer(settings, settings.home / "serve.log") as server,

@@ -1,7 +1,4 @@
-"""HTTP/1.1 as bare as can be: its own cost must not show in what is measured.
-
-A client that takes a stream as fast as it comes, and keeps nothing of it.
-"""
+"""A minimal HTTP/1.1 client, so that its own cost does not distort the measurements."""
 
 import asyncio
 import itertools
@@ -18,7 +15,7 @@ HTTP_HEAD_BYTES_MAX = 1 << 20
 
 
 class TimedResponse(NamedTuple):
-    """What came back, and after how many milliseconds all of it was here."""
+    """A response, and the milliseconds until it was complete."""
 
     status: int
     body: bytes
@@ -26,14 +23,14 @@ class TimedResponse(NamedTuple):
 
     @property
     def checked_json(self) -> Any:
-        """The body as JSON; TidemillError if the request was refused."""
-        if self.status >= 400:  # noqa: PLR2004  where errors begin
-            raise TidemillError(f"the service answered {self.status}: {self.body[:300].decode(errors='replace')}")
+        """The body as JSON; raises TidemillError if the status is an error."""
+        if self.status >= 400:  # noqa: PLR2004  the first error status
+            raise TidemillError(f"The server responded with {self.status}: {self.body[:300].decode(errors='replace')}")
         return json.loads(self.body)
 
 
 class RawHttpClient:
-    """One connection, kept alive, that speaks with these keys in turns: each may ask only so often."""
+    """One persistent connection. Requests use the API keys in turn, because each key has a rate limit."""
 
     def __init__(self, address: tuple[str, int], *keys: str) -> None:
         self._place = address
@@ -54,7 +51,7 @@ class RawHttpClient:
         return await self.send(path, "application/json", len(body), [body])
 
     async def send(self, path: str, media_type: str, length: int, pieces: Iterable[bytes]) -> TimedResponse:
-        """A body in pieces, of which no two are in memory for long."""
+        """Send a body piece by piece, without keeping all of it in memory."""
         return await self._send_request(
             "POST", path, f"Content-Type: {media_type}\r\nContent-Length: {length}\r\n", pieces
         )
@@ -82,19 +79,19 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 def drain_stream(address: tuple[str, int], path: str, key: str) -> float:
-    """The seconds from the request to the end of the body; TidemillError unless it was whole."""
+    """Read a streamed response and discard it; return the seconds. Raise TidemillError if it is incomplete."""
     host, port = address
     request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n"
-    room = memoryview(bytearray(STREAM_READ_CHUNK_BYTES))
+    buffer = memoryview(bytearray(STREAM_READ_CHUNK_BYTES))
     started = time.monotonic()
     with socket.create_connection(address) as connection:
         connection.sendall(request.encode())
         first = connection.recv(STREAM_READ_CHUNK_BYTES)
         if not first.startswith(b"HTTP/1.1 200 "):
-            raise TidemillError(f"{host}:{port} refused {path}: {first[:1_000].decode(errors='replace')}")
+            raise TidemillError(f"{host}:{port} rejected {path}: {first[:1_000].decode(errors='replace')}")
         end = first[-len(LAST_CHUNK) :]
-        while size := connection.recv_into(room):
-            end = (end + bytes(room[max(0, size - len(LAST_CHUNK)) : size]))[-len(LAST_CHUNK) :]
+        while size := connection.recv_into(buffer):
+            end = (end + bytes(buffer[max(0, size - len(LAST_CHUNK)) : size]))[-len(LAST_CHUNK) :]
     if end != LAST_CHUNK:
-        raise TidemillError(f"{path} broke off: what was measured is not the work")
+        raise TidemillError(f"Invalid measurement: the response to {path} was incomplete")
     return time.monotonic() - started

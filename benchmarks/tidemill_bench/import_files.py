@@ -1,4 +1,4 @@
-"""The files of a benchmark, and the rows that a bare COPY loads of them, made before a clock runs."""
+"""Write the files of the import benchmark, and their good rows for a bare COPY, before the measurement starts."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import UUID
 
-BENCH_BAD_ROW_EVERY = 100  # one row in so many
+BENCH_BAD_ROW_EVERY = 100  # one bad row per 100 rows
 AUTHOR_COUNT = 10_000
 BENCH_USER_ROLES = ("admin", "editor", "author", "reader")
 USER_COLUMNS = ("id", "email", "name", "role", "active", "created_at", "updated_at")
@@ -19,7 +19,7 @@ ARTICLE_BODY = "A tide mill lets the pond fill first and then turns its wheel fr
 
 @dataclass(frozen=True, slots=True)
 class ImportSample:
-    """A file to import, how many of its rows are bad, and the others as a bare COPY takes them."""
+    """A file to import, its number of bad rows, and its good rows in the format of a bare COPY."""
 
     file: Path
     clean: Path
@@ -78,7 +78,7 @@ def make_author_id(number: int) -> str:
 
 
 def make_author_rows() -> bytes:
-    """Rows of users that articles may refer to, as a bare COPY takes them."""
+    """Return the users that articles refer to, in the format of a bare COPY."""
     rows = [
         f"{make_author_id(i)},author{i}@example.org,Author {i},author,true,2024-01-01Z,2024-01-01Z"
         for i in range(AUTHOR_COUNT)

@@ -1,9 +1,4 @@
-"""From samples to ratios.
-
-Bare COPY and import in turns.
-
-One run of the benchmark of imports.
-"""
+"""The benchmark of imports: imports in turns with a bare COPY of the same rows, and the report."""
 
 import asyncio
 import os
@@ -41,7 +36,7 @@ from tidemill_bench.results import build_result, compute_medians, compute_spread
 def build_report(
     plan: ImportBenchPlan, samples: Mapping[str, Sequence[float]], server: dict[str, str], _: Settings, is_own: bool
 ) -> dict[str, Any]:
-    """The object that ``--json`` prints."""
+    """Return the object that ``--json`` prints."""
     found = compute_figures(samples)
     ratios = {
         "import_wall_vs_copy": found["import_s"] / found["copy_s"],
@@ -59,7 +54,7 @@ def build_report(
 
 
 def compute_figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The median of each, but of memory and of first rows the greatest."""
+    """Return medians; for memory and the time to the first row, the maximum."""
     peaks = {name for name in samples if name == "import_rss_mb" or name.endswith("first_row_s")}
     return compute_medians(samples, peaks) | {"copy_spread": compute_spread(samples["copy_s"])}
 
@@ -77,7 +72,7 @@ SampleLists = defaultdict[str, list[float]]
 
 
 class ImportMeasurement:
-    """Takes every sample of a plan."""
+    """Collects the samples of a plan."""
 
     def __init__(
         self, plan: ImportBenchPlan, db: Database, settings: Settings, engine: EngineDriver, bare: BareImportTables
@@ -95,20 +90,20 @@ class ImportMeasurement:
     async def collect_samples(self) -> SampleLists:
         plan, folder = self._plan, self._settings.home
         self._record("load_average_before", os.getloadavg()[0])
-        with error_console.status("making files") as status:
+        with error_console.status("Writing files") as status:
             users = await asyncio.to_thread(import_files.write_users_file, folder, plan.users)
             articles = await asyncio.to_thread(import_files.write_articles_file, folder, plan.articles)
             for number in range(plan.rounds):
-                status.update(f"round {number + 1} of {plan.rounds}: {plan.users:,} users")
+                status.update(f"Round {number + 1} of {plan.rounds}: {plan.users:,} users")
                 await self._measure_table("users", "", users)
-                status.update(f"round {number + 1} of {plan.rounds}: {plan.articles:,} articles")
+                status.update(f"Round {number + 1} of {plan.rounds}: {plan.articles:,} articles")
                 await self._measure_table("articles", "ndjson_", articles)
             status.update(f"{plan.pairs:,} rows, all good and all bad")
             await self._measure_good_and_bad_files(folder)
         return self.samples
 
     async def _measure_table(self, table: str, name: str, sample: ImportSample) -> None:
-        """An import between two bare ones."""
+        """Measure an import between two bare COPYs."""
         await self._measure_copy(table, name, sample)
         await self._measure_import(table, name, sample)
         await self._measure_copy(table, name, sample)
@@ -129,7 +124,7 @@ class ImportMeasurement:
         self._record(f"{name}copy_s", seconds)
 
     async def _measure_import(self, table: str, name: str, sample: ImportSample) -> None:
-        """From the moment a stored file is accepted until its job is closed."""
+        """Measure an import from the submission of a stored file until its job is closed."""
         await asyncio.to_thread(self._bare.truncate, table, import_files.make_author_rows())
         resource = _add_field_rules(
             await ResourceRegistry({}).find(self._db, f"tidemill_bench.{table}", any_table=True)
@@ -158,9 +153,9 @@ class ImportMeasurement:
 
     async def _check_row_counts(self, job_id: UUID, sample: ImportSample, table: str) -> None:
         counts = (await self._db.read(job_records.get_job, job_id)).counts
-        there = await self._db.run(baselines.count_rows, table)
-        if (counts.failed, there) != (sample.bad, sample.rows - sample.bad):
-            raise TidemillError(f"{counts.failed} rows failed and {there} are there: what was measured is not the work")
+        stored = await self._db.run(baselines.count_rows, table)
+        if (counts.failed, stored) != (sample.bad, sample.rows - sample.bad):
+            raise TidemillError(f"Invalid measurement: {counts.failed} rows failed and the table has {stored} rows")
 
     def _record(self, name: str, value: float) -> None:
         self.samples[name].append(value)
@@ -175,7 +170,7 @@ def _is_never_bad(_: int) -> bool:
 
 
 def _add_field_rules(resource: Resource) -> Resource:
-    """With the rules that a product has and a table has not."""
+    """Return the resource with rules that a table cannot express: patterns, normalization and lengths."""
     return replace(resource, fields=tuple(_restrict_field(field) for field in resource.fields))
 
 
@@ -186,7 +181,7 @@ def _restrict_field(field: Field) -> Field:
 
 
 def run_benchmark(plan: ImportBenchPlan) -> dict[str, Any]:
-    """Measure imports."""
+    """Run the benchmark of imports; return its report."""
 
     async def collect_samples(db: Database, settings: Settings, engine: EngineDriver) -> Samples:
         with BareImportTables(db.url) as bare:

@@ -1,9 +1,4 @@
-"""From samples to figures, from figures to ratios.
-
-Bare and engine in turns, round after round.
-
-One run of the engine's benchmark.
-"""
+"""The benchmark of the engine: jobs in turns with a bare COPY of the same rows, and the report."""
 
 import asyncio
 import os
@@ -25,7 +20,7 @@ from tidemill_bench.plans import ItemsBenchPlan
 from tidemill_bench.results import build_result, compute_spread, describe_spread, round_figure
 from tidemill_bench.sample_rows import BARE_JOB_ID, SampleRows
 
-ITEMS_PEAK_PREFIXES = ("rss_mb", "rss_parent_mb")  # of these the greatest counts, of all others the median
+ITEMS_PEAK_PREFIXES = ("rss_mb", "rss_parent_mb")  # reported as maximum; all other figures as median
 
 
 def build_report(
@@ -35,7 +30,7 @@ def build_report(
     settings: Settings,
     is_own: bool,
 ) -> dict[str, Any]:
-    """The object that ``--json`` prints."""
+    """Return the object that ``--json`` prints."""
     found = compute_figures(samples)
     used: dict[str, Any] = {
         "rows": plan.rows,
@@ -51,7 +46,7 @@ def build_report(
 
 
 def compute_figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """One number per name."""
+    """Return one number per name."""
     found: dict[str, float] = {}
     for name, values in samples.items():
         if name in ("start_ms", "start_after_commit_ms"):
@@ -70,28 +65,28 @@ def compute_figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def compute_item_cost_us(found: Mapping[str, float], suffix: str) -> float:
-    """Microseconds that an item takes to be read from a file and then processed by two processes."""
+    """Return the microseconds to read an item from a file and to process it with two processes."""
     return 1e6 / found["ingest_file_per_s" + suffix] + 1e6 / found["process_2_per_s" + suffix]
 
 
 def choose_faster_ingest_path(found: Mapping[str, float]) -> str:
-    """The quicker of the two ways in."""
+    """Return the faster way to submit rows: ``file`` or ``inline``."""
     return "file" if found["ingest_file_per_s"] >= found["ingest_inline_per_s"] else "inline"
 
 
 def compute_ratios(found: Mapping[str, float], cost_ratio: str) -> dict[str, float]:
-    """Every ratio is made of two figures, so that it can be checked."""
-    made = {cost_ratio: found["cost_us_per_item_large"] / found["cost_us_per_item"]}
+    """Return the ratios. Both figures of a ratio are in the report."""
+    ratios = {cost_ratio: found["cost_us_per_item_large"] / found["cost_us_per_item"]}
     for suffix in ("", "_large"):
         copy, bare = found.get("bare_copy_per_s" + suffix), found.get("bare_process_per_s" + suffix)
         if copy is None or bare is None:
             continue
         for path in ("file", "inline"):
-            made[f"ingest_{path}_vs_copy{suffix}"] = found[f"ingest_{path}_per_s{suffix}"] / copy
-        made["ingest_vs_copy" + suffix] = made[f"ingest_{choose_faster_ingest_path(found)}_vs_copy{suffix}"]
-        made["process_1_vs_bare" + suffix] = found["process_1_per_s" + suffix] / bare
-        made["process_vs_bare" + suffix] = found["process_2_per_s" + suffix] / bare
-    return {name: round(value, 3) for name, value in sorted(made.items())}
+            ratios[f"ingest_{path}_vs_copy{suffix}"] = found[f"ingest_{path}_per_s{suffix}"] / copy
+        ratios["ingest_vs_copy" + suffix] = ratios[f"ingest_{choose_faster_ingest_path(found)}_vs_copy{suffix}"]
+        ratios["process_1_vs_bare" + suffix] = found["process_1_per_s" + suffix] / bare
+        ratios["process_vs_bare" + suffix] = found["process_2_per_s" + suffix] / bare
+    return {name: round(value, 3) for name, value in sorted(ratios.items())}
 
 
 def describe_noise(found: Mapping[str, float]) -> str | None:
@@ -105,7 +100,7 @@ SampleLists = defaultdict[str, list[float]]
 
 
 class ItemsMeasurement:
-    """Takes every sample of a plan. Names that end in ``_large`` are of the larger size."""
+    """Collects the samples of a plan. Names that end in ``_large`` are of the larger size."""
 
     def __init__(
         self, plan: ItemsBenchPlan, db: Database, engine: EngineDriver, bare: BareItemTables, folder: Path
@@ -120,31 +115,31 @@ class ItemsMeasurement:
     async def collect_samples(self) -> SampleLists:
         plan = self._plan
         self._record("load_average_before", os.getloadavg()[0])
-        with error_console.status("preparing rows") as status:
+        with error_console.status("Preparing rows") as status:
             small = await asyncio.to_thread(SampleRows, self._folder, plan.rows)
             large = await asyncio.to_thread(SampleRows, self._folder, plan.large)
             for number in range(plan.rounds):
-                status.update(f"round {number + 1} of {plan.rounds}: {plan.rows:,} items")
+                status.update(f"Round {number + 1} of {plan.rounds}: {plan.rows:,} items")
                 await self._measure_round(small, "", with_bare_runs=True)
                 if number < plan.large_rounds:
-                    status.update(f"round {number + 1} of {plan.rounds}: {plan.large:,} items")
+                    status.update(f"Round {number + 1} of {plan.rounds}: {plan.large:,} items")
                     await self._measure_round(large, LARGE_SUFFIX, with_bare_runs=plan.full)
-            status.update("start latency")
+            status.update("Start latency")
             await self._measure_start_latency()
         return self.samples
 
     async def _measure_round(self, rows: SampleRows, suffix: str, *, with_bare_runs: bool) -> None:
-        """The engine's turns, each between two bare ones; only what the cost per item needs unless ``whole``."""
-        dead, turned = await self._read_row_versions(), rows.n
+        """Measure jobs, each between two bare runs. Without bare runs, measure only the cost per item."""
+        dead, settled = await self._read_row_versions(), rows.n
         if with_bare_runs:
             await self._measure_bare_copy(rows, suffix)
             await self._measure_inline_job(rows, suffix)
             await self._measure_bare_copy(rows, suffix)
-            turned += rows.n
+            settled += rows.n
         await self._measure_file_job(rows, suffix)
         if with_bare_runs:
             await self._measure_bare_copy(rows, suffix)
-        self._record("dead_tuples_per_item" + suffix, (await self._read_row_versions() - dead) / turned)
+        self._record("dead_tuples_per_item" + suffix, (await self._read_row_versions() - dead) / settled)
 
     async def _measure_bare_copy(self, rows: SampleRows, suffix: str) -> None:
         bare, wal = self._bare, await self._read_wal_bytes()
@@ -156,7 +151,7 @@ class ItemsMeasurement:
         self._record("bare_wal_bytes_per_item" + suffix, (await self._read_wal_bytes() - wal) / rows.n)
 
     async def _measure_inline_job(self, rows: SampleRows, suffix: str) -> None:
-        """Rows with the submission, processed by one process."""
+        """Measure a job with inline rows and one worker process."""
         job_id, seconds = await self._engine.submit_inline(rows.n)
         self._record("ingest_inline_per_s" + suffix, rows.n / seconds)
         async with self._engine.start_warm_worker(1) as worker:
@@ -164,7 +159,7 @@ class ItemsMeasurement:
         self._record("process_1_per_s" + suffix, rows.n / seconds)
 
     async def _measure_file_job(self, rows: SampleRows, suffix: str) -> None:
-        """Rows from a file, processed by two processes."""
+        """Measure a job from a file and two worker processes."""
         wal = await self._read_wal_bytes()
         job_id, seconds = await self._engine.ingest_file(rows)
         ingest_wal = await self._read_wal_bytes() - wal
@@ -190,7 +185,7 @@ class ItemsMeasurement:
         return await self._db.run(database.read_wal_bytes)
 
     async def _read_row_versions(self) -> float:
-        """The count, when no server process has any more to add: those of a stopped worker take a moment to end."""
+        """Return the count when it is stable: connections of a stopped worker report their statistics at their end."""
         deadline = time.monotonic() + 20 * STATISTICS_POLL_S
         before, now = -1.0, await self._db.run(database.count_row_versions)
         while now != before and time.monotonic() < deadline:
@@ -203,7 +198,7 @@ class ItemsMeasurement:
 
 
 def run_benchmark(plan: ItemsBenchPlan) -> dict[str, Any]:
-    """Measure the engine."""
+    """Run the benchmark of the engine; return its report."""
 
     async def collect_samples(db: Database, settings: Settings, engine: EngineDriver) -> Samples:
         with BareItemTables(db.url) as bare:

@@ -1,13 +1,4 @@
-"""What is measured, at which sizes and how often.
-
-What is asked of the service, of how big a job and how often.
-
-What is imported, how much of it and how often.
-
-What is exported, how much of it and how often.
-
-What is dispatched, how much of it and how often.
-"""
+"""The sizes and the number of rounds of each benchmark."""
 
 from dataclasses import dataclass
 
@@ -16,7 +7,7 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ItemsBenchPlan:
-    """Rounds of ``rows`` items; ``large`` shows what a longer job costs per item. ``full``: everything at both."""
+    """Rounds of ``rows`` items, and of ``large`` items for the cost of a longer job. ``full``: all figures for both."""
 
     rows: int
     large: int
@@ -35,10 +26,10 @@ class ItemsBenchPlan:
 
 @dataclass(frozen=True, slots=True)
 class ApiBenchPlan:
-    """A job of ``items``; ``rounds`` over every kind of page; a crowd for ``seconds``; a file of ``upload_mb``."""
+    """A job of ``items``; ``rounds`` over all pages; load for ``seconds``; an upload of ``upload_mb``."""
 
     items: int = MILLION
-    rounds: int = 120  # of which one in a hundred may be the machine's own doing
+    rounds: int = 120  # so that one slow round in a hundred does not affect the p99
     pollers: int = 200
     submitters: int = 20
     seconds: float = 20.0
@@ -54,7 +45,7 @@ FULL_API_PLAN = ApiBenchPlan(items=5 * MILLION, rounds=240, seconds=60.0, upload
 
 @dataclass(frozen=True, slots=True)
 class ImportBenchPlan:
-    """``users`` rows of CSV, ``articles`` rows of NDJSON with a foreign key, ``pairs`` rows all good and all bad."""
+    """``users``: CSV rows; ``articles``: NDJSON rows with a foreign key; ``pairs``: rows all good, and all bad."""
 
     users: int = 1_000_000
     articles: int = 300_000
@@ -68,7 +59,7 @@ FULL_IMPORT_PLAN = ImportBenchPlan(users=10_000_000, rounds=1)
 
 @dataclass(frozen=True, slots=True)
 class ExportBenchPlan:
-    """``users`` rows in every form but workbooks, which have ``book_rows``; ``inputs`` files to an object store."""
+    """``users``: rows in each format except xlsx; ``book_rows``: rows of a workbook; ``inputs``: distributed files."""
 
     users: int = MILLION
     book_rows: int = 200_000
@@ -81,9 +72,9 @@ FULL_EXPORT_PLAN = ExportBenchPlan(users=10 * MILLION, rounds=1)
 
 @dataclass(frozen=True, slots=True)
 class DispatchBenchPlan:
-    """``jobs`` of ``rows`` items each turn; ``starts`` jobs of one item, for the wake-up; ``hints`` for the relay.
+    """Per round ``jobs`` of ``rows`` items; ``starts``: one-item jobs for the wake-up; ``hints``: hints to relay.
 
-    Addresses are of brokers that run already; without one, a broker of our own is started if it is installed.
+    ``redis`` and ``rabbitmq`` are URLs of running brokers. Without a URL, a temporary broker is started if installed.
     """
 
     jobs: int = 25

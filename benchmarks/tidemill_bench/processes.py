@@ -1,9 +1,4 @@
-"""A process of its own, as somebody starts it at a terminal, watched from outside.
-
-A worker of its own process, as `tidemill worker` starts it.
-
-The service of its own process, as `tidemill serve` starts it.
-"""
+"""Run `tidemill worker` and `tidemill serve` as separate processes, and measure their memory and processor time."""
 
 import asyncio
 import os
@@ -29,24 +24,24 @@ NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
 class BenchProcess:
-    """`tidemill` with some arguments, on the database and the files that are measured."""
+    """A `tidemill` command that uses the database and the blob store of the benchmark."""
 
     def __init__(
         self, settings: Settings, *arguments: str, stderr: IO[bytes] | None = None, **environment: str
     ) -> None:
         self._arguments = arguments
-        self._said = stderr
+        self._stderr = stderr
         url = str(settings.database_url)
-        ours = {"DATABASE_URL": url, "TIDEMILL_DATABASE_URL": url, "TIDEMILL_HOME": str(settings.home)}
-        ours["TIDEMILL_BLOBS"] = settings.blobs
+        variables = {"DATABASE_URL": url, "TIDEMILL_DATABASE_URL": url, "TIDEMILL_HOME": str(settings.home)}
+        variables["TIDEMILL_BLOBS"] = settings.blobs
         if settings.config is not None:
-            ours["TIDEMILL_CONFIG"] = str(settings.config)
-        self._env = os.environ | ours | environment
+            variables["TIDEMILL_CONFIG"] = str(settings.config)
+        self._env = os.environ | variables | environment
 
     async def __aenter__(self) -> Self:
         argv = [sys.executable, "-c", TIDEMILL_MAIN_CODE, *self._arguments]
-        self._process = subprocess.Popen(  # noqa: ASYNC220  our own argv
-            argv, env=self._env, stdin=subprocess.DEVNULL, stderr=self._said
+        self._process = subprocess.Popen(  # noqa: ASYNC220  the arguments are trusted
+            argv, env=self._env, stdin=subprocess.DEVNULL, stderr=self._stderr
         )
         return self
 
@@ -64,10 +59,10 @@ class BenchProcess:
 
     @property
     def process(self) -> psutil.Process:
-        """As the system sees it; TidemillError when it is no more."""
+        """The process; raises TidemillError after it has exited."""
         if not self.is_alive:
             name, code = self._arguments[0], self._process.returncode
-            raise TidemillError(f"the process of `tidemill {name}` ended with exit code {code}; its message is above")
+            raise TidemillError(f"`tidemill {name}` exited with code {code}. Its error message is above.")
         return psutil.Process(self._process.pid)
 
 
@@ -79,12 +74,12 @@ def read_rss_mb(process: psutil.Process) -> float:
 
 
 def read_cpu_seconds(process: psutil.Process) -> float:
-    """What it has used of the processors so far, itself and not the database for it."""
+    """Return the processor time of the process so far, without the time of the database server."""
     return float(sum(process.cpu_times()[:2]))
 
 
 class BenchWorker(BenchProcess):
-    """Started and stopped; in between, ``look`` keeps the peak memory of the parent and of its children."""
+    """A worker. ``sample_memory`` records the peak memory of the parent and of its child processes."""
 
     def __init__(self, settings: Settings, processes: int, environment: Mapping[str, str] = NO_ENVIRONMENT) -> None:
         level = os.environ.get("TIDEMILL_LOG_LEVEL", "error")
@@ -95,11 +90,11 @@ class BenchWorker(BenchProcess):
         self.parent_rss_mb = self.child_rss_mb = 0.0
 
     def cpu_seconds(self) -> float:
-        """Of the children together."""
+        """Return the total processor time of the child processes."""
         return sum(read_cpu_seconds(child) for child in self.process.children())
 
     def sample_memory(self) -> None:
-        """Take a sample; TidemillError when the worker is no more."""
+        """Take a sample; raise TidemillError if the worker has exited."""
         parent = self.process
         self.parent_rss_mb = max(self.parent_rss_mb, read_rss_mb(parent))
         for child in parent.children():
@@ -109,11 +104,11 @@ class BenchWorker(BenchProcess):
 SERVER_START_TIMEOUT_S = 30.0
 SERVER_LOG_POLL_S = 0.05
 MEMORY_SAMPLE_INTERVAL_S = 0.1
-_LISTENING_PATTERN = re.compile(rb"listening at http://(\S+):(\d+)")
+_LISTENING_PATTERN = re.compile(rb"Listening at http://(\S+):(\d+)")
 
 
 class BenchServer(BenchProcess):
-    """Started and stopped; ``place`` is where it listens. It logs as it always does, into a file."""
+    """The HTTP server. ``place`` is the address it listens on. It writes its usual log to a file."""
 
     def __init__(
         self,
@@ -146,7 +141,7 @@ class BenchServer(BenchProcess):
         return read_cpu_seconds(self.process)
 
     async def peak_rss_mb(self, during: "asyncio.Task[object]") -> float:
-        """The most memory it had until a task was done."""
+        """Return the peak memory of the server while a task runs."""
         peak = self.rss_mb()
         while not during.done():
             await asyncio.wait([during], timeout=MEMORY_SAMPLE_INTERVAL_S)
@@ -156,10 +151,10 @@ class BenchServer(BenchProcess):
     async def _wait_until_listening(self) -> tuple[str, int]:
         deadline = time.monotonic() + SERVER_START_TIMEOUT_S
         while True:
-            said = self._log.read_bytes()
-            found = _LISTENING_PATTERN.search(said)
+            output = self._log.read_bytes()
+            found = _LISTENING_PATTERN.search(output)
             if found:
                 return found[1].decode(), int(found[2])
             if not self.is_alive or time.monotonic() > deadline:
-                raise TidemillError(f"the service did not start: {said.decode(errors='replace').strip()}")
+                raise TidemillError(f"The server did not start: {output.decode(errors='replace').strip()}")
             await asyncio.sleep(SERVER_LOG_POLL_S)

@@ -1,9 +1,4 @@
-"""Under which conditions it was measured.
-
-What is asked of the numbers, and how they look.
-
-What all reports of bare and other turns have in common.
-"""
+"""What the reports of all benchmarks share: targets, versions, machine, medians and the printed table."""
 
 import os
 import platform
@@ -18,7 +13,7 @@ from tidemill.terminal.console import console
 
 
 def collect_versions(server: dict[str, str]) -> dict[str, str]:
-    """Of everything that decides the numbers; takes the server's out of its settings."""
+    """Return the versions that affect the figures; remove ``server_version`` from ``server``."""
     return {
         "tidemill": version("tidemill"),
         "python": platform.python_version(),
@@ -29,7 +24,7 @@ def collect_versions(server: dict[str, str]) -> dict[str, str]:
 
 def describe_machine(*, is_own: bool) -> dict[str, Any]:
     return {
-        "database": "embedded, its own" if is_own else "DATABASE_URL",
+        "database": "temporary embedded server" if is_own else "DATABASE_URL",
         "cpus": os.cpu_count(),
         "machine": f"{platform.system()} {platform.machine()}",
     }
@@ -82,7 +77,7 @@ TARGET_MAXIMUMS = ENGINE_MAXIMUMS | API_MAXIMUMS | IMPORT_MAXIMUMS | DISPATCH_MA
 
 
 def meets_target(name: str, value: float) -> bool | None:
-    """Whether a target is reached; None where there is none."""
+    """Return whether a figure meets its target; None if it has no target."""
     if name in TARGET_MINIMUMS:
         return value >= TARGET_MINIMUMS[name]
     return value <= TARGET_MAXIMUMS[name] if name in TARGET_MAXIMUMS else None
@@ -90,7 +85,7 @@ def meets_target(name: str, value: float) -> bool | None:
 
 def print_result_table(result: dict[str, Any], warning: str | None = None) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("what")
+    table.add_column("name")
     table.add_column("measured", justify="right")
     table.add_column("target", justify="right")
     table.add_column("")
@@ -119,30 +114,30 @@ def _format_target_mark(met: bool | None) -> str:
     return {None: "", True: "[green]ok[/]", False: "[red]missed[/]"}[met]
 
 
-BARE_SPREAD_MAX = 0.2  # bare turns all do the same work: if they differ by more, something else used the machine
+BARE_SPREAD_MAX = 0.2  # all bare runs do the same work; if they differ by more, other processes used the machine
 
 
 def compute_medians(samples: Mapping[str, Sequence[float]], peaks: Collection[str]) -> dict[str, float]:
-    """The median of each; of what is named by ``peaks`` the greatest."""
+    """Return the median of each figure; the maximum for the names in ``peaks``."""
     return {name: max(values) if name in peaks else statistics.median(values) for name, values in samples.items()}
 
 
 def compute_spread(values: Sequence[float]) -> float:
-    """How far turns of the same work lie apart, as a part of their median."""
+    """Return (max - min) ÷ median of repeated measurements."""
     return (max(values) - min(values)) / statistics.median(values)
 
 
 def describe_spread(spread: float) -> str | None:
-    """What to know before trusting the ratios."""
+    """Return a warning if the measurements are too noisy for reliable ratios."""
     if spread <= BARE_SPREAD_MAX:
         return None
-    return "The machine was not quiet: the bare turns differ too much to trust these ratios."
+    return "The machine was not quiet: the bare runs differ too much. Do not rely on these ratios."
 
 
 def build_result(
     ratios: Mapping[str, float], found: Mapping[str, float], used: dict[str, Any], server: dict[str, str], is_own: bool
 ) -> dict[str, Any]:
-    """The object that ``--json`` prints."""
+    """Return the object that ``--json`` prints."""
     return {
         "ratios": {name: round(value, 3) for name, value in sorted(ratios.items())},
         "figures": {name: round_figure(value) for name, value in sorted(found.items())},

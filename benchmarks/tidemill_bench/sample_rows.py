@@ -1,4 +1,4 @@
-"""The rows of a benchmark, in every form they are needed, made before a clock runs."""
+"""Write the rows of the items benchmark in all required formats, before the measurement starts."""
 
 import itertools
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ BARE_TIMESTAMP = b"2025-01-01 00:00:00+00"
 
 @cache
 def make_base_inputs() -> list[dict[str, Any]]:
-    """A thousand inputs of about 100 bytes, repeated as often as need be."""
+    """Return a thousand inputs of about 100 bytes each."""
     return [
         {"id": i, "name": f"Customer {i:06}", "email": f"customer.{i:06}@example.org", "amount": i * 7 % 1000 / 100}
         for i in range(ROWS_PER_BLOCK)
@@ -32,7 +32,7 @@ def repeat_inputs(n: int) -> Iterator[dict[str, Any]]:
 
 
 class SampleRows:
-    """``n`` rows as a file for ingest, as the text of a bare COPY, and their outcomes as the text of another."""
+    """``n`` rows as an NDJSON file for ingest, and their items and outcomes as text for a bare COPY."""
 
     def __init__(self, folder: Path, n: int) -> None:
         self.n = n
@@ -48,7 +48,7 @@ class SampleRows:
                 yield piece
 
     def read_outcome_blocks(self) -> Iterator[tuple[int, int, bytes]]:
-        """(lo, hi, text) per thousand rows."""
+        """Yield (lo, hi, text) for each thousand rows."""
         with self._outcomes.open("rb") as file:
             for lo, hi, size in self._blocks:
                 yield lo, hi, file.read(size)

@@ -1,7 +1,7 @@
-"""How far one item travels through the code: files, functions, and calls between packages of tidemill.
+"""Trace one item through the code: files, functions, and calls between packages of tidemill.
 
-The item is submitted with ``Mill.submit_async`` and run to its end with ``tidemill.testing.drain``, in one process.
-A first item warms up the imports, the database and the engine.
+``Mill.submit_async`` submits the item and ``tidemill.testing.drain`` runs it, in one process. A first item warms up the
+imports, the database and the engine.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ PACKAGE_ROOT = f"{Path(tidemill.__file__).parent}/"
 
 @dataclass
 class WalkTrace:
-    """The functions of tidemill that were entered, and the calls from one of its packages to another.
+    """The functions of tidemill that ran, and the calls between its packages.
 
-    A coroutine that continues after a wait counts as a call, too.
+    A coroutine that continues after a wait counts as a call.
     """
 
     functions: set[tuple[str, str, int]] = field(default_factory=set)  # file, name, line
     crossings: Counter[tuple[str, str]] = field(default_factory=Counter)  # from package, to package
 
     def profile(self, frame: FrameType, event: str, _: Any) -> None:
-        """A function for ``sys.setprofile``."""
+        """Record a call; pass this method to ``sys.setprofile``."""
         code = frame.f_code
         if event != "call" or not code.co_filename.startswith(PACKAGE_ROOT) or code.co_name.startswith("<"):
             return
@@ -67,13 +67,13 @@ def _get_package(path: str) -> str:
 
 
 def run_walk() -> dict[str, Any]:
-    """The report on one item. It runs in a thread, so that the command line is not among its callers."""
+    """Return the report on one item. The item runs in a thread, so that the command line is not among its callers."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: asyncio.run(trace_one_item())).result()
 
 
 async def trace_one_item() -> dict[str, Any]:
-    """The report on one item, in an embedded database of its own."""
+    """Return the report on one item that runs on a temporary embedded server."""
     with tempfile.TemporaryDirectory() as home:
         settings = load_settings().model_copy(update={"home": Path(home), "database_url": None, "config": None})
         async with open_database(settings, check=False) as db:

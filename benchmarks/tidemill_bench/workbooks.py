@@ -1,4 +1,4 @@
-"""Workbooks of the same rows: ours, and XlsxWriter's."""
+"""Write the same rows as workbooks with Tidemill and with XlsxWriter."""
 
 import csv
 import importlib.util
@@ -20,7 +20,7 @@ def has_xlsxwriter() -> bool:
 
 
 def write_with_tidemill(form: OutputFileSpec, rows: Path, made: Path) -> float:
-    """The seconds from rows as COPY wrote them to a workbook."""
+    """Encode the output of COPY as a workbook; return the seconds."""
     started = time.monotonic()
     with rows.open("rb") as file, made.open("wb") as output:
         encoder = open_copy_encoder(form, output)
@@ -31,8 +31,8 @@ def write_with_tidemill(form: OutputFileSpec, rows: Path, made: Path) -> float:
 
 
 def write_with_xlsxwriter(form: OutputFileSpec, rows: Path, made: Path) -> float:
-    """The same cells by XlsxWriter, in the mode that keeps memory flat."""
-    import xlsxwriter  # noqa: PLC0415  only to compare with
+    """Write the same cells with XlsxWriter in constant-memory mode; return the seconds."""
+    import xlsxwriter  # noqa: PLC0415  only for the comparison
 
     started = time.monotonic()
     book = xlsxwriter.Workbook(made, {"constant_memory": True, "default_date_format": "yyyy-mm-dd hh:mm:ss"})
@@ -49,7 +49,7 @@ def write_with_xlsxwriter(form: OutputFileSpec, rows: Path, made: Path) -> float
 
 
 def copy_first_rows(whole: Path, some: Path, rows: int) -> None:
-    """The header and so many lines."""
+    """Copy the header and the first ``rows`` lines."""
     with whole.open("rb") as file, some.open("wb") as head:
         head.writelines(itertools.islice(file, rows + 1))
 

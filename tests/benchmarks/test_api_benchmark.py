@@ -54,7 +54,7 @@ async def test_api_benchmark_job_has_every_item_status_and_exact_counters(db: Da
 
 
 async def test_api_benchmark_stops_when_list_length_differs_from_count() -> None:
-    with pytest.raises(TidemillError, match="lists 3 items where 4 are counted"):
+    with pytest.raises(TidemillError, match="listed 3 items instead of 4"):
         await find_page_probes(cast("RawHttpClient", Liar()), uuid4())
 
 

@@ -116,4 +116,4 @@ async def test_item_benchmark_prints_one_json_object_and_cleans_up(
 def test_item_benchmark_rejects_full_with_rows_option() -> None:
     found = bench("--full", "--rows", "10")
     assert found.exit_code != 0
-    assert "leave --rows out" in str(found.exception)
+    assert "Remove --rows" in str(found.exception)

@@ -1,4 +1,4 @@
--- So many open jobs without items, and a hint of each.
+-- Creates n open jobs without items, each with a hint.
 WITH made AS (
     INSERT INTO tidemill.job (kind, ingest_done) SELECT %(kind)s, true FROM generate_series(1, %(n)s) RETURNING id
 )

@@ -1,4 +1,4 @@
--- Inputs of about 100 bytes.
+-- Creates items with inputs of about 100 bytes.
 INSERT INTO tidemill.item (job_id, seq, input, at)
 SELECT j.id, seq, format('{"id":%%s,"name":"Customer %%s","email":"customer.%%s@example.org","amount":%%s}',
     seq, seq, seq, seq * 7 %% 1000 / 100.0)::json, j.created_at

@@ -1,5 +1,5 @@
--- A list for what of a range is to be tried again, as flushes make them; lists of a thousand for what was sent round, or
--- was and is cancelled now, as a reprocess makes them. Every fiftieth that is open is in hand.
+-- Creates the lists of a large job: one list per range for items that wait for a retry, as a flush does; lists of 1,000
+-- for requeued items, some of them cancelled, as a reprocess does. Every fiftieth open list is leased.
 INSERT INTO tidemill.batch (job_id, owner_id, kind, state, lo, hi, seqs, open, cancelled, not_before, since, retrying,
     lease_id, lease_until, worker, closed_at)
 SELECT j.id, j.owner_id, j.kind, l.state, l.lo, l.hi, CASE l.state WHEN 'done' THEN '{}' ELSE l.seqs END,

@@ -1,6 +1,5 @@
--- What became of the items so far: all those of the settled ranges, the first half of those that are leased or were
--- given back. Of fifty, one ends in each way that is not done; but of a thousand, one is
--- skipped: few of them, far apart.
+-- Creates the outcomes of all items in settled ranges, and of the first half of each leased or released range. Of fifty
+-- items, one has each status other than done. Only one item in a thousand is skipped, so that these are far apart.
 INSERT INTO tidemill.outcome (job_id, seq, owner_id, status, attempts, updated_at, result, error, duration_ms)
 SELECT t.job_id, t.seq, t.owner_id, t.status, CASE t.status WHEN 'done' THEN 1 ELSE 2 END, t.at,
     CASE t.status WHEN 'done' THEN

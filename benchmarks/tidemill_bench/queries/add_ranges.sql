@@ -1,5 +1,5 @@
--- The ranges of a big job, with the tallies of their outcomes: settled ones first, then leased ones, those that
--- were given back, cancelled ones, and those that nobody has touched.
+-- Creates the ranges of a large job, with the tallies of their outcomes: first settled, then leased, released,
+-- cancelled and finally unclaimed ranges.
 INSERT INTO tidemill.batch (job_id, owner_id, kind, state, lo, hi, open, done, not_found, skipped, failed, cancelled,
     retried, codes, since, lease_id, lease_until, worker, flush_no, closed_at)
 SELECT j.id, j.owner_id, j.kind, r.state, r.lo, r.hi,

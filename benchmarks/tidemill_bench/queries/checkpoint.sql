@@ -1,2 +1,2 @@
--- So that no turn pays for what another one has written.
+-- Writes dirty pages, so that no run pays for the writes of the previous one.
 CHECKPOINT

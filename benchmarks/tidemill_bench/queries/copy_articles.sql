@@ -1,2 +1,2 @@
--- The least that loading these rows can cost.
+-- The baseline for importing articles.
 COPY tidemill_bench.articles (id, slug, title, body, author_id, tags, status, published_at) FROM STDIN (FORMAT csv)

@@ -1,2 +1,2 @@
--- The least that loading these rows can cost.
+-- The baseline for importing users.
 COPY tidemill_bench.users (id, email, name, role, active, created_at, updated_at) FROM STDIN (FORMAT csv)

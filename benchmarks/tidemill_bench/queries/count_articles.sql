@@ -1,2 +1,2 @@
--- How many rows arrived.
+-- Counts the imported rows.
 SELECT count(*) FROM tidemill_bench.articles

@@ -1,4 +1,4 @@
--- The second of them, which refers to the first.
+-- The second target table of imports, with a foreign key to the first.
 CREATE TABLE IF NOT EXISTS tidemill_bench.articles (
     id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     slug         text NOT NULL UNIQUE,

@@ -1,4 +1,4 @@
--- What statements of customers are made of; its key is the index that a statement is read by.
+-- The lines of customers' statements. A statement is read through the primary key.
 CREATE TABLE IF NOT EXISTS tidemill_bench.lines (
     customer integer NOT NULL,
     line     integer NOT NULL,

@@ -1,2 +1,2 @@
--- What is compared with stays out of Tidemill's own schema.
+-- Baseline tables are not in Tidemill's own schema.
 CREATE SCHEMA IF NOT EXISTS tidemill_bench

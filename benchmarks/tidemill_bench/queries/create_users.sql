@@ -1,4 +1,4 @@
--- Two tables to import into, with the indexes of any such tables.
+-- The first target table of imports, with typical indexes.
 CREATE TABLE IF NOT EXISTS tidemill_bench.users (
     id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     email      text NOT NULL UNIQUE,

@@ -1,2 +1,2 @@
--- Nothing of a benchmark stays.
+-- Removes all tables of the benchmark.
 DROP SCHEMA IF EXISTS tidemill_bench CASCADE

@@ -1,2 +1,2 @@
--- Each round begins with empty tables.
+-- Each round starts with empty tables.
 TRUNCATE tidemill_bench.item, tidemill_bench.outcome

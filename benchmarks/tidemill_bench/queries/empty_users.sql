@@ -1,2 +1,2 @@
--- Each turn begins with empty tables.
+-- Each run starts with empty tables.
 TRUNCATE tidemill_bench.users, tidemill_bench.articles

@@ -1,4 +1,4 @@
--- Users to export, in the order of their key, as a table that grew has them.
+-- Creates users to export, in the order of their key.
 INSERT INTO tidemill_bench.users (id, email, name, role, active, created_at, updated_at)
 SELECT overlay(md5(n::text) PLACING lpad(to_hex(n), 8, '0') FROM 1)::uuid,
        'user' || n || '.' || mod(n, 977) || '@example.com',

@@ -1,2 +1,2 @@
--- Files of the benchmark's dataset are gone with its store. Index: artifact_pkey.
+-- Deletes the records of distributed files; the files were deleted with their store. Index: artifact_pkey.
 DELETE FROM tidemill.artifact WHERE dataset = 'tidemill_bench_statements'

@@ -1,2 +1,2 @@
--- No worker has a broker; hints that nobody sent go with it.
+-- Removes the registered broker and all unsent hints.
 WITH gone AS (DELETE FROM tidemill.outbox) DELETE FROM tidemill.broker

@@ -1,2 +1,2 @@
--- The benchmark's own kinds.
+-- Deletes the kinds of the benchmarks.
 DELETE FROM tidemill.kind WHERE name LIKE 'bench.%'

@@ -1,2 +1,2 @@
--- Cheap enough to be asked often. Index: job_pkey.
+-- Whether a job is closed; cheap enough for polling. Index: job_pkey.
 SELECT closed_as IS NOT NULL FROM tidemill.job WHERE id = %(job_id)s

@@ -1,2 +1,2 @@
--- The jobs that were made for their hints. They have no items.
+-- Deletes the jobs that add_hints created. They have no items.
 DELETE FROM tidemill.job WHERE kind = %(kind)s

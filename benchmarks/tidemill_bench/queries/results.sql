@@ -1,2 +1,2 @@
--- What the handler returned. Index: outcome_pkey.
+-- The results of the handler. Index: outcome_pkey.
 SELECT result FROM tidemill.outcome WHERE job_id = %(job_id)s ORDER BY seq

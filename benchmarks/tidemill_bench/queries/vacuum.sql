@@ -1,2 +1,2 @@
--- What autovacuum would do a little later, in the midst of what is measured.
+-- Otherwise autovacuum would run during the measurement.
 VACUUM (ANALYZE) tidemill.job, tidemill.item, tidemill.outcome, tidemill.batch, tidemill.api_key

@@ -1,2 +1,2 @@
--- No turn pays for what loading left undone.
+-- Otherwise autovacuum would run during the measurement.
 VACUUM (ANALYZE) tidemill_bench.users

@@ -1,1 +1,1 @@
-"""An example of a Tidemill feature in a distribution of its own."""
+"""An example of a Tidemill feature in a separate distribution."""

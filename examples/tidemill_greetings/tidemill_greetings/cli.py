@@ -1,4 +1,4 @@
-"""The command of greetings."""
+"""The command `tidemill greet`."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ commands = typer.Typer()
 @commands.command("greet")
 def greet_command(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The people to greet")],
-    language: Annotated[str, typer.Option(help="A language of the section [greetings]")] = "english",
+    language: Annotated[str, typer.Option(help="A language from the section [greetings] of tidemill.toml")] = "english",
 ) -> None:
     """Submit a job that greets people."""
 

@@ -1,4 +1,4 @@
-"""Registers greetings."""
+"""Registers the feature `greetings`."""
 
 from tidemill.features import Feature
 

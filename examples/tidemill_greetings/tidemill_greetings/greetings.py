@@ -1,4 +1,4 @@
-"""Greets people, in the languages that ``tidemill.toml`` declares."""
+"""Greet people in the languages that ``tidemill.toml`` declares."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ class GreetingTable(ConfigTable):
 
 
 def load_texts(runtime: Runtime) -> Mapping[str, str]:
-    """Language -> text; InvalidSettings with every mistake in the section."""
+    """Return the text of each language; raise InvalidSettings with every mistake in the section."""
 
     def parse(document: Mapping[str, Any]) -> dict[str, str]:
         return parse_section(document, "greetings", GreetingTable, lambda _, table: table.text)
@@ -31,15 +31,15 @@ def load_texts(runtime: Runtime) -> Mapping[str, str]:
 
 
 def greet(runtime: Runtime, name: str, language: str) -> str:
-    """A greeting; UnknownEntity if the language is not declared."""
+    """Return a greeting; raise UnknownEntity if the language is not declared."""
     texts = runtime.get(load_texts)
     if language not in texts:
-        raise UnknownEntity(f'Unknown language "{language}". Declared are: {", ".join(sorted(texts))}')
+        raise UnknownEntity(f'Unknown language "{language}". Declared languages: {", ".join(sorted(texts))}.')
     return texts[language].format(name=name)
 
 
 def make_greet_handler(runtime: Runtime) -> Handler:
-    """The handler of the kind: it greets the person of an item."""
+    """Return the handler of the kind, which greets the person of an item."""
 
     async def greet_item(item: Item) -> dict[str, str]:
         try:
@@ -51,7 +51,7 @@ def make_greet_handler(runtime: Runtime) -> Handler:
 
 
 async def submit_greetings(runtime: Runtime, names: Sequence[str], language: str) -> Job:
-    """A job with an item for each name."""
+    """Submit a job with one item for each name; return the job."""
     inputs = [{"name": name, "language": language} for name in names]
 
     def encode_rows() -> Any:

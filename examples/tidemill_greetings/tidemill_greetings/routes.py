@@ -1,4 +1,4 @@
-"""The HTTP route of greetings."""
+"""The HTTP route `/v1/greetings/{name}`."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel
