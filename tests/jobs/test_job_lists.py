@@ -9,7 +9,7 @@ import pytest
 from jobs.list_scenes import walk
 from store.scenes import fail_some
 from support import FAILED, RETRY, add_job, close_job_as, closed, job_of, rows, settle, shift_clock, take, verdict
-from tidemill.core.errors import InvalidInput, UnknownJob
+from tidemill.core.errors import InvalidInput, UnknownJob, escape_unprintable
 from tidemill.core.status import Intent, JobStatus
 from tidemill.jobs import job_control, queries
 from tidemill.store import job_lifecycle
@@ -130,7 +130,7 @@ async def test_find_job_reports_foreign_job_like_unknown_job(db: Database) -> No
     for text in (str(foreign.id), foreign.key, str(foreign.id)[:13], str(uuid4()), "J1", "x", "", "\x00", "\ud800"):
         with pytest.raises(UnknownJob) as caught:
             await queries.get_job_by_reference(db, text, 1)
-        assert str(caught.value) == (f'Unknown job "{text}"' if text.isprintable() else f"Unknown job {text!r}")
+        assert str(caught.value) == f'Unknown job "{escape_unprintable(text)}"'
     with pytest.raises(UnknownJob, match="More than one job ID starts with"):
         await queries.get_job_by_reference(db, str(mine.id)[:6])
 

@@ -74,7 +74,7 @@ class ListOrder:
 
 
 def find_list_order(after: object, formats: Sequence[ListOrder]) -> ListOrder:
-    """Return the order that a position belongs to; raise InvalidInput if it is none of these."""
+    """Return the order that a position belongs to; raise InvalidInput if it belongs to no order."""
     name = after[0] if isinstance(after, list | tuple) and after else None
     for order in formats:
         if order.name == name:

@@ -127,7 +127,7 @@ class Admission:
             if no call may start for a longer time: items that have not started are requeued.
 
         Raises:
-            Exception: Whatever the user's ``limit_by`` function raises.
+            Exception: The user's ``limit_by`` function failed.
         """
         queue = self._queue
         if queue is None:

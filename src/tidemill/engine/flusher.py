@@ -200,7 +200,7 @@ def tally_and_emit_flush(
 
 @dataclass(frozen=True, slots=True)
 class WrittenVerdicts:
-    """The result of a flush: the lease after it, and the verdicts as they were written."""
+    """The result of a flush: the lease after it, and the written verdicts."""
 
     result: FlushResult
     lease: Lease
