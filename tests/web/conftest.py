@@ -25,7 +25,7 @@ from tidemill.store.database import Database
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 from tidemill.web.pages import install_pages
 from web.page_checks import Watch
-from web.site import KINDS, Site
+from web.site import KINDS, UNSERVED_KIND, Site
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first one is the fastest
 FLAGS = ["--disable-dev-shm-usage", "--enable-precise-memory-info"]
@@ -85,6 +85,7 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
     async with serving(settings) as started:
         mill = Mill(settings)
         mill.handler("price.lookup")(lambda item: item.input)
+        mill.handler(UNSERVED_KIND)(lambda item: item.input)
         await started.db.run(workers.register_kinds, mill.registry.make_all())
         yield started
         started.workers.end()

@@ -13,6 +13,7 @@ from tidemill.core.principal import Role
 from tidemill.store import browser_sessions, users
 from tidemill.store.database import Database
 
+UNSERVED_KIND = "price.unserved"  # registered, but no worker of the tests handles it
 KINDS = """
 @mill.handler("price.lookup", columns=["sku", "cents", "serial"], max_attempts=2, backoff=0.01, not_found_delay=0.01)
 async def lookup(item: Item):

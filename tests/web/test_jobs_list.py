@@ -25,6 +25,7 @@ async def test_filtered_jobs_list_offers_new_matches_and_removal_of_stale_rows(s
     await expect(lines).to_have_text([newer["key"], older["key"]])
 
     await page.goto(f"{site.url}/jobs?statuses=pending,running")
+    await expect(page.get_by_text("No job matches")).to_be_visible()  # the first page is loaded
     waiting = await site.submit("bea", [{"sku": "B"}])
     await page.get_by_role("button", name="1 new").click()
     await expect(lines).to_have_text([waiting["key"]])

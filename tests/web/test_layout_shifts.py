@@ -135,21 +135,23 @@ WATCH = {
 
 
 @pytest.mark.parametrize(
-    ("screen", "path", "name", "rows"),
+    ("screen", "path", "name", "rows", "table_count"),
     [
-        ("/operations", "/v1/operations", "operations", [operation(1), operation(2)]),
-        ("/sources/prices", "/v1/sources/prices/files", "files", [file(1), file(2)]),
+        ("/operations", "/v1/operations", "operations", [operation(1), operation(2)], 1),
+        ("/sources/prices", "/v1/sources/prices/files", "files", [file(1), file(2)], 2),
     ],
 )
 async def test_other_lists_do_not_move_when_new_rows_are_offered(
-    site: Site, signed_in: OpenPage, screen: str, path: str, name: str, rows: list[dict[str, Any]]
+    site: Site, signed_in: OpenPage, screen: str, path: str, name: str, rows: list[dict[str, Any]], table_count: int
 ) -> None:
     page = await signed_in("bea")
     shown = rows[:1]
     await page.route(re.compile(r"/v1/sources$"), lambda route: route.fulfill(json={"sources": [WATCH]}))
     await page.route(re.compile(path + r"\b"), lambda route: route.fulfill(json={name: shown}))
     await page.goto(site.url + screen)
-    line = page.get_by_role("table").last.locator("tbody tr").last
+    tables = page.get_by_role("table")
+    await expect(tables).to_have_count(table_count)
+    line = tables.last.locator("tbody tr").last
     await expect(line).to_be_visible()
     before = await line.bounding_box()
     shown = rows[::-1]

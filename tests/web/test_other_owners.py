@@ -10,7 +10,7 @@ from playwright.async_api import Error, Page, Route, expect
 import tidemill.web
 from web.conftest import OpenPage, serving
 from web.page_checks import axe, screenshot
-from web.site import Site
+from web.site import UNSERVED_KIND, Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -123,7 +123,7 @@ async def test_event_stream_does_not_deliver_jobs_of_another_owner(working: Site
 
 
 async def test_pending_screen_shows_setting_name_when_dashboard_is_disabled(site: Site, open_page: OpenPage) -> None:
-    job = await site.submit("ada", [{"sku": "A", "title": "Lonely"}])
+    job = await site.submit("ada", [{"sku": "A", "title": "Lonely"}], kind=UNSERVED_KIND)
     async with serving(site.settings.model_copy(update={"pending_dashboard": False})) as off:
         page = await open_page()
         await page.goto((await site.link("ada")).replace(site.url, off.url))
