@@ -14,6 +14,7 @@ from tidemill.core.errors import InvalidColumns, InvalidInput, InvalidRequest, I
         ("\x1b[31mred", "\\x1b[31mred"),
         ("half \ud83d pair", "half \\ud83d pair"),
         ("\u202eevil", "\\u202eevil"),
+        ("zero\u200bwidth\u2028", "zero\\u200bwidth\\u2028"),
         ("line\r\nnext\tcell", "line\\r\nnext\tcell"),
         ("Gänsefüßchen „ß“ 日本 🌊", "Gänsefüßchen „ß“ 日本 🌊"),
     ],

@@ -135,6 +135,15 @@ async def test_import_preview_shows_layout_and_row_errors_and_stores_nothing(
     assert list((tidemill.folder / "blobs").iterdir()) == []
 
 
+async def test_import_preview_escapes_control_characters_of_file(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("evil.csv", "id;\x1b[31mEVIL\u202e\n1;\x1b[2J\n")
+    shown = tidemill("import", file, "--into", "people", "--preview").out
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert 'Column "\\x1b[31mEVIL\\u202e" is not a field of' in shown
+
+
 async def test_import_preview_shows_requested_number_of_rows(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     file = tidemill.file("people.csv", "id,name\n" + "".join(f"{n},name{n}\n" for n in range(1, 31)))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +284,22 @@ async def test_import_idempotency_key_returns_first_job_after_table_change(
         assert (again.status_code, again.json().get("job_id")) == (200, fetched), again.text
     assert len(shop.stored()) == 1
     assert (await shop.post()).status_code == 422, "it would not be accepted now"
+
+
+async def test_repeated_import_creates_new_job_when_first_is_deleted_during_upload(shop: Shop) -> None:
+    key = {"Idempotency-Key": "slow", "Content-Type": "text/csv"}
+    first = (await shop.post(headers={"Idempotency-Key": "slow"})).json()["job_id"]
+    await shop.ada.post(f"/v1/jobs/{first}/cancel")
+
+    async def upload() -> AsyncIterator[bytes]:
+        yield GOOD[:5]
+        assert (await shop.ada.delete(f"/v1/jobs/{first}")).status_code == 204
+        yield GOOD[5:]
+
+    url = "/v1/imports?resource=people&filename=people.csv"
+    again = await shop.ada.post(url, content=upload(), headers=key)
+    assert again.status_code == 202, again.text
+    assert again.json()["job_id"] != first
 
 
 async def test_import_list_is_paged_and_excludes_other_job_kinds(shop: Shop) -> None:

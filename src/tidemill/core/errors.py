@@ -29,20 +29,20 @@ TidemillError
 └── StaleLease               the lease was lost; nothing was written
 """
 
-import re
 from collections.abc import Sequence
 
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 PROBLEMS_IN_MESSAGE_MAX = 20  # problems listed in one message: a file can have ten thousand invalid columns
 
 
 def escape_unprintable(text: str) -> str:
-    r"""Escape control characters, except tab and newline, and unpaired surrogates, such as ``\x1b`` and ``\ud800``.
+    r"""Escape what ``repr`` would escape, such as ``\x1b`` and ``\u202e``, but not tab and newline.
 
-    Messages quote what users send. PostgreSQL cannot store a NUL, JSON in UTF-8 cannot contain a surrogate, and a
-    terminal would execute an escape sequence.
+    Messages quote what users send. PostgreSQL cannot store a NUL, JSON in UTF-8 cannot contain an unpaired surrogate, a
+    terminal would execute an escape sequence, and a reader would not see a change of direction.
     """
-    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in "\t\n" else one.encode("unicode_escape").decode() for one in text)
 
 
 class TidemillError(Exception):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tidemill.core.decide import describe_exception
-from tidemill.core.errors import BrokerUnavailable, InvalidRequest, InvalidSettings
+from tidemill.core.errors import BrokerUnavailable, InvalidRequest, InvalidSettings, escape_unprintable
 from tidemill.dispatch.broker_connection import BROKER_CONNECT_TIMEOUT_S, BrokerConnection
 from tidemill.dispatch.envelope import Envelope, WakeupReceiver, decode_envelope, encode_envelope
 from tidemill.telemetry.events import emit
@@ -150,7 +150,8 @@ class BrokerDispatcher:
             await handler.wake_for_job(envelope.job_id)
         else:
             await handler.quarantine_invalid_message(
-                message.data, f'header.type: this worker does not run kind "{envelope.kind[:80]}"'
+                message.data,
+                escape_unprintable(f'header.type: this worker does not run kind "{envelope.kind[:80]}"'),
             )
 
     def _record_action_result(self, what: str, error: str | None) -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from tidemill.core.job import Job
 from tidemill.imports.failed_rows import RowWithErrors, join_error_reasons
 from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.use_cases import ImportPreview
-from tidemill.terminal.console import console, error_console
+from tidemill.terminal.console import console, error_console, escape_text
 
 PREVIEW_CELL_CHARS_MAX = 30
 
@@ -32,13 +31,13 @@ def show_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None
     table.add_column("reason", overflow="fold")
     for count, error in samples:
         shown = [error.get(name, "") for name in ("row", "value", "reason")]
-        table.add_row(escape(str(error["code"])), f"{count:,}", *[escape(str(cell)) for cell in shown])
+        table.add_row(escape_text(str(error["code"])), f"{count:,}", *[escape_text(str(cell)) for cell in shown])
     console.print(table)
 
 
 def show_layout(layout: Mapping[str, Any]) -> None:
     """Print the detected layout to standard error, so that a user can override it with options."""
-    error_console.print(f"[dim]{escape(_format_layout(layout))}[/]", highlight=False, soft_wrap=True)
+    error_console.print(f"[dim]{escape_text(_format_layout(layout))}[/]", highlight=False, soft_wrap=True)
 
 
 def _format_layout(layout: Mapping[str, Any]) -> str:
@@ -46,13 +45,13 @@ def _format_layout(layout: Mapping[str, Any]) -> str:
 
 
 def show_preview(preview: ImportPreview) -> None:
-    console.print(f"[bold]{escape(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape_text(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
     for column in preview["columns"]:
         target = preview["mapping"].get(column)
-        shown = f"[green]{escape(target)}[/]" if target else "[yellow]ignored[/]"
-        console.print(f"  {escape(column)} → {shown}", highlight=False)
+        shown = f"[green]{escape_text(target)}[/]" if target else "[yellow]ignored[/]"
+        console.print(f"  {escape_text(column)} → {shown}", highlight=False)
     for problem in preview["problems"]:
-        console.print(f"  [red]{escape(problem)}[/]", highlight=False, soft_wrap=True)
+        console.print(f"  [red]{escape_text(problem)}[/]", highlight=False, soft_wrap=True)
     console.print(_build_preview_table(preview["columns"], preview["rows"]))
     _show_row_errors(preview["rows"])
 
@@ -61,20 +60,22 @@ def _build_preview_table(columns: Sequence[str], rows: Sequence[RowWithErrors]) 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("row", justify="right")
     for column in columns:
-        table.add_column(escape(column), no_wrap=True, max_width=PREVIEW_CELL_CHARS_MAX)
+        table.add_column(escape_text(column), no_wrap=True, max_width=PREVIEW_CELL_CHARS_MAX)
     for row in rows:
         record = row["input"]
         if isinstance(record, dict):
-            table.add_row(str(row["row"]), *[escape(_format_preview_cell(record.get(column))) for column in columns])
+            table.add_row(
+                str(row["row"]), *[escape_text(_format_preview_cell(record.get(column))) for column in columns]
+            )
         else:
-            table.add_row(str(row["row"]), escape(_format_preview_cell(record)))
+            table.add_row(str(row["row"]), escape_text(_format_preview_cell(record)))
     return table
 
 
 def _show_row_errors(rows: Sequence[RowWithErrors]) -> None:
     for row in rows:
         for error in row["errors"]:
-            console.print(f"  [red]Row {row['row']}[/]  {escape(join_error_reasons([error]))}", highlight=False)
+            console.print(f"  [red]Row {row['row']}[/]  {escape_text(join_error_reasons([error]))}", highlight=False)
     if not any(row["errors"] for row in rows):
         console.print("  No errors in these rows", highlight=False)
 
@@ -84,4 +85,4 @@ def _format_layout_value(value: Any) -> str:
 
 
 def _format_preview_cell(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else escape_text(str(value))

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidemill.core.errors import escape_unprintable
 from tidemill.tables.resource import Resource
 
 ROW_NUMBER_COLUMN, ERRORS_COLUMN = "_row", "_errors"  # columns that a file of failed rows adds
@@ -61,7 +62,7 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
     problems += _find_duplicate_target_problems(mapping)
     missing = _list_missing_fields(mapping, resource)
     problems += [format_missing_column(name) for name in missing]
-    return ColumnMapping(mapping, unknown, missing, problems)
+    return ColumnMapping(mapping, unknown, missing, [escape_unprintable(problem) for problem in problems])
 
 
 def format_missing_column(name: str) -> str:

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 
-from tidemill.core.errors import IdempotencyKeyReused, InvalidInput
+from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, UnknownJob
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
@@ -128,8 +128,9 @@ class ImportUseCases:
             return await self.submit_file(submission, source)
         if source.url is not None:
             return await self.submit_url(submission, source.url)
-        if submission.existing_job is not None:  # the options contain the reference, so the file is not needed
-            return SubmittedImport(submission.existing_job.id, is_new=False)
+        existing = submission.existing_job
+        if existing is not None and await self._job_exists(existing.id):  # the options contain the reference
+            return SubmittedImport(existing.id, is_new=False)
         return await self.submit_file(submission, await stage_referenced_file(self._runtime, source))
 
     async def submit_file(self, submission: ImportSubmission, file: ImportFile) -> SubmittedImport:
@@ -147,8 +148,9 @@ class ImportUseCases:
             # A repeated submission returns the first job even if the table has changed and the plan would fail.
             if submission.existing_job is not None:
                 job_id = match_existing_job(spec, submission.existing_job)
-                await self._staged_files.discard(blob_id)
-                return SubmittedImport(job_id, is_new=False, layout=inspection.layout)
+                if await self._job_exists(job_id):
+                    await self._staged_files.discard(blob_id)
+                    return SubmittedImport(job_id, is_new=False, layout=inspection.layout)
             plan = await self._make_checked_plan(inspection, submission.resource, submission.request)
         layout = inspection.layout
         source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
@@ -162,6 +164,14 @@ class ImportUseCases:
         if not is_new:
             await self._staged_files.discard(blob_id)
         return SubmittedImport(job_id, is_new, layout)
+
+    async def _job_exists(self, job_id: UUID) -> bool:
+        """Return whether a job was not deleted since its idempotency key was looked up; an upload can take minutes."""
+        try:
+            await queries.get_job(self._db, job_id)
+        except UnknownJob:
+            return False
+        return True
 
     async def submit_url(self, submission: ImportSubmission, url: str) -> SubmittedImport:
         """Create the job of an import whose file a worker downloads. The worker makes the plan from the columns."""

@@ -35,12 +35,7 @@ STATUS_BY_ERROR: dict[type[errors.TidemillError], int] = {
 }
 
 
-def replace_unpaired_surrogates(text: str) -> str:
-    """Return text that a response can contain. Messages may quote values of the request."""
-    return text.encode(errors="replace").decode()
-
-
-ProblemText = Annotated[str, BeforeValidator(replace_unpaired_surrogates)]
+ProblemText = Annotated[str, BeforeValidator(errors.escape_unprintable)]  # messages quote values of the request
 
 
 class FieldProblem(BaseModel):
@@ -241,8 +236,8 @@ def make_json_pointer(*path: int | str) -> str:
 
 
 def _sanitize_name(name: str) -> str:
-    """Shorten a name from the request, and replace unpaired surrogates, which a response cannot contain."""
-    return replace_unpaired_surrogates(name[:PROBLEM_NAME_MAX_CHARS])
+    """Shorten a name from the request, and escape what is not printable."""
+    return errors.escape_unprintable(name[:PROBLEM_NAME_MAX_CHARS])
 
 
 def build_field_problem(detail: dict[str, Any]) -> FieldProblem:

@@ -12,10 +12,10 @@ from pydantic import AfterValidator, AliasChoices, AliasGenerator, BaseModel, Be
 from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, escape_unprintable
 from tidemill.core.list_pages import FOREIGN_CURSOR_MESSAGE, check_storable_text
 from tidemill.core.status import ItemStatus, JobStatus, parse_item_status, parse_job_status
-from tidemill.rest.problems import HttpError, replace_unpaired_surrogates
+from tidemill.rest.problems import HttpError
 
 CURSOR_MAX_CHARS = 400
 BINARY_SCHEMA = {"type": "string", "format": "binary"}
@@ -133,7 +133,7 @@ def _parse_status_list(value: object) -> object:
     if not isinstance(value, list):
         return value
     # The error message quotes the word, and pydantic cannot encode unpaired surrogates in a message.
-    return [parse_item_status(replace_unpaired_surrogates(word)) if isinstance(word, str) else word for word in value]
+    return [parse_item_status(escape_unprintable(word)) if isinstance(word, str) else word for word in value]
 
 
 def _parse_job_statuses(value: object) -> object:

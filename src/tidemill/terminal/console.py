@@ -1,13 +1,17 @@
 """Terminal output of jobs, items and progress, and parsers of common options."""
 
+import json
 import re
-from typing import Any
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, escape_unprintable
 from tidemill.core.job import Counts, Job
 from tidemill.core.status import JobStatus
 
@@ -32,7 +36,9 @@ def parse_age_seconds(text: str) -> float:
     return float(match[1]) * _AGE_UNIT_SECONDS[match[2]]
 
 
-console = Console()
+PIPE_WIDTH = 10_000  # wide enough that a table in a pipe or file is never wrapped or cut
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line")]
+console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 error_console = Console(stderr=True)
 
 _JOB_STATUS_COLOURS = {
@@ -43,6 +49,16 @@ _JOB_STATUS_COLOURS = {
     JobStatus.CANCELLING: "magenta",
     JobStatus.PAUSED: "magenta",
 }
+
+
+def escape_text(text: str) -> str:
+    """Escape a text that is not from Tidemill: markup of Rich, control characters and changes of direction."""
+    return escape(escape_unprintable(text))
+
+
+def print_json_lines(rows: Iterable[Mapping[str, Any]]) -> None:
+    for row in rows:
+        typer.echo(json.dumps(row, ensure_ascii=False, default=str))
 
 
 def format_job_status(status: JobStatus) -> str:
