@@ -22,6 +22,7 @@ from tidemill.core.blob_location import parse_blob_location
 from tidemill.core.errors import InvalidInput, InvalidSettings
 
 ENV_PREFIX = "TIDEMILL_"
+DATABASE_SCHEMES = ("postgresql", "postgres")
 BROKER_URL_PREFIXES = ("redis://", "rediss://", "amqp://", "amqps://")
 Positive = Annotated[int, Field(gt=0)]
 SessionSeconds = Annotated[int, Field(gt=0, le=30 * 86_400)]
@@ -58,6 +59,15 @@ def _check_blob_location(text: str) -> str:
     return text
 
 
+def _check_database_url(url: str) -> str:
+    if not url.strip():
+        raise ValueError("is empty. Unset it to use the embedded server, or set it to postgresql://USER@HOST/DATABASE")
+    scheme, found, _ = url.partition("://")
+    if found and scheme not in DATABASE_SCHEMES:
+        raise ValueError(f'has the scheme "{scheme}". Use postgresql://, without the name of a driver')
+    return url
+
+
 def _empty_to_none(value: object) -> object:
     return None if value == "" else value
 
@@ -77,7 +87,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore", populate_by_name=True)
 
-    database_url: str | None = Field(
+    database_url: Annotated[str, AfterValidator(_check_database_url)] | None = Field(
         default=None,
         validation_alias=AliasChoices("TIDEMILL_DATABASE_URL", "DATABASE_URL"),
         description="URL of a PostgreSQL 15-18 server; default: an embedded server under TIDEMILL_HOME",
@@ -269,8 +279,10 @@ def load_settings(**overrides: object) -> Settings:
             settings = Settings(**values)  # type: ignore[arg-type]
             break
         except ValidationError as error:
-            invalid = [detail["loc"] for detail in error.errors()]
-            problems += [_format_problem(detail["loc"], detail["msg"]) for detail in error.errors()]
+            # A default that depends on an invalid setting is no problem of its own.
+            details = [detail for detail in error.errors() if detail["type"] != "default_factory_not_called"]
+            invalid = [detail["loc"] for detail in details]
+            problems += [_format_problem(detail["loc"], detail["msg"]) for detail in details]
             if () in invalid:
                 break
             # Replace invalid values with defaults and validate again: pairs are compared only if each value is valid.
@@ -306,7 +318,10 @@ def _find_unknown_variables() -> list[str]:
 def _format_problem(location: tuple[int | str, ...], message: str) -> str:
     name = ".".join(str(part) for part in location).upper().removeprefix(ENV_PREFIX)
     text = message.removeprefix("Value error, ")
-    return f"{ENV_PREFIX}{name}: {text}" if name else text
+    variable = ENV_PREFIX + name
+    if name == "DATABASE_URL" and variable not in os.environ and name in os.environ:
+        variable = name  # the alias is the variable that the user set
+    return f"{variable}: {text}" if name else text
 
 
 SERVICE_SECRET_ENV_PREFIX = "TIDEMILL_SECRET_"  # noqa: S105  a prefix of names, not a secret

@@ -140,7 +140,7 @@ def test_invalid_settings_stop_command_and_are_all_reported(tidemill: "Tidemill"
     ("url", "message"),
     [
         ("postgresql://nobody@127.0.0.1:1/none", "Cannot connect to PostgreSQL at 127.0.0.1:1/none"),
-        ("not a url", 'missing "=" after "not"'),
+        ("not a url", "DATABASE_URL is not a valid PostgreSQL URL"),
     ],
 )
 def test_unreachable_or_invalid_database_url_is_reported_on_one_line(

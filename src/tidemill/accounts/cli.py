@@ -13,7 +13,7 @@ from tidemill.config import load_settings
 from tidemill.core.principal import Role
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_with_runtime
-from tidemill.terminal.console import console, error_console, parse_age_seconds
+from tidemill.terminal.console import JsonOption, console, error_console, parse_age_seconds, print_json_lines
 
 commands = typer.Typer()
 users_commands = typer.Typer(no_args_is_help=True)
@@ -24,13 +24,13 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user's name
 
 
 @users_commands.command("list")
-def list_users() -> None:
+def list_users(as_json: JsonOption = False) -> None:
     """List users and their number of valid API keys."""
 
     async def action(runtime: Runtime) -> Sequence[object]:
         return await accounts.list_users(runtime.db)
 
-    _print_table(("id", "name", "role", "keys", "created_at"), run_with_runtime(action))
+    _print_rows(("id", "name", "role", "keys", "created_at"), run_with_runtime(action), as_json=as_json)
 
 
 @users_commands.command("add")
@@ -91,6 +91,7 @@ def list_keys(
     user: Annotated[
         str | None, typer.Argument(metavar="USER", help="A user's name or id; all users if omitted")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List API keys by prefix. The keys themselves are not stored."""
 
@@ -98,7 +99,7 @@ def list_keys(
         return await accounts.list_keys(runtime.db, user)
 
     columns = ("prefix", "user_name", "name", "created_at", "expires_at", "last_used_at", "revoked_at")
-    _print_table(columns, run_with_runtime(action))
+    _print_rows(columns, run_with_runtime(action), as_json=as_json)
 
 
 @keys_commands.command("add")
@@ -134,7 +135,10 @@ def _print_new_key(key: str) -> None:
     error_console.print("Store this key now. It is not shown again.")
 
 
-def _print_table(columns: tuple[str, ...], rows: Sequence[object]) -> None:
+def _print_rows(columns: tuple[str, ...], rows: Sequence[object], *, as_json: bool) -> None:
+    if as_json:
+        print_json_lines({name: getattr(row, name) for name in columns} for row in rows)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name.removesuffix("_at").replace("_", " "), overflow="fold")

@@ -16,7 +16,7 @@ from tidemill.dispatch.outbox import (
 from tidemill.jobs import administration
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_with_runtime
-from tidemill.terminal.console import console, parse_age_seconds
+from tidemill.terminal.console import JsonOption, console, parse_age_seconds
 
 commands = typer.Typer()
 
@@ -68,7 +68,7 @@ def quarantine(
         int, typer.Option(min=1, max=QUARANTINE_MAX_MESSAGES, help="Maximum number of messages, newest first")
     ] = 20,
     clear: Annotated[bool, typer.Option("--clear", help="Delete the shown messages and all older ones")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show broker messages that are not valid hints, and hints that the broker rejected."""
 

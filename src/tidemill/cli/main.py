@@ -1,6 +1,8 @@
 """The entry point of the ``tidemill`` command."""
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -10,9 +12,7 @@ from tidemill.core.errors import PROBLEMS_IN_MESSAGE_MAX, InvalidRows, TidemillE
 from tidemill.terminal.command_host import CommandHost, set_command_host_factory
 from tidemill.terminal.console import error_console
 
-app = typer.Typer(
-    name="tidemill", cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(name="tidemill", cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _make_command_host() -> CommandHost:
@@ -24,8 +24,18 @@ def _make_command_host() -> CommandHost:
 set_command_host_factory(_make_command_host)
 
 
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
+        typer.echo(f"tidemill {version('tidemill')}")
+        raise typer.Exit
+
+
 @app.callback()
-def tidemill() -> None:
+def tidemill(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """A persist-first bulk job engine on PostgreSQL: every row is stored before it is processed, and none is lost."""
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +19,14 @@ from tidemill.jobs.submission import Submission, submit_local_file
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import make_command_host, run_with_runtime
 from tidemill.terminal.console import (
+    JsonOption,
     console,
     create_job_progress_bar,
     format_job_counts,
     format_job_status,
     parse_policy_option,
     print_job_summary,
+    print_json_lines,
 )
 
 commands = typer.Typer()
@@ -74,6 +77,7 @@ def submit_command(
 def jobs_command(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of jobs")] = 20,
     open_only: Annotated[bool, typer.Option("--open", help="Only jobs that are not closed")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the newest jobs."""
     statuses = [status for status in JobStatus if status not in CLOSED_JOB_STATUSES] if open_only else []
@@ -82,25 +86,46 @@ def jobs_command(
         return await queries.list_newest_jobs(runtime.db, limit, statuses=statuses)
 
     jobs = run_with_runtime(action)
+    if as_json:
+        print_json_lines(build_job_summary(job) for job in jobs)
+        return
     console.print(build_jobs_table(jobs) if jobs else "No jobs yet. Create one with `tidemill submit KIND FILE`.")
 
 
 @commands.command("watch")
-def watch_command(job: JobArgument) -> None:
+def watch_command(job: JobArgument, as_json: JsonOption = False) -> None:
     """Follow a job until it closes. The exit code is 0 only if the job completed."""
-    follow_job(job)
+    follow_job(job, as_json=as_json)
 
 
-def follow_job(job_reference: str) -> None:
-    """Show a progress bar until the job closes, then print a summary. Exit with code 1 unless it completed."""
+def follow_job(job_reference: str, *, as_json: bool = False) -> None:
+    """Show the progress of a job until it closes, then a summary. Exit with code 1 unless it completed.
+
+    With ``as_json``, print a JSON object at the start and after each change.
+    """
 
     async def action(runtime: Runtime) -> Job:
-        return await show_progress_until_closed(runtime, await queries.get_job_by_reference(runtime.db, job_reference))
+        job = await queries.get_job_by_reference(runtime.db, job_reference)
+        return await (_print_changes_until_closed if as_json else show_progress_until_closed)(runtime, job)
 
     job = run_with_runtime(action)
-    print_job_summary(job)
+    if not as_json:
+        print_job_summary(job)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
+
+
+async def _print_changes_until_closed(runtime: Runtime, job: Job) -> Job:
+    printed = None
+    while True:
+        summary = build_job_summary(job)
+        if summary != printed:
+            print_json_lines([summary])
+            printed = summary
+        if job.is_closed:
+            return job
+        await asyncio.sleep(PROGRESS_REFRESH_S)
+        job = await queries.get_job(runtime.db, job.id)
 
 
 async def show_progress_until_closed(runtime: Runtime, job: Job) -> Job:
@@ -240,6 +265,21 @@ def _parse_status_option(word: str) -> Any:
         return parse_item_status(word)
     except ValueError as error:
         raise InvalidInput(f"--status: {error}") from None
+
+
+def build_job_summary(job: Job) -> dict[str, Any]:
+    """Return a job as the commands print it in JSON."""
+    return {
+        "id": job.id,
+        "key": job.key,
+        "kind": job.kind,
+        "status": job.status,
+        "counts": asdict(job.counts),
+        "ingest_complete": job.ingest_complete,
+        "created_at": job.created_at,
+        "closed_at": job.closed_at,
+        "failure_reason": job.failure_reason,
+    }
 
 
 def build_jobs_table(jobs: list[Job]) -> Table:

@@ -9,7 +9,7 @@ from rich.table import Table
 from tidemill.limits import use_cases
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_with_runtime
-from tidemill.terminal.console import console
+from tidemill.terminal.console import JsonOption, console, print_json_lines
 
 commands = typer.Typer()
 
@@ -21,6 +21,7 @@ def limiters(
     burst: Annotated[int | None, typer.Option(help="Set the number of calls that may start at once")] = None,
     concurrency: Annotated[int | None, typer.Option(help="Set the number of calls that may run at a time")] = None,
     unblock: Annotated[bool, typer.Option("--unblock", help="Remove the block of the limiter")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show limiters and their usage; change or unblock one."""
     changes = {"rate": rate, "burst": burst, "concurrency": concurrency}
@@ -38,6 +39,9 @@ def limiters(
         return [await use_cases.get_limiter(runtime.db, name)]
 
     rows = run_with_runtime(action)
+    if as_json:
+        print_json_lines(rows)
+        return
     console.print(_build_limiters_table(rows) if rows else "No worker has declared a limiter yet.")
 
 

@@ -344,7 +344,8 @@ async def _check_reachable(url: str) -> None:
         shown = psycopg.conninfo.conninfo_to_dict(url)
         conn = await AsyncConnection.connect(url, connect_timeout=10)
     except psycopg.ProgrammingError as error:
-        raise Unavailable(f"DATABASE_URL is not a valid PostgreSQL URL: {str(error).strip()}") from error
+        # The reason of libpq quotes the URL, which may contain the password.
+        raise Unavailable("DATABASE_URL is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE.") from error
     except psycopg.Error as error:
         where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
         reason = str(error).strip().splitlines()[0].rpartition("failed: ")[2]

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -11,7 +11,7 @@ from rich.table import Table
 from tidemill.core.errors import Busy, InvalidInput
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_with_runtime
-from tidemill.terminal.console import console
+from tidemill.terminal.console import JsonOption, console, print_json_lines
 from tidemill.watches.file_state import FileState, WatchFile
 from tidemill.watches.scanner import WatchScanner, WatchScanReport, make_watch_scanner
 from tidemill.watches.use_cases import WatchStatus, list_watch_statuses
@@ -27,9 +27,12 @@ _FILE_STATE_COLOURS = {
 
 
 @commands.command("sources")
-def sources_command(app: WatchMillOption = BUILTIN_MILL_REFERENCE) -> None:
+def sources_command(app: WatchMillOption = BUILTIN_MILL_REFERENCE, as_json: JsonOption = False) -> None:
     """List the declared watches with their sources, last scans, file counts and problems."""
     statuses = run_with_runtime(lambda runtime: list_watch_statuses(runtime, None), app=app)
+    if as_json:
+        print_json_lines(map(_build_watch_summary, statuses))
+        return
     if not statuses:
         console.print("No watches. Declare one as [watches.NAME] in tidemill.toml.", markup=False)
     for status in statuses:
@@ -80,6 +83,19 @@ def _print_scan_report(report: WatchScanReport) -> None:
 def _format_file_row(file: WatchFile) -> tuple[str, str, str]:
     colour = _FILE_STATE_COLOURS.get(file.state, "cyan")
     return f"  [{colour}]{file.state}[/]", escape(file.path), escape(file.note or "")
+
+
+def _build_watch_summary(status: WatchStatus) -> dict[str, Any]:
+    watch, state = status.watch, status.state
+    return {
+        "name": watch.name,
+        "source": str(watch.source),
+        "task": watch.task.describe(),
+        "every_s": watch.every,
+        "scanned_at": state.get("scanned_at"),
+        "problem": state.get("problem"),
+        "files": state.get("counts") or {},
+    }
 
 
 def _print_watch_status(status: WatchStatus) -> None:
