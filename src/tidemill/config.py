@@ -272,7 +272,7 @@ class Settings(BaseSettings):
 
 def load_settings(**overrides: object) -> Settings:
     """Return the settings of this process; raise InvalidSettings with all problems."""
-    problems = _find_unknown_variables()
+    problems = _list_unknown_variable_problems()
     values = {name: value for name, value in overrides.items() if value is not None}
     while True:
         try:
@@ -306,7 +306,7 @@ def _get_field_name(location: tuple[int | str, ...]) -> str:
     return str(location[0]).lower().removeprefix(ENV_PREFIX.lower())
 
 
-def _find_unknown_variables() -> list[str]:
+def _list_unknown_variable_problems() -> list[str]:
     known = list_variable_names()
     return [
         f"{name}: unknown setting"

@@ -137,7 +137,7 @@ def parse_section(
         try:
             found[name] = model.model_validate(given, context={"name": name} | dict(context or {}))
         except ValidationError as error:
-            problems += format_validation_error(error, f"{section}.{name}")
+            problems += list_validation_problems(error, f"{section}.{name}")
     raise_if_invalid(section, problems)
     return {name: build(name, table) for name, table in found.items()}
 
@@ -148,7 +148,7 @@ def raise_if_invalid(section: str, problems: Sequence[str]) -> None:
         raise InvalidSettings("\n  - ".join([f"Invalid section [{section}]:", *problems]))
 
 
-def format_validation_error(error: ValidationError, path: str) -> list[str]:
+def list_validation_problems(error: ValidationError, path: str) -> list[str]:
     """Return one line per problem, with its path below ``path``."""
     return [f"{path}{_format_path(one['loc'])}: {one['msg']}" for one in error.errors()]
 

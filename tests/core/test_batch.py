@@ -108,10 +108,10 @@ def test_cut_method_full_batch_exceeds_target_by_carve_factor_at_most(ready: Lea
         wanted = 1
     if ready.is_list:
         assert (cut == "slice") == (ready.open > wanted)
-    elif ready.is_untouched and cut == "whole":
+    elif ready.is_untouched_range and cut == "whole":
         assert ready.open <= max(1, wanted * CARVE_FACTOR)
     else:
-        assert cut == ("carve" if ready.is_untouched else "whole")
+        assert cut == ("carve" if ready.is_untouched_range else "whole")
 
 
 waits = st.lists(

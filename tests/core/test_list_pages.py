@@ -15,8 +15,8 @@ from tidemill.core.list_pages import (
     ListOrder,
     check_page_limit,
     check_storable_text,
-    find_list_order,
     fingerprint_filters,
+    get_order_of_position,
     parse_number,
     parse_timestamp,
     parse_uuid,
@@ -97,11 +97,11 @@ def test_arbitrary_cursor_is_parsed_or_rejected(said: Any) -> None:
 
 @given(anything)
 def test_cursor_format_is_found_by_name_only(said: Any) -> None:
-    assert find_list_order(["open", said], [JOBS, OPEN]) is OPEN
+    assert get_order_of_position(["open", said], [JOBS, OPEN]) is OPEN
     with pytest.raises(InvalidInput):
-        find_list_order([["open"], said], [JOBS, OPEN])
+        get_order_of_position([["open"], said], [JOBS, OPEN])
     with pytest.raises(InvalidInput):
-        find_list_order({"open": said}, [JOBS, OPEN])
+        get_order_of_position({"open": said}, [JOBS, OPEN])
 
 
 def test_filter_fingerprints_differ_when_filters_differ() -> None:

@@ -14,7 +14,7 @@ from tidemill.core.result_grid import (
     build_row_cells,
     build_row_object,
     format_cell,
-    list_column_names,
+    list_columns_of_value,
     resolve_grid_columns,
 )
 from tidemill.core.status import ItemStatusResolver
@@ -31,14 +31,14 @@ def done(result: object, seq: int = 0) -> dict[str, object]:
 
 
 def test_object_result_has_its_keys_as_columns_and_other_results_have_one() -> None:
-    assert list_column_names({"b": 1, "a": 2}) == ["b", "a"]
-    assert [list_column_names(value) for value in ([1], "text", 7, False, 0, "")] == [["result"]] * 6
-    assert list_column_names(None) == list_column_names({}) == []
+    assert list_columns_of_value({"b": 1, "a": 2}) == ["b", "a"]
+    assert [list_columns_of_value(value) for value in ([1], "text", 7, False, 0, "")] == [["result"]] * 6
+    assert list_columns_of_value(None) == list_columns_of_value({}) == []
 
 
 def test_result_columns_beyond_count_or_name_limit_are_dropped() -> None:
-    assert len(list_column_names({str(n): n for n in range(1_000)})) == GRID_COLUMNS_MAX
-    assert list_column_names({"x" * COLUMN_NAME_MAX_CHARS: 1, "x" * (COLUMN_NAME_MAX_CHARS + 1): 2}) == [
+    assert len(list_columns_of_value({str(n): n for n in range(1_000)})) == GRID_COLUMNS_MAX
+    assert list_columns_of_value({"x" * COLUMN_NAME_MAX_CHARS: 1, "x" * (COLUMN_NAME_MAX_CHARS + 1): 2}) == [
         "x" * COLUMN_NAME_MAX_CHARS
     ]
 
@@ -112,7 +112,7 @@ def test_row_object_keeps_values_named_like_meta_columns() -> None:
 
 @given(value=JSON, status=st.sampled_from(["done", "failed", "pending"]), seq=st.integers(0, 10**12))
 def test_row_cells_match_header_and_row_object(value: object, status: str, seq: int) -> None:
-    columns = resolve_grid_columns(list_column_names(value), None)
+    columns = resolve_grid_columns(list_columns_of_value(value), None)
     row = {"seq": seq, "status": status, "result": value, "error": {"code": "c", "reason": "r"}, "input": value}
     line = build_row_cells(columns, row)
     assert len(line) == len(columns.header)

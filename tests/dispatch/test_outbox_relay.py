@@ -229,7 +229,7 @@ async def test_full_broker_is_reported_lost_once_and_outbox_stays_bounded(
     """A full Redis responds and rejects every hint."""
     dispatcher, job_id = dispatchers(own_redis.url), await add_job(db, 3, batch_size=1)
     told, relay = Told(), OutboxRelay(db, dispatcher, "w1", "redis")
-    await dispatcher.check_connection()
+    await dispatcher.ensure_send_connection()
     leave = subscribe(told.append)
     async with Redis.from_url(own_redis.url) as client:
         await client.config_set("maxmemory", "1")
@@ -297,7 +297,7 @@ async def test_relay_resends_block_at_once_after_broker_restart(
     db: Database, own_redis: BrokerServer, dispatchers: Make
 ) -> None:
     dispatcher = dispatchers(own_redis.url)
-    await dispatcher.check_connection()
+    await dispatcher.ensure_send_connection()
     await add_job(db, 1)
     own_redis.kill()
     relay = OutboxRelay(db, dispatcher, "w1", "redis")

@@ -14,7 +14,7 @@ from support.loopback_server import Server
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
 from tidemill.enrichment.config import parse_services
-from tidemill.enrichment.external_service import ServiceAddressPolicy, ServiceCallError, make_undeclared_service
+from tidemill.enrichment.external_service import ServiceAddressPolicy, ServiceCallError, make_service_from_url
 from tidemill.enrichment.service_http_client import ServiceCallLimits, ServiceHttpClient
 
 
@@ -81,7 +81,7 @@ async def test_host_resolving_to_private_address_is_not_called(addresses: list[s
         return addresses
 
     caller = ServiceHttpClient(
-        make_undeclared_service("http://rebound.example/").build_address_policy(), ServiceCallLimits(), resolver=resolve
+        make_service_from_url("http://rebound.example/").build_address_policy(), ServiceCallLimits(), resolver=resolve
     )
     with pytest.raises(ServiceCallError, match="not on the public internet") as caught:
         await caller.call("GET", "http://rebound.example/")

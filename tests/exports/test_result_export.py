@@ -146,7 +146,7 @@ async def test_export_request_creates_new_job_when_earlier_file_is_unavailable(
     third, is_new = await ask(db, mill, job_id)
     assert (is_new, third != second) == (True, True)
     await settle(db, await take(db, third), [verdict(0, ItemStatus.FAILED)])
-    await MaintenanceLoop(db, "w1").close_finished_jobs()
+    await MaintenanceLoop(db, "w1").finalize_due_jobs()
     fourth, is_new = await ask(db, mill, job_id)
     assert (is_new, fourth != third) == (True, True)
     await drain(mill, db=db)

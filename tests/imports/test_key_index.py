@@ -50,7 +50,7 @@ def test_key_index_finds_same_duplicates_as_dict(
 
 def lengths_of(seen: KeyIndex) -> list[int]:
     """Of its runs, newest first."""
-    return [len(found) for level in seen._runs._levels for found, _ in reversed(level.map_runs())]
+    return [len(found) for level in seen._runs._levels for found, _ in reversed(level.get_mapped_runs())]
 
 
 def test_key_index_of_many_keys_uses_few_files_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:

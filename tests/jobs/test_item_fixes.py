@@ -16,7 +16,7 @@ from tidemill.jobs import job_control, queries
 from tidemill.jobs.reprocessing import fix_item
 from tidemill.store import item_fixes as store
 from tidemill.store.database import Database
-from tidemill.store.item_records import read_batch_items
+from tidemill.store.item_records import read_unsettled_items
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 
 
@@ -28,7 +28,7 @@ async def test_fixed_item_is_reprocessed_with_latest_input(db: Database) -> None
     assert (await walk_items(db, job_id, FAILED))[0]["status"] == "failed"
     await send_round(db, job_id, ReprocessSelection(seqs=[2, 3]))
     lease = await take(db, job_id)
-    assert [item.input for item in await db.run_async_commit(read_batch_items, lease)] == [
+    assert [item.input for item in await db.run_async_commit(read_unsettled_items, lease)] == [
         {"n": "mended again"},
         {"n": 3},
     ]
@@ -44,7 +44,7 @@ async def test_fix_replaces_unreadable_input(db: Database) -> None:
     await fail_some(db, job_id, [0])
     await fix_item(db, job_id, 0, {"n": 1}, by=1)
     await send_round(db, job_id)
-    [item] = await db.run_async_commit(read_batch_items, await take(db, job_id))
+    [item] = await db.run_async_commit(read_unsettled_items, await take(db, job_id))
     assert (item.input, item.defect) == ({"n": 1}, None)
 
 
@@ -131,7 +131,9 @@ async def test_reprocess_waits_for_open_fix_and_uses_its_input(db: Database) -> 
         await store.add_item_fix(conn, job_id, 0, b'"mended"', by=1)
         sending = await held_up(db, send_round(db, job_id))
     assert await at_once(sending) == 1
-    assert [item.input for item in await db.run_async_commit(read_batch_items, await take(db, job_id))] == ["mended"]
+    assert [item.input for item in await db.run_async_commit(read_unsettled_items, await take(db, job_id))] == [
+        "mended"
+    ]
 
 
 async def test_fix_that_waited_for_reprocess_raises_conflict(db: Database) -> None:

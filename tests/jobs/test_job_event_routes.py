@@ -244,7 +244,7 @@ async def test_session_check_by_open_stream_does_not_extend_session(api: Api) ->
     token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
     await rows(api.db, "UPDATE tidemill.session SET seen_at = seen_at - interval '90 s'")
     before = await rows(api.db, "SELECT seen_at FROM tidemill.session")
-    assert await api.db.run(browser_sessions.peek_session, token, limits) is not None
+    assert await api.db.run(browser_sessions.peek_session_principal, token, limits) is not None
     assert await rows(api.db, "SELECT seen_at FROM tidemill.session") == before
     assert await api.db.run(browser_sessions.authenticate_session, token, limits) is not None
     assert await rows(api.db, "SELECT seen_at FROM tidemill.session") != before

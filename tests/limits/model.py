@@ -16,7 +16,7 @@ class Bucket:
 
     def take(self, clock: float, wanted: int, *, lead: float, reach: float) -> list[float]:
         """Return the start times of the permits that are granted now."""
-        slack, pace = self.limiter.slack_s, self.limiter.permits_per_s or 0.0
+        slack, pace = self.limiter.permit_validity_s, self.limiter.permits_per_s or 0.0
         good = sorted(start for start in self.spare if start > clock + lead - slack / 2)
         late = [start for start in self.spare if clock - slack < start <= clock + lead - slack / 2]
         reused, self.spare = good[:wanted], late + good[wanted:]

@@ -73,7 +73,7 @@ async def test_request_without_permits_returns_wait_time(db: Database) -> None:
 
 
 async def test_throttling_blocks_limiter_and_restarts_it_without_full_burst(db: Database) -> None:
-    told = await db.run(store.record_throttle, "shop", "", after=60, age=0.1, times=1)
+    told = await db.run(store.block_throttled_limiter, "shop", "", after=60, age=0.1, times=1)
     assert told is not None
     assert told.blocked == pytest.approx(60, abs=1)
     answer = await ask(db, wanted=5)
@@ -86,7 +86,7 @@ async def test_throttling_blocks_limiter_and_restarts_it_without_full_burst(db: 
 
 async def test_shorter_block_does_not_replace_longer_block(db: Database) -> None:
     for after in (60, 5):
-        told = await db.run(store.record_throttle, "shop", "", after=after, age=0, times=1)
+        told = await db.run(store.block_throttled_limiter, "shop", "", after=after, age=0, times=1)
     assert told is not None
     assert told.blocked > 50
 
@@ -94,7 +94,7 @@ async def test_shorter_block_does_not_replace_longer_block(db: Database) -> None
 async def test_throttling_halves_rate_once_per_call_window_and_rate_recovers(db: Database) -> None:
     shares = []
     for age in (0.0, 5.0, 0.5):
-        told = await db.run(store.record_throttle, "shop", "", after=0, age=age, times=1)
+        told = await db.run(store.block_throttled_limiter, "shop", "", after=0, age=age, times=1)
         assert told is not None
         shares.append(told.share)
     assert shares == [0.5, 0.5, 0.5]
@@ -108,8 +108,8 @@ async def test_adaptive_rate_stays_above_lowest_and_fixed_rate_unchanged(db: Dat
     await db.run(store.declare_limiters, [replace(SHOP, lowest=0.4), replace(PLACES, adaptive=False)])
     for seconds in range(5):
         await shift_clock(db, f"{3 * seconds} s")
-        told = await db.run(store.record_throttle, "shop", "", after=0, age=0, times=1)
-        other = await db.run(store.record_throttle, "places", "", after=0, age=0, times=1)
+        told = await db.run(store.block_throttled_limiter, "shop", "", after=0, age=0, times=1)
+        other = await db.run(store.block_throttled_limiter, "places", "", after=0, age=0, times=1)
     assert told is not None
     assert other is not None
     assert told.share == 0.4

@@ -59,18 +59,18 @@ def test_limiter_rate_is_kept_when_permits_are_used_late(limiter: Limiter, comin
         # The local clock equals the database's clock here; a process knows only the bounds from its round trips.
         trip = ClockOffsetBounds.from_round_trip(clock - visit.trip_out, clock + visit.trip_back, clock)
         fit = trip if fit is None else fit.narrow(trip)
-        if fit.high - fit.low > limiter.slack_s / 2:
+        if fit.high - fit.low > limiter.permit_validity_s / 2:
             continue  # the network is slower than the slack of the limiter
         stock = PermitCache()
-        stock.add_permits(starts, fit, limiter.slack_s)
+        stock.add_permits(starts, fit, limiter.permit_validity_s)
         for place in range(visit.wanted):
             begins = stock.next_valid_from
             if begins is None:
                 break
             late = visit.lateness[place % len(visit.lateness)]
-            moment = stock.take_valid_permit(begins + late * limiter.slack_s)
+            moment = stock.take_valid_permit(begins + late * limiter.permit_validity_s)
             if moment is not None:
-                used.append(begins + late * limiter.slack_s)
+                used.append(begins + late * limiter.permit_validity_s)
         if visit.returned:
             bucket.spare += stock.drain()
     assert most_above(sorted(used), limiter.rate, limiter.burst) <= A_HAIR

@@ -24,8 +24,8 @@ async def declared(db: Database) -> None:
 
 async def test_list_limiters_shows_rate_slots_blocks_and_members(db: Database) -> None:
     await db.run(store.add_limiter_member, "shop", "a.example")
-    await db.run(store.record_throttle, "shop", "a.example", after=60, age=0, times=2)
-    await db.run(store.record_throttle, "shop", "", after=60, age=0, times=1)
+    await db.run(store.block_throttled_limiter, "shop", "a.example", after=60, age=0, times=2)
+    await db.run(store.block_throttled_limiter, "shop", "", after=60, age=0, times=1)
     places, shop = await list_limiters(db)
     assert (places["name"], places["rate"], places["concurrency"], places["in_use"]) == ("places", None, 3, 0)
     assert (shop["rate"], shop["current_rate"], shop["refused"]) == (5.0, 2.5, 1)
@@ -47,7 +47,7 @@ async def test_limiter_change_applies_until_declaration_changes(db: Database) ->
 async def test_unblock_limiter_applies_to_one_member_or_all(db: Database) -> None:
     for key in ("a.example", "b.example"):
         await db.run(store.add_limiter_member, "shop", key)
-        await db.run(store.record_throttle, "shop", key, after=60, age=0, times=1)
+        await db.run(store.block_throttled_limiter, "shop", key, after=60, age=0, times=1)
     assert (await unblock_limiter(db, "shop", "a.example"))["blocked_members"] == 1
     assert (await unblock_limiter(db, "shop"))["blocked_members"] == 0
 

@@ -15,7 +15,7 @@ from tidemill.core.batch import Lease
 from tidemill.core.status import ItemStatus
 from tidemill.store import item_records
 from tidemill.store.database import Database
-from tidemill.store.item_records import read_batch_items
+from tidemill.store.item_records import read_unsettled_items
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 from tidemill.store.statements import make_sql_loader
 from tidemill.store.statements import sql as engine_sql
@@ -58,7 +58,7 @@ async def status_of(db: Database, job_id: UUID, seq: int) -> str | None:
 
 async def unsettled(db: Database, lease: Lease) -> list[int]:
     """Return the seqs of the items that the holder of this lease would run."""
-    return [item.seq for item in await db.run_async_commit(read_batch_items, lease)]
+    return [item.seq for item in await db.run_async_commit(read_unsettled_items, lease)]
 
 
 async def fail_some(db: Database, job_id: UUID, seqs: Iterable[int], wanted: int = 1_000) -> Lease:

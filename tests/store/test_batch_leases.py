@@ -94,7 +94,7 @@ async def test_heartbeat_and_carve_are_hot_updates(db: Database) -> None:
 
 async def stuck_in_copy(conn: Connection, lease: Lease, said: asyncio.Event) -> None:
     """Suspend a flush during COPY, after its fence has locked the batch."""
-    fence = store._build_fence_params(lease) | store._count_tally_deltas([verdict(0)], 0) | {"lease": 30, "seqs": None}
+    fence = store._build_fence_params(lease) | store._build_tally_params([verdict(0)], 0) | {"lease": 30, "seqs": None}
     await conn.execute(sql("batch/fence"), fence)
     async with conn.cursor() as cursor, cursor.copy(sql("outcome/copy")) as copy:
         await copy.write(f"{lease.job_id}\t0\t0\tdone".encode())

@@ -48,7 +48,7 @@ async def test_deleted_job_rows_are_removed_in_chunks(db: Database, monkeypatch:
     monkeypatch.setattr(retention, "DELETE_CHUNK_ROWS", 40)
     job_id = await add_job(db, 100)
     await job_control.delete_job(db, job_id)
-    assert [await db.run(retention.remove_deleted_job_rows, job_id) for _ in range(4)] == [40, 40, 20, 0]
+    assert [await db.run(retention.delete_deleted_job_chunk, job_id) for _ in range(4)] == [40, 40, 20, 0]
     assert await left_of(db, job_id) == {}
 
 

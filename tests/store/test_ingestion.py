@@ -13,7 +13,7 @@ from tidemill.jobs import job_control
 from tidemill.store import ingestion
 from tidemill.store.database import Database
 from tidemill.store.ingestion import IngestChunk, IngestLease
-from tidemill.store.item_records import read_batch_items
+from tidemill.store.item_records import read_unsettled_items
 from tidemill.store.outcome_flush import FlushResult
 
 
@@ -124,7 +124,7 @@ async def test_ingest_chunk_items_and_batches_become_visible_together(db: Databa
         assert await rows(db, "SELECT count(*) FROM tidemill.batch") == [(0,)]
         assert (await job_of(db, job_id)).counts.total == 0
     first = await take(db, job_id)
-    assert [item.seq for item in await db.run_async_commit(read_batch_items, first)] == [0, 1, 2, 3, 4]
+    assert [item.seq for item in await db.run_async_commit(read_unsettled_items, first)] == [0, 1, 2, 3, 4]
     await assert_sound(db)
 
 
@@ -135,7 +135,7 @@ async def test_ingest_stores_bad_record_as_item_with_defect(db: Database) -> Non
     bad = IngestChunk(0, InputBlock([b"1", b'"\\\\x\\t"', b"3"], {}, {1: defect}))
     await append(db, job_id, lease_id, bad)
     lease = await take(db, job_id)
-    found = [(item.seq, item.input, item.defect) for item in await db.run_async_commit(read_batch_items, lease)]
+    found = [(item.seq, item.input, item.defect) for item in await db.run_async_commit(read_unsettled_items, lease)]
     assert found == [(0, 1, None), (1, "\\x\t", defect), (2, 3, None)]
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(0,)]
     await settle(db, lease, [verdict(0), verdict(1, ItemStatus.FAILED), verdict(2)])

@@ -11,7 +11,7 @@ from tidemill.jobs import job_control
 from tidemill.jobs.reprocessing import redrive_dead_letters
 from tidemill.store import batch_leases, job_lifecycle, retention
 from tidemill.store.database import Database
-from tidemill.store.item_records import get_item_details, read_batch_items
+from tidemill.store.item_records import get_item_details, read_unsettled_items
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 
 CANCELLED = ReprocessSelection(statuses=[ItemStatus.CANCELLED])
@@ -53,7 +53,7 @@ async def test_reprocess_reopens_closed_job_which_completes_again(db: Database) 
     assert await send_round(db, job_id) == 2
     assert (await job_of(db, job_id)).status is JobStatus.RUNNING
     lease = await take(db, job_id)
-    assert [item.attempt for item in await db.run_async_commit(read_batch_items, lease)] == [1, 1]
+    assert [item.attempt for item in await db.run_async_commit(read_unsettled_items, lease)] == [1, 1]
     assert await status_of(db, job_id, 1) == "processing"
     await settle(db, lease)
     assert await db.run(close_job_as, job_id) is JobStatus.COMPLETED
@@ -66,7 +66,7 @@ async def test_reprocess_without_reset_continues_attempts_and_skips_exhausted(db
     await settle(db, await take(db, job_id), [verdict(0, FAILED, attempts=1), verdict(1, FAILED, attempts=3)])
     assert await send_round(db, job_id, ReprocessSelection(reset_attempts=False, max_attempts=3)) == 1
     assert [
-        (item.seq, item.attempt) for item in await db.run_async_commit(read_batch_items, await take(db, job_id))
+        (item.seq, item.attempt) for item in await db.run_async_commit(read_unsettled_items, await take(db, job_id))
     ] == [(0, 2)]
     await assert_sound(db)
 
@@ -148,7 +148,7 @@ async def test_reprocess_reads_latest_fixed_input(db: Database) -> None:
     await rows(db, fix, job_id, 1, '{"n": "first"}')
     await rows(db, fix, job_id, 2, '{"n": "second"}')
     await send_round(db, job_id)
-    assert [item.input["n"] for item in await db.run_async_commit(read_batch_items, await take(db, job_id))] == [
+    assert [item.input["n"] for item in await db.run_async_commit(read_unsettled_items, await take(db, job_id))] == [
         0,
         "second",
     ]

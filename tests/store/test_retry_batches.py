@@ -4,7 +4,7 @@ from store.scenes import batches, retry_some, status_of
 from support import DONE, FAILED, RETRY, add_job, assert_sound, job_of, rows, settle, take, verdict
 from tidemill.core.batch import RETRY_BUCKETS_MAX, SEQ_LIST_MAX
 from tidemill.store.database import Database
-from tidemill.store.item_records import read_batch_items
+from tidemill.store.item_records import read_unsettled_items
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.testing.drain import make_batches_due
 
@@ -57,7 +57,7 @@ async def test_merged_retry_list_keeps_attempts_of_each_item(db: Database) -> No
     await settle(db, lease, [verdict(0, RETRY, attempts=1, delay=0), verdict(1), verdict(2)])
     await settle(db, lease.with_flushed(3), [verdict(3, RETRY, attempts=2, delay=0)])
     merged = await take(db, job_id)
-    assert [(item.seq, item.attempt) for item in await db.run_async_commit(read_batch_items, merged)] == [
+    assert [(item.seq, item.attempt) for item in await db.run_async_commit(read_unsettled_items, merged)] == [
         (0, 2),
         (3, 3),
     ]

@@ -62,7 +62,7 @@ async def test_health_is_degraded_when_jobs_are_open_without_workers(working: Si
 async def test_blocked_limiter_is_visible_to_all_users_and_lifted_by_admin(site: Site, signed_in: OpenPage) -> None:
     shop = declared({"limiters": {"shop": {"rate": "5/s", "burst": 10}}})
     await site.db.run(limiter_records.declare_limiters, shop.values())
-    await site.db.run(limiter_records.record_throttle, "shop", "", after=600, age=0, times=1)
+    await site.db.run(limiter_records.block_throttled_limiter, "shop", "", after=600, age=0, times=1)
     page = await signed_in("ada", "/service")
     row = page.get_by_role("table", name="Limiters").get_by_role("row").nth(1)
     await expect(row).to_contain_text("shop")

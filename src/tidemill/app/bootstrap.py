@@ -94,5 +94,5 @@ class LocalCommandHost:
         finally:
             await worker.stop()
 
-    async def register_kind(self, runtime: Runtime, app: str, kind: str) -> None:
+    async def save_kind_options(self, runtime: Runtime, app: str, kind: str) -> None:
         await runtime.db.run(workers.register_kinds, [load_mill(app).registry.get(kind)])

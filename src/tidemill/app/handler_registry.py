@@ -41,7 +41,7 @@ class HandlerRegistry:
         self._handlers = {handler.kind: handler for handler in handlers}
         self._builtins = builtins or {}
 
-    def with_builtins(self, builtins: Mapping[str, HandlerFactory]) -> "HandlerRegistry":
+    def copy_with_builtins(self, builtins: Mapping[str, HandlerFactory]) -> "HandlerRegistry":
         """Return a registry with the same handlers and the built-in ones."""
         return HandlerRegistry(self.list_made(), self.limiter_handle, builtins)
 

@@ -32,13 +32,13 @@ async def run_on_demand_worker(settings: Settings, mill: Mill, reference: str) -
     """Run a worker with its own database whose children run only the time slices of kickoff requests."""
     async with (
         open_database(settings, size=WORKER_DB_CONNECTIONS) as db,
-        run_kickoff_worker(db, mill, reference, settings.worker_pool_size) as worker,
+        open_kickoff_worker(db, mill, reference, settings.worker_pool_size) as worker,
     ):
         yield worker
 
 
 @asynccontextmanager
-async def run_kickoff_worker(db: Database, mill: Mill, reference: str, processes: int) -> AsyncIterator[Worker]:
+async def open_kickoff_worker(db: Database, mill: Mill, reference: str, processes: int) -> AsyncIterator[Worker]:
     worker = make_worker(db, mill, reference, processes, on_demand=True)
     await worker.start()
     try:

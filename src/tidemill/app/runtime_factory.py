@@ -74,7 +74,7 @@ def make_engine_context(
     context = EngineContext(
         db,
         settings,
-        registry.with_builtins(map_builtin_handler_factories(runtime)),
+        registry.copy_with_builtins(map_builtin_handler_factories(runtime)),
         runtime.source_opener,
         worker,
         shared_state,

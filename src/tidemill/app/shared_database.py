@@ -117,8 +117,8 @@ class SharedDatabase:
         if shared.db is None:
             async with shared.lock:
                 if shared.db is None:
-                    await _close_abandoned_databases(loop)
-                    shared.holder = _keep_database_open(self._make_database)
+                    await _close_databases_without_owner(loop)
+                    shared.holder = _yield_checked_database(self._make_database)
                     shared.db = await anext(shared.holder)
         return shared.db
 
@@ -154,7 +154,7 @@ class SharedDatabase:
         return self._by_process.setdefault(os.getpid(), _ProcessState())
 
 
-async def _keep_database_open(make_database: DatabaseFactory) -> AsyncGenerator[Database]:
+async def _yield_checked_database(make_database: DatabaseFactory) -> AsyncGenerator[Database]:
     """Yield an open database and close it with the generator.
 
     An event loop closes its async generators before it ends, so the database closes with the loop. No other async
@@ -165,7 +165,7 @@ async def _keep_database_open(make_database: DatabaseFactory) -> AsyncGenerator[
         yield db
 
 
-async def _close_abandoned_databases(loop: asyncio.AbstractEventLoop) -> None:
+async def _close_databases_without_owner(loop: asyncio.AbstractEventLoop) -> None:
     """Close databases whose owner was garbage-collected, and forget event loops that have ended."""
     for ended in [other for other in tuple(_open_by_loop) if other.is_closed()]:
         _open_by_loop.pop(ended, None)

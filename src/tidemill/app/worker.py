@@ -65,7 +65,7 @@ class WakeupLoops:
             if not on_demand:
                 loops.append(self._broker.receive_wakeups(self._make_hint_receiver()))
         receiver = NotificationReceiver(
-            wake_all, self._wake_relay_if_connected, is_only_source=lambda: on_demand or not self._is_broker_connected
+            wake_all, self._wake_relay_if_connected, is_only_source=lambda: on_demand or not self._is_broker_available
         )
         return [*loops, PostgresDispatcher(self._db).receive_wakeups(receiver)]
 
@@ -81,12 +81,12 @@ class WakeupLoops:
             await self._broker.close()
 
     @property
-    def _is_broker_connected(self) -> bool:
+    def _is_broker_available(self) -> bool:
         return self._broker is not None and self._broker.current_error is None
 
     def _wake_relay_if_connected(self) -> None:
         """Wake the relay, unless the broker is not connected: then the relay retries with a backoff."""
-        if self._relay is not None and self._is_broker_connected:
+        if self._relay is not None and self._is_broker_available:
             self._relay.wake()
 
     def _make_hint_receiver(self) -> HintReceiver:
@@ -120,7 +120,7 @@ class Worker:
         self._db = db
         self._settings = settings
         runtime = make_runtime(db, settings, mill.registry)
-        self._registry = mill.registry.with_builtins(map_builtin_handler_factories(runtime))
+        self._registry = mill.registry.copy_with_builtins(map_builtin_handler_factories(runtime))
         self._handlers = self._registry.make_all()  # an invalid declaration stops the worker here
         self._limiters = load_limiters(runtime, mill.registry)
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
@@ -213,7 +213,7 @@ class Worker:
             return  # not started, or stopped already
         self._supervisor.stop()
         with bind_fields(worker=self.id):
-            await self._supervisor.drain_children(self._settings.stop_grace_ms / 1000)
+            await self._supervisor.stop_children(self._settings.stop_grace_ms / 1000)
         for service in self._loops:
             service.stop()
         for task in self._wakeup_tasks:

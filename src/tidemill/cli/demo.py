@@ -179,7 +179,7 @@ def _generate_articles(n: int) -> Iterator[dict[str, Any]]:
 def _generate_comments(n: int) -> Iterator[dict[str, Any]]:
     rng = random.Random(2)  # noqa: S311
     for i in range(n):
-        article = _make_row_id(2, _replace_bad_row(rng.randrange(n)))
+        article = _make_row_id(2, _find_valid_row_number(rng.randrange(n)))
         row = {
             "id": _make_row_id(3, i),
             "body": _make_random_text(rng, 12),
@@ -194,10 +194,10 @@ def _is_bad_row(i: int) -> bool:
 
 
 def _pick_user_id(rng: random.Random, n: int) -> str:
-    return _make_row_id(1, _replace_bad_row(rng.randrange(n)))
+    return _make_row_id(1, _find_valid_row_number(rng.randrange(n)))
 
 
-def _replace_bad_row(i: int) -> int:
+def _find_valid_row_number(i: int) -> int:
     """Return a nearby valid row, because an invalid row is not imported and cannot be referenced."""
     return i - 1 if _is_bad_row(i) else i
 

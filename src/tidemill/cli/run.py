@@ -10,8 +10,8 @@ import typer
 from tidemill.accounts import use_cases as accounts
 from tidemill.app.bootstrap import load_mill
 from tidemill.app.processes import (
+    open_kickoff_worker,
     open_migrated_database,
-    run_kickoff_worker,
     run_on_demand_worker,
     run_worker,
 )
@@ -92,18 +92,18 @@ def up(
         stop = _install_stop_signals()
         async with (
             open_migrated_database(settings) as db,
-            run_kickoff_worker(db, mill, app, 1) as pool,
+            open_kickoff_worker(db, mill, app, 1) as pool,
             http_server.run_http_service(settings, listening, pool, mill),
         ):
             address = http_server.format_browser_url(listening)
             link = address + await accounts.create_sign_in_link(db, "local")
-            _print_sign_in_details(db.display_url, address, link)
+            _print_startup_details(db.display_url, address, link)
             await make_worker(db, mill, app, processes or settings.worker_pool_size).run(stop)
 
     http_server.run_with_uvloop(run())
 
 
-def _print_sign_in_details(database: str, address: str, link: str) -> None:
+def _print_startup_details(database: str, address: str, link: str) -> None:
     lines = {
         "database": database,
         "address": address,

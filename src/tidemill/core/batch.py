@@ -48,7 +48,7 @@ class Lease:
         return self.seqs is not None
 
     @property
-    def is_untouched(self) -> bool:
+    def is_untouched_range(self) -> bool:
         """Whether this is a range and none of its items has an outcome yet."""
         return self.seqs is None and self.open == self.hi - self.lo
 
@@ -66,7 +66,7 @@ def choose_claim_method(ready: Lease, target_items: int) -> ClaimMethod:
         if ready.open > target_items:
             return "slice"
         return "whole" if ready.isolated or ready.half else "merge"
-    if ready.is_untouched and (ready.open > target_items * CARVE_FACTOR or (ready.isolated and ready.open > 1)):
+    if ready.is_untouched_range and (ready.open > target_items * CARVE_FACTOR or (ready.isolated and ready.open > 1)):
         return "carve"
     return "whole"
 

@@ -73,7 +73,7 @@ class ListOrder:
             raise InvalidInput(FOREIGN_CURSOR_MESSAGE) from None
 
 
-def find_list_order(after: object, formats: Sequence[ListOrder]) -> ListOrder:
+def get_order_of_position(after: object, formats: Sequence[ListOrder]) -> ListOrder:
     """Return the order that a position belongs to; raise InvalidInput if it belongs to no order."""
     name = after[0] if isinstance(after, list | tuple) and after else None
     for order in formats:

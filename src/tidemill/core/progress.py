@@ -54,14 +54,14 @@ def compute_rates(samples: Sequence[ProgressSample], job: Job, now: datetime) ->
 
 def _compute_current_rate(samples: Sequence[ProgressSample], settled: int, created: datetime, now: datetime) -> float:
     """Return the settled items per second in the rate window. Items reopened by a reprocess do not reduce it."""
-    origin, base = _find_window_start(samples, created, now)
+    origin, base = _find_rate_baseline(samples, created, now)
     counts = [base, *(sample.settled for sample in samples if origin < sample.at <= now), settled]
     moved = sum(max(0, later - earlier) for earlier, later in pairwise(counts))
     seconds = (now - origin).total_seconds()
     return moved / seconds if seconds > 0 else 0.0
 
 
-def _find_window_start(samples: Sequence[ProgressSample], created: datetime, now: datetime) -> tuple[datetime, int]:
+def _find_rate_baseline(samples: Sequence[ProgressSample], created: datetime, now: datetime) -> tuple[datetime, int]:
     """Return the start of the measurement and the number of items settled at that time."""
     start = now - RATE_WINDOW
     before = [sample for sample in samples if sample.at <= start]

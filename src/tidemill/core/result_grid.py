@@ -34,7 +34,7 @@ class GridColumns:
         return self.names + self.meta_names
 
 
-def list_column_names(value: Any, scalar_column: str = RESULT_COLUMN) -> list[str]:
+def list_columns_of_value(value: Any, scalar_column: str = RESULT_COLUMN) -> list[str]:
     """Return the columns of a value in order: the keys of an object, or one column for any other value."""
     if value is None:
         return []
@@ -47,7 +47,7 @@ def resolve_grid_columns(result_columns: Iterable[str], first_input: Any) -> Gri
     """Return the columns of a job's results, or those of its first input if it has no results."""
     if names := tuple(result_columns):
         return GridColumns(names)
-    return GridColumns(tuple(list_column_names(first_input, "input")) or ("input",), "input")
+    return GridColumns(tuple(list_columns_of_value(first_input, "input")) or ("input",), "input")
 
 
 def build_row_cells(columns: GridColumns, row: GridRow) -> list[GridCell]:

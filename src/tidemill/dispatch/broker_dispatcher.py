@@ -88,7 +88,7 @@ class BrokerDispatcher:
         """Clear the last error of sending, because no hints are left to send."""
         self._record_action_result("send", None)
 
-    async def check_connection(self) -> None:
+    async def ensure_send_connection(self) -> None:
         """Connect if necessary; raise BrokerUnavailable if that fails."""
         await self.dispatch([])
 

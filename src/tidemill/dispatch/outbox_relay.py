@@ -60,7 +60,7 @@ class OutboxRelay:
         Raises:
             BrokerUnavailable: The broker does not respond; the rows stay in the outbox.
         """
-        await self._dispatcher.check_connection()  # without a broker, claim no hints
+        await self._dispatcher.ensure_send_connection()  # without a broker, claim no hints
         started = time.monotonic()
         claimed = await self._db.run_async_commit(
             outbox.claim_hints, self._worker, limit=RELAY_BATCH_SIZE, seconds=OUTBOX_CLAIM_S

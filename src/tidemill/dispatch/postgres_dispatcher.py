@@ -109,7 +109,7 @@ class PostgresDispatcher:
         self._db = db
 
     async def dispatch(self, envelopes: Sequence[Envelope]) -> list[str | None]:
-        await self._db.run(notify_jobs, [envelope.job_id for envelope in envelopes])
+        await self._db.run(notify_listeners, [envelope.job_id for envelope in envelopes])
         return [None] * len(envelopes)
 
     async def receive_wakeups(self, handler: WakeupReceiver) -> None:
@@ -154,6 +154,6 @@ async def wait_for_notifications(conn: Connection, seconds: float) -> list[str]:
     return payloads
 
 
-async def notify_jobs(conn: Connection, job_ids: Sequence[UUID]) -> None:
+async def notify_listeners(conn: Connection, job_ids: Sequence[UUID]) -> None:
     """Notify all listeners that these jobs have work."""
     await conn.execute(sql("outbox/announce_all"), {"job_ids": list(job_ids)})

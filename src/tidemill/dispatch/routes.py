@@ -63,7 +63,7 @@ async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: Databa
     shown, more = messages[: query.page_size], messages[query.page_size :]
     after = (shown[-1].id,) if more else None
     return QuarantinePage.model_validate(
-        {"items": shown} | schema_types.build_next_page_field(after), from_attributes=True
+        {"items": shown} | schema_types.build_next_page_dict(after), from_attributes=True
     )
 
 

@@ -121,7 +121,7 @@ class ArtifactProducer:
         """Write all rows to the upload and return the number of rows. The caller finishes the upload."""
         values = {field.name: field.to_query_value(given.values[field.name]) for field in dataset.fields}
         if dataset.query is not None:
-            return await self._copy_query(dataset.query, values, out)
+            return await self._upload_query_rows(dataset.query, values, out)
         function = dataset.producer
         if function is None:
             raise Fail(
@@ -135,7 +135,7 @@ class ArtifactProducer:
             await out.run_in_thread(lambda: _write_rows(function(values), made, out))
         return made.count
 
-    async def _copy_query(self, query: str, values: SqlParams, out: ArtifactUpload) -> int:
+    async def _upload_query_rows(self, query: str, values: SqlParams, out: ArtifactUpload) -> int:
         out.form = replace(out.form, columns=await self._describe_columns(query, values))
         try:
             return await dataset_queries.copy_query_rows(self._readers, query, values, out.form, out.write)

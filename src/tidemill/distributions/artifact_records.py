@@ -84,7 +84,7 @@ class DistributionProgress:
     failed_because: str | None = None
 
     @property
-    def failure_message(self) -> str | None:
+    def first_failure_message(self) -> str | None:
         return None if self.failed_seq is None else f"input {self.failed_seq + 1}: {self.failed_because}"
 
 

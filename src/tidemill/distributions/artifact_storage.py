@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tidemill.core.file_format import OutputFileSpec
 from tidemill.core.lookup_coalescer import Coalescer
-from tidemill.distributions.blob_folder_listing import BlobFolderListing, list_blob_folder
+from tidemill.distributions.blob_folder_listing import BlobFolderListing, get_recent_folder_listing
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_copy_encoder
 from tidemill.files.writers.byte_output import CopyEncoder
@@ -42,7 +42,7 @@ class ArtifactUpload:
 
     async def finish(self) -> Blob:
         if self._writing is None and self.form.is_raw_copy:
-            sent = await self._blobs.upload_small(self._name, self._buffer, self._build_label())
+            sent = await self._blobs.try_upload_small_file(self._name, self._buffer, self._build_download_label())
             if sent is not None:
                 return sent
         return await self.run_in_thread(self._finish_sync)
@@ -67,13 +67,13 @@ class ArtifactUpload:
     def _write_encoded_chunk(self, chunk: bytes) -> tuple[BlobWriter, CopyEncoder]:
         if self._writing is None or self._encoder is None:
             self._writing = self._blobs.open_writer(self._name)
-            self._writing.label = self._build_label()
+            self._writing.label = self._build_download_label()
             self._encoder = open_copy_encoder(self.form, self._writing)
         if chunk:
             self._encoder.write(chunk)
         return self._writing, self._encoder
 
-    def _build_label(self) -> DownloadLabel:
+    def _build_download_label(self) -> DownloadLabel:
         return DownloadLabel(self._name.rpartition("/")[2], self.form.content_type)
 
     def _discard_sync(self) -> None:
@@ -119,7 +119,7 @@ class BlobExistenceCache:
     async def _find_existing_in_folder(self, folder: str, names: list[str]) -> set[str]:
         if len(names) >= LISTING_MIN_NAMES and self._get_fresh_listing(folder) is None:
             self._cache_listing(
-                folder, await self._run_in_thread(partial(list_blob_folder, self._blobs, folder, names))
+                folder, await self._run_in_thread(partial(get_recent_folder_listing, self._blobs, folder, names))
             )
         listing = self._get_fresh_listing(folder)
         known = listing.names if listing is not None else frozenset()

@@ -33,11 +33,11 @@ class BlobFolderListing(msgspec.Struct, frozen=True):
         return self.made_at <= time.monotonic() < self.good_until
 
 
-def list_blob_folder(blobs: BlobStore, folder: str, requested_names: Sequence[str]) -> BlobFolderListing:
+def get_recent_folder_listing(blobs: BlobStore, folder: str, requested_names: Sequence[str]) -> BlobFolderListing:
     """List a folder; the result may be a few seconds old. ``requested_names`` determine how to split a large folder."""
     digest = sha256(f"{blobs.url('x')}\n{folder}".encode()).hexdigest()[:32]
-    with _lock_listing_file(blobs.scratch_folder / f"{digest}.listing.tmp") as file:
-        listing = _load_listing(file)
+    with _open_locked_listing_file(blobs.scratch_folder / f"{digest}.listing.tmp") as file:
+        listing = _load_fresh_listing(file)
         if listing is None:
             listing = _list_in_parts(blobs, folder, requested_names)
             with suppress(OSError):  # such as a full disk; other processes then list the folder themselves
@@ -75,7 +75,7 @@ def _save_listing(file: BinaryIO, listing: BlobFolderListing) -> None:
     file.flush()
 
 
-def _load_listing(file: BinaryIO) -> BlobFolderListing | None:
+def _load_fresh_listing(file: BinaryIO) -> BlobFolderListing | None:
     file.seek(0)
     try:
         listing = msgspec.msgpack.decode(file.read(), type=BlobFolderListing)
@@ -85,7 +85,7 @@ def _load_listing(file: BinaryIO) -> BlobFolderListing | None:
 
 
 @contextmanager
-def _lock_listing_file(path: Path) -> Iterator[BinaryIO]:
+def _open_locked_listing_file(path: Path) -> Iterator[BinaryIO]:
     """Open and lock the file; after the timeout, yield a buffer in memory instead."""
     deadline = time.monotonic() + LISTING_LOCK_TIMEOUT_S
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -74,7 +74,7 @@ class DatasetTable(ConfigTable):
 
     @field_validator("columns", mode="before")
     @classmethod
-    def _check_columns_of_function(cls, columns: Any, info: ValidationInfo) -> Any:
+    def _reject_columns_without_function(cls, columns: Any, info: ValidationInfo) -> Any:
         if not _has_producer(info):
             raise ValueError("Only allowed for functions: the query names its columns")
         return columns

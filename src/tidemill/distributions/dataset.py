@@ -94,7 +94,7 @@ class DistributionInput:
             field = spelled.get(name)
             if field is None:
                 near = format_suggestion(name[:FIELD_NAME_SHOWN_MAX_CHARS], [one.name for one in fields])
-                faults.append(((_shorten_name(name),), f"unknown field{near}"))
+                faults.append(((_clean_name_for_message(name),), f"unknown field{near}"))
                 if len(faults) == FAULTS_REPORTED_MAX:
                     break
             elif field in values_by_field:
@@ -123,7 +123,7 @@ def to_camel_case(name: str) -> str:
     return head + "".join(word.capitalize() for word in tail)
 
 
-def _shorten_name(name: str) -> str:
+def _clean_name_for_message(name: str) -> str:
     """Truncate a name for an error message, and replace lone surrogates."""
     return name[:FIELD_NAME_SHOWN_MAX_CHARS].encode(errors="replace").decode()
 

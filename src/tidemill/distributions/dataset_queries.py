@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from tidemill.core.file_format import CopyFormat, OutputColumn, OutputFileSpec
 from tidemill.core.outcome import Fail, Retry
-from tidemill.store.copy_rows import build_csv_expression, build_json_expression
+from tidemill.store.copy_rows import build_csv_column_expression, build_json_column_expression
 from tidemill.store.database import Connection, Database, is_timeout, is_transient
 from tidemill.store.statements import make_sql_loader
 from tidemill.tables.introspection.catalog_columns import get_type_by_pg_name
@@ -113,7 +113,7 @@ async def copy_query_rows(
     async with _open_read_transaction(readers) as conn, conn.cursor() as cursor:
         last = b""
         async with cursor.copy(
-            _bind_statement(conn, f"dataset/copy_{form.postgres_copy_format}", query, values, form)
+            _render_statement(conn, f"dataset/copy_{form.postgres_copy_format}", query, values, form)
         ) as copy:
             while piece := await conn.wait(_read_chunk(copy)):
                 if last:
@@ -143,7 +143,7 @@ async def describe_query_columns(
 ) -> tuple[OutputColumn, ...]:
     """Return the columns of the query with their types."""
     async with _open_read_transaction(readers) as conn:
-        cursor = await conn.execute(_bind_statement(conn, "dataset/describe", query, values), prepare=False)
+        cursor = await conn.execute(_render_statement(conn, "dataset/describe", query, values), prepare=False)
         columns = cursor.description or []
         cursor = await conn.execute(sql("dataset/types"), {"oids": [column.type_code for column in columns]})
         types = {oid: (get_type_by_pg_name(base), written) for oid, written, base in await cursor.fetchall()}
@@ -167,7 +167,7 @@ async def _open_read_transaction(readers: ReadTransactionPool) -> AsyncIterator[
         raise Fail(f"The dataset query failed: {message}", code="query", retryable=True) from error
 
 
-def _bind_statement(
+def _render_statement(
     conn: Connection, name: str, query: str, values: Mapping[str, Any], form: OutputFileSpec | None = None
 ) -> bytes:
     """Return the statement with the query and its values as quoted literals, because COPY accepts no parameters."""
@@ -189,7 +189,7 @@ def _build_row_encoding_sql(columns: tuple[OutputColumn, ...], feed: CopyFormat)
     Two columns may have the same name.
     """
     numbered = [Identifier(f"c{number}") for number in range(len(columns))]
-    expression = build_csv_expression if feed == "csv" else build_json_expression
+    expression = build_csv_column_expression if feed == "csv" else build_json_column_expression
     written = [expression(c, one.type, one.sql_type) for c, one in zip(numbered, columns, strict=True)]
     if written == numbered:
         return "", ""

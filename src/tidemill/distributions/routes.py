@@ -36,11 +36,11 @@ from tidemill.jobs.bulk_operation_schemas import OperationOut
 from tidemill.jobs.dependencies import (
     ItemSeq,
     JobName,
-    check_job_kind,
     list_jobs_by_query,
     load_job_if_rerun_allowed,
     load_visible_job,
     make_submission,
+    require_job_of_kind,
     resolve_owner_filter,
 )
 from tidemill.jobs.reprocessing import redrive_dead_letters
@@ -56,7 +56,7 @@ from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
 DISTRIBUTION_LINKS = ("cancel", "redrive")
 
 
-def build_distribution_input_view(entry: InputView) -> dict[str, Any]:
+def flatten_input_view(entry: InputView) -> dict[str, Any]:
     """Merge the fields of the input with those of its file. Datasets cannot declare fields with the latter names."""
     return dict(entry["input"]) | {name: value for name, value in entry.items() if name != "input"}
 
@@ -83,7 +83,7 @@ def build_distribution_view(distribution: Distribution) -> dict[str, Any]:
         **asdict(job.counts),
         "files_generated": files.generated,
         "files_reused": files.reused,
-        "error_message": "; ".join(filter(None, (job.failure_reason, files.failure_message))) or None,
+        "error_message": "; ".join(filter(None, (job.failure_reason, files.first_failure_message))) or None,
         "reuse": asdict(request.reuse),
         "format": request.format,
         "compression": request.compression,
@@ -100,19 +100,21 @@ def _build_distribution_out(distribution: Distribution) -> DistributionOut:
     return DistributionOut.model_validate(build_distribution_view(distribution))
 
 
-async def load_visible_distribution(distribution_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
+async def load_visible_distribution_job(distribution_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
     job = await load_visible_job(distribution_id, me, db)
-    return check_job_kind(job, DISTRIBUTION_KIND, "distribution", distribution_id)
+    return require_job_of_kind(job, DISTRIBUTION_KIND, "distribution", distribution_id)
 
 
-VisibleDistribution = Annotated[Job, Depends(load_visible_distribution)]
+VisibleDistribution = Annotated[Job, Depends(load_visible_distribution_job)]
 
 
-async def load_runnable_distribution(distribution_id: VisibleDistribution, me: CurrentUser, runtime: RuntimeDep) -> Job:
+async def load_rerunnable_distribution_job(
+    distribution_id: VisibleDistribution, me: CurrentUser, runtime: RuntimeDep
+) -> Job:
     return await load_job_if_rerun_allowed(distribution_id, me, runtime)
 
 
-RunnableDistribution = Annotated[Job, Depends(load_runnable_distribution)]
+RunnableDistribution = Annotated[Job, Depends(load_rerunnable_distribution_job)]
 
 
 router = APIRouter(tags=["distributions"], route_class=AuthenticatedRoute)
@@ -188,7 +190,7 @@ async def list_distributions(
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     page = await list_jobs_by_query(db, owner_id, query, DISTRIBUTION_KIND)
     views = [build_distribution_view(distribution) for distribution in await load_distributions(db, page.items)]
-    return JsonBytesResponse(encode_json({"distributions": views, **schema_types.build_next_page_field(page.after)}))
+    return JsonBytesResponse(encode_json({"distributions": views, **schema_types.build_next_page_dict(page.after)}))
 
 
 @router.get(
@@ -202,10 +204,8 @@ async def get_distribution(
         db, distribution_id.id, limit=query.page_size, after=schema_types.decode_cursor(query.after)
     )
     (distribution,) = await load_distributions(db, [distribution_id])
-    view = build_distribution_view(distribution) | {
-        "data_content": [build_distribution_input_view(entry) for entry in page.items]
-    }
-    return JsonBytesResponse(encode_json(view | schema_types.build_next_page_field(page.after)))
+    view = build_distribution_view(distribution) | {"data_content": [flatten_input_view(entry) for entry in page.items]}
+    return JsonBytesResponse(encode_json(view | schema_types.build_next_page_dict(page.after)))
 
 
 @router.get(

@@ -120,7 +120,7 @@ class AdaptiveSemaphore:
                 self._slots_in_use += 1
                 slot.set_result(True)
 
-    def record_batch_result(self, error: BaseException | None) -> bool:
+    def detect_repeated_code_errors(self, error: BaseException | None) -> bool:
         """Record the end of a batch; return whether too many failed because of the handler's code to split batches."""
         self._code_error_batches = self._code_error_batches + 1 if isinstance(error, CODE_ERROR_TYPES) else 0
         return self._code_error_batches > MAX_CODE_ERROR_BATCHES

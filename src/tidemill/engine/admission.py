@@ -78,7 +78,7 @@ class Admission:
         self._job_limiter = lease.limiter
 
     @contextlib.asynccontextmanager
-    async def admit_calls(self) -> AsyncIterator[None]:
+    async def open_admission(self) -> AsyncIterator[None]:
         """Admit calls within the context. When the process must stop, every waiting call is cancelled."""
         watcher = asyncio.create_task(self._cancel_on_stop())
         if self._prefetches_permits and self._queue is not None:
@@ -109,10 +109,10 @@ class Admission:
 
     async def wait_for_start(self) -> bool:
         """Wait for the minimum gap between two starts; return False if no more calls may start."""
-        await self.sleep_until_closed(self.semaphore.reserve_start(time.monotonic()))
+        await self.sleep_unless_closed(self.semaphore.reserve_start(time.monotonic()))
         return not self.is_closed
 
-    async def sleep_until_closed(self, seconds: float) -> None:
+    async def sleep_unless_closed(self, seconds: float) -> None:
         """Sleep, but not after admission was closed."""
         if seconds > 0:
             with contextlib.suppress(TimeoutError):

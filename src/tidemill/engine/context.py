@@ -71,7 +71,7 @@ class EngineContext:
             self.is_stopping, self.grace_ends_at = True, time.monotonic() + grace
             self.stop_requested.set()
 
-    async def sleep_until_stop(self, seconds: float) -> None:
+    async def sleep_unless_stopping(self, seconds: float) -> None:
         """Sleep until the time is over or the process must stop."""
         if seconds > 0:
             with contextlib.suppress(TimeoutError):

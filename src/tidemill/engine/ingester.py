@@ -120,7 +120,7 @@ class _SourceOpenMonitor:
     async def watch_lease(self, is_lease_held: LeaseCheck) -> None:
         misses = 0
         while misses < MAX_LEASE_MISSES and not self._context.is_stopping:
-            await self._context.sleep_until_stop(self._context.settings.poll_ms / 1000)
+            await self._context.sleep_unless_stopping(self._context.settings.poll_ms / 1000)
             misses = 0 if await self._is_lease_held_or_unknown(is_lease_held) else misses + 1
         self.is_over = True
 
@@ -151,7 +151,7 @@ class Ingester(PeriodicLoop):
 
     async def tick(self) -> float:
         context, lease_id = self._context, uuid4()
-        self._lane_state.record_lease_start(lease_id, ingest=True)
+        self._lane_state.reset_for_lease(lease_id, ingest=True)
         self._lane_state.set_timeout(None)
         lease = await self._acquire_or_extend_lease(lease_id, self.only_job_id)
         try:
@@ -219,7 +219,7 @@ class Ingester(PeriodicLoop):
             await db.run(job_records.set_job_params, lease.job_id, intake.params)
         for lo in range(0, lease.next_seq, INTAKE_REPLAY_ROWS):
             inputs = await db.run(
-                item_records.read_inputs, lease.job_id, lo, min(lo + INTAKE_REPLAY_ROWS, lease.next_seq)
+                item_records.read_submitted_inputs, lease.job_id, lo, min(lo + INTAKE_REPLAY_ROWS, lease.next_seq)
             )
             with translate_source_errors():
                 await asyncio.to_thread(intake.observe, lo, inputs)
@@ -236,7 +236,7 @@ class Ingester(PeriodicLoop):
                     chunk = await ahead  # also after an error: the file must stay open while the thread reads
             if not appended:
                 return False
-            await self._context.sleep_until_stop(self._context.sizing.chunk.backoff_s(_jitter()))
+            await self._context.sleep_unless_stopping(self._context.sizing.chunk.backoff_s(_jitter()))
         return not chunk.block.inputs
 
     def _read_and_observe_chunk(self, lo: int, source: InputSource) -> IngestChunk:

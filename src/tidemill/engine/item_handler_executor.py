@@ -44,8 +44,8 @@ class ItemHandlerExecutor:
     async def run(self, items: Sequence[Item]) -> None:
         """Run all items; stop early if the process must stop, leaving the remaining items unsettled."""
         self._pending_items.extend(self._admission.interleave_items_by_member(items))
-        async with self._admission.admit_calls(), asyncio.TaskGroup() as group:
-            timeouts = group.create_task(self._enforce_timeouts())
+        async with self._admission.open_admission(), asyncio.TaskGroup() as group:
+            timeouts = group.create_task(self._cancel_overdue_items())
             async with asyncio.TaskGroup() as slots:
                 for slot in range(min(self._admission.max_slots, len(self._pending_items))):
                     slots.create_task(self._run_slot(slot))
@@ -85,7 +85,7 @@ class ItemHandlerExecutor:
                 await asyncio.sleep(0)
                 self._yielded_at = time.monotonic()
             if pause_s and pending:
-                await admission.sleep_until_closed(pause_s)
+                await admission.sleep_unless_closed(pause_s)
             if semaphore.start_gap_s and semaphore.should_yield_slot:
                 return
 
@@ -103,7 +103,7 @@ class ItemHandlerExecutor:
             return None if permit is None else (permit, 0, 0.0)
         reports.clear()
         try:
-            outcome = await self._call_handler(item, slot, task, permit.started_at, reports)
+            outcome = await self._call_handler_for_outcome(item, slot, task, permit.started_at, reports)
             if outcome is None:
                 return None
             if isinstance(outcome, RateLimited) and self._admission.is_job_limiter_blocked(outcome):
@@ -114,7 +114,7 @@ class ItemHandlerExecutor:
         finally:
             permit.release()
 
-    async def _call_handler(
+    async def _call_handler_for_outcome(
         self, item: Item, slot: int, task: asyncio.Task[None], started: float, reports: ThrottleReports
     ) -> Outcome | None:
         """Call the handler; return None if the call was cancelled because the grace period of a stop ended."""
@@ -162,7 +162,7 @@ class ItemHandlerExecutor:
         except BaseException as error:  # noqa: BLE001  every exception of a handler is an outcome
             return outcome_from_error(error, self._handler, reports)
 
-    async def _enforce_timeouts(self) -> None:
+    async def _cancel_overdue_items(self) -> None:
         """Cancel async items that exceed their timeout, and all items when the grace period of a stop ends.
 
         If a handler does not react, the parent process kills the child: it reads the item's start in shared memory.

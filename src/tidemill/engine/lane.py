@@ -40,7 +40,7 @@ class Lane(PeriodicLoop):
     async def tick(self) -> float:
         """Claim → run → decide → flush → finalize, for one batch."""
         context, lease_id = self._context, uuid4()
-        self._lane_state.record_lease_start(lease_id)
+        self._lane_state.reset_for_lease(lease_id)
         lease = await self._claimer.claim(lease_id)
         if lease is None:
             self._lane_state.clear_lease()
@@ -74,7 +74,7 @@ class Lane(PeriodicLoop):
     async def _run_item_handler(self, lease: Lease, handler: Handler) -> Flusher:
         context = self._context
         self._lane_state.set_timeout(handler.timeout)
-        items = await context.db.read(item_records.read_batch_items, lease, exact=handler.exact)
+        items = await context.db.read(item_records.read_unsettled_items, lease, exact=handler.exact)
         admission = Admission(context, handler, lease)
         flusher = Flusher(context, lease, handler, self._lane_state)
         columns, semaphore = flusher.columns, admission.semaphore
@@ -101,7 +101,7 @@ class Lane(PeriodicLoop):
         """Run a batch through a set-based handler; the executor writes its outcomes in one transaction."""
         context = self._context
         self._lane_state.set_timeout(handler.timeout)
-        items = await context.db.read(item_records.read_batch_items_in_one_row, lease, exact=handler.exact)
+        items = await context.db.read(item_records.read_unsettled_items_fast, lease, exact=handler.exact)
         admission = Admission(context, handler, lease)
         flusher = Flusher(context, lease, handler, self._lane_state)
         columns, semaphore = flusher.columns, admission.semaphore

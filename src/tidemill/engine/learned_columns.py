@@ -13,7 +13,7 @@ from msgspec import DecodeError
 
 from tidemill.core.batch import Lease
 from tidemill.core.decide import Verdict
-from tidemill.core.result_grid import GRID_COLUMNS_MAX, RESULT_COLUMN, list_column_names
+from tidemill.core.result_grid import GRID_COLUMNS_MAX, RESULT_COLUMN, list_columns_of_value
 from tidemill.store import job_records
 from tidemill.store.database import Database, is_transient
 from tidemill.store.jsonb import decode_json
@@ -72,7 +72,7 @@ class LearnedColumns:
 
     def _learn_from_encoded(self, encoded: bytes) -> None:
         value = decode_json(encoded)
-        for name in list_column_names(value) if isinstance(value, dict) else (RESULT_COLUMN,):
+        for name in list_columns_of_value(value) if isinstance(value, dict) else (RESULT_COLUMN,):
             if name not in self._known and len(self._fresh) < GRID_COLUMNS_MAX:
                 self._fresh[name] = None
 

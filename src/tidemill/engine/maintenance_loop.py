@@ -205,7 +205,7 @@ class MaintenanceLoop(PeriodicLoop):
         if not await self._db.run(workers.take_duty, self.name, self._worker, MAINTENANCE_DUTY_S):
             return self._interval_s
         await self.reclaim_expired_leases()
-        await self.close_finished_jobs()
+        await self.finalize_due_jobs()
         now = time.monotonic()
         if now - self._folded_at > FOLD_INTERVAL_S:
             await self.fold_counters(FOLD_MIN_DELTAS)
@@ -236,7 +236,7 @@ class MaintenanceLoop(PeriodicLoop):
                 emit("batch.swept", job=job_id, batch=batch_id, losses=losses)
         return len(swept)
 
-    async def close_finished_jobs(self) -> None:
+    async def finalize_due_jobs(self) -> None:
         """Fail jobs by their policy, cancel ready batches, and close finished jobs, in this order."""
         for job_id in await self._db.run(job_lifecycle.list_jobs_with_failure_policy):
             await enforce_failure_policy(self._db, job_id)
@@ -260,5 +260,5 @@ class MaintenanceLoop(PeriodicLoop):
         """Remove a chunk of the rows of deleted jobs; return the number of removed rows."""
         removed = 0
         for job_id in await self._db.run(retention.list_deleted_jobs):
-            removed += await self._db.run(retention.remove_deleted_job_rows, job_id)
+            removed += await self._db.run(retention.delete_deleted_job_chunk, job_id)
         return removed

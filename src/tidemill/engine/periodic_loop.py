@@ -48,7 +48,7 @@ class PeriodicLoop(ABC):
         try:
             return await self.tick()
         except Exception as error:  # noqa: BLE001  one failed tick must not end the loop silently
-            emit("loop.failed", loop=self.name, error=_describe_first_cause(error))
+            emit("loop.failed", loop=self.name, error=_describe_first_group_error(error))
             return LOOP_ERROR_PAUSE_S
 
     async def sleep_until_woken(self, seconds: float) -> None:
@@ -70,7 +70,7 @@ class CallbackLoop(PeriodicLoop):
         return await self._tick()
 
 
-def _describe_first_cause(error: BaseException) -> str:
+def _describe_first_group_error(error: BaseException) -> str:
     """Describe the first exception of a group, which is more specific than the group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

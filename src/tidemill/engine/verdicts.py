@@ -38,7 +38,7 @@ def decide(
 ) -> Verdict:
     """Return the encoded verdict on one attempt. A result that cannot be encoded or stored fails the item."""
     if type(outcome) is Fail:
-        return _decide_failure(item, outcome, duration_ms)
+        return _build_failure_verdict(item, outcome, duration_ms)
     try:
         decision = decide_from_outcome(item, outcome, handler.retry, _jitter(), backoff_factor)
         result = None if decision.result is None else encode_json(decision.result)
@@ -49,7 +49,7 @@ def decide(
         if result is not None and columns is not None:
             columns.learn_from_result(decision.result, result)
     except Exception as problem:  # noqa: BLE001  encoding a user's object may raise anything
-        return _decide_failure(item, _make_invalid_result_failure(problem), duration_ms)
+        return _build_failure_verdict(item, _make_invalid_result_failure(problem), duration_ms)
     error = code = None
     if decision.error is not None:
         error, code = encode_json(decision.error), str(decision.error["code"])
@@ -57,7 +57,7 @@ def decide(
     return Verdict(item.seq, decision.status, attempts, duration_ms, result, normalized, error, code, decision.delay)
 
 
-def _decide_failure(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
+def _build_failure_verdict(item: Item, outcome: Fail, duration_ms: int) -> Verdict:
     """Return the verdict on a failure. This is a fast path: for a file of invalid rows it is most of the work."""
     try:
         details = build_failure_error(outcome)
@@ -99,7 +99,9 @@ def decide_batch(
     good = [item for item in items if item.defect is None]
     item_ms = round(seconds * 1000 / max(len(items), 1))
     leaves_no_row = lease.sparse and lease.seqs is None
-    failed = _decide_failures([good[index] for index in outcomes.failed], list(outcomes.failed.values()), item_ms)
+    failed = _build_failure_verdicts(
+        [good[index] for index in outcomes.failed], list(outcomes.failed.values()), item_ms
+    )
     others = [
         decide(item, outcome, handler, item_ms, columns, backoff_factor)
         for item, outcome in _iter_items_with_outcomes(items, good, outcomes, with_done=not leaves_no_row)
@@ -110,13 +112,13 @@ def decide_batch(
     return BatchDecision(failed + others, sparse_done, batch_outcome)
 
 
-def _decide_failures(items: Sequence[Item], errors: Sequence[ErrorDetails], duration_ms: int) -> list[Verdict]:
+def _build_failure_verdicts(items: Sequence[Item], errors: Sequence[ErrorDetails], duration_ms: int) -> list[Verdict]:
     """Return the verdicts on many failures, encoded together; an error has a code, a reason and details."""
     try:
         encoded = encode_json_values(errors)
     except Exception:  # noqa: BLE001  one of them cannot be encoded; encode each separately
         return [
-            _decide_failure(item, _make_fail_outcome(error), duration_ms)
+            _build_failure_verdict(item, _make_fail_outcome(error), duration_ms)
             for item, error in zip(items, errors, strict=True)
         ]
     status = ItemStatus.FAILED

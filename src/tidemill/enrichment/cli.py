@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_format import parse_result_format
+from tidemill.core.file_format import parse_result_file_suffix
 from tidemill.core.job import Job
 from tidemill.core.kinds import MATCH_KIND
 from tidemill.core.status import JobStatus
@@ -74,7 +74,7 @@ def match_command(
         "not_found_delay": not_found_delay,
     }
     if output is not None:
-        parse_result_format(output)
+        parse_result_file_suffix(output)
     params = {name: value for name, value in options.items() if value is not None}
     job = run_match(file, params, parse_policy_option(policy), processes=processes, output=output)
     if job.status is not JobStatus.COMPLETED:
@@ -93,7 +93,7 @@ def run_match(
             async with make_command_host().ensure_worker(runtime, MATCH_KIND, BUILTIN_MILL_REFERENCE, processes):
                 job = await show_progress_until_closed(runtime, job)
                 if output is not None:
-                    await _write_results(runtime, job, output)
+                    await _export_results_to_file(runtime, job, output)
         except asyncio.CancelledError:
             console.print(f"{job.key} is saved. To continue it, run: tidemill worker", highlight=False)
             raise
@@ -105,8 +105,8 @@ def run_match(
     return run_with_runtime(action, migrate=True)
 
 
-async def _write_results(runtime: Runtime, job: Job, output: Path) -> None:
-    results = await runtime.open_results(job, parse_result_format(output))
+async def _export_results_to_file(runtime: Runtime, job: Job, output: Path) -> None:
+    results = await runtime.open_results(job, parse_result_file_suffix(output))
     with results, open_atomic_output(output) as file:
         await asyncio.to_thread(shutil.copyfileobj, results, file)
 

@@ -28,7 +28,7 @@ RESERVED_HEADERS = (
 )
 
 
-def _check_header_name(name: str) -> str:
+def _check_secret_header_name(name: str) -> str:
     if not HEADER_NAME_PATTERN.fullmatch(name) or name.lower() in RESERVED_HEADERS:
         raise ValueError("Input should be the name of a header that may carry a secret, such as Authorization")
     return name
@@ -50,7 +50,7 @@ def _check_variable_name(name: str) -> str:
 
 class ServiceTable(ConfigTable):
     url: Annotated[Text, AfterValidator(check_service_url)]
-    header: Annotated[Text, AfterValidator(_check_header_name)] | None = None
+    header: Annotated[Text, AfterValidator(_check_secret_header_name)] | None = None
     value: Annotated[Text, AfterValidator(_check_header_value)] = SECRET_PLACEHOLDER
     secret_env: Annotated[Text, AfterValidator(_check_variable_name)] | None = None
     allow_private: StrictBool = False

@@ -220,6 +220,6 @@ def check_service_url(url: str) -> str:
     return url
 
 
-def make_undeclared_service(url: str) -> ExternalService:
+def make_service_from_url(url: str) -> ExternalService:
     """Return a service that an administrator refers to by URL. It must be public and has no secret."""
     return ExternalService(name=(urlsplit(url).hostname or "").lower(), url=url)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, ValidationError, ValidationInfo, field_validator
 
-from tidemill.config_sections import ConfigTable, Names, NonEmpty, Text, Unique, format_validation_error
+from tidemill.config_sections import ConfigTable, Names, NonEmpty, Text, Unique, list_validation_problems
 from tidemill.core.errors import InvalidRequest
 from tidemill.core.json_input import JsonObject
 from tidemill.core.result_grid import COLUMN_NAME_MAX_CHARS
@@ -125,4 +125,4 @@ def validate_params(model: type[ConfigTable], params: Mapping[str, Any]) -> Json
     try:
         return model.model_validate(params).get_explicit_values()
     except ValidationError as error:
-        raise InvalidRequest(format_validation_error(error, "params")) from None
+        raise InvalidRequest(list_validation_problems(error, "params")) from None

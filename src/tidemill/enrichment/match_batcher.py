@@ -124,7 +124,7 @@ class MatchQueryBatcher:
     async def _send_batch(self, batch: Sequence[QueuedMatchQuery]) -> ServiceCallError | None:
         """Send the rows and set their candidates. Return the error if the whole request failed."""
         try:
-            answers = await self._send_queries({queued.id: queued.query for queued in batch})
+            answers = await self._fetch_answers({queued.id: queued.query for queued in batch})
         except ServiceCallError as error:
             return error
         except Outcome as outcome:  # the job was cancelled or deleted
@@ -155,7 +155,7 @@ class MatchQueryBatcher:
         for half, cause in failed:
             await self._bisect_batch(half, cause)
 
-    async def _send_queries(self, queries: Mapping[str, MatchQuery]) -> dict[str, ReconciliationAnswer]:
+    async def _fetch_answers(self, queries: Mapping[str, MatchQuery]) -> dict[str, ReconciliationAnswer]:
         protocol = self._client.service.protocol
         message = encode_queries(queries, protocol)
         headers = [("Content-Type", message.content_type)]

@@ -30,7 +30,7 @@ from tidemill.enrichment.external_service import (
     UnlimitedPermits,
     check_service_url,
     error_from_status,
-    make_undeclared_service,
+    make_service_from_url,
 )
 from tidemill.store import job_records
 from tidemill.store.database import Database
@@ -108,7 +108,7 @@ class ServiceClient:
         service = self.service
         if service.limit is not None:
             await check_active()  # also before the wait, so that a cancelled job does not take a permit
-        async with self._get_permit():
+        async with self._make_call_permit():
             await check_active()
             started = time.monotonic()
             response, failure = await self._try_send_request(method, service.url.rstrip("/") + path, headers, content)
@@ -120,7 +120,7 @@ class ServiceClient:
     async def close(self) -> None:
         await self._caller.close()
 
-    def _get_permit(self) -> ServiceCallPermit:
+    def _make_call_permit(self) -> ServiceCallPermit:
         if self.service.limit is None:
             return nullcontext()
         try:
@@ -193,7 +193,7 @@ class ServiceClients:
     def _find_service(self, name: str) -> ExternalService:
         if "://" in name:
             try:
-                return make_undeclared_service(check_service_url(name))
+                return make_service_from_url(check_service_url(name))
             except ValueError as error:
                 raise Fail(f"{name[:200]}: {error}", code="invalid") from None
         if name not in self._declared:
@@ -214,7 +214,7 @@ class JobRequestCache(Generic[T]):
         self._db = db
         self._read = read
         self._requests: dict[UUID, T] = {}
-        self._params_lookups: Coalescer[UUID, JsonObject | None] = Coalescer(self._read_params_batch)
+        self._params_lookups: Coalescer[UUID, JsonObject | None] = Coalescer(self._read_params_of_jobs)
         self._active_lookups: Coalescer[UUID, bool] = Coalescer(self._load_active_flags)
 
     async def get(self, job_id: UUID) -> T:
@@ -239,7 +239,7 @@ class JobRequestCache(Generic[T]):
         self._requests[job_id] = request
         return request
 
-    async def _read_params_batch(self, job_ids: Sequence[UUID]) -> list[JsonObject | None]:
+    async def _read_params_of_jobs(self, job_ids: Sequence[UUID]) -> list[JsonObject | None]:
         return [await self._read_params(job_id) for job_id in job_ids]
 
     async def _read_params(self, job_id: UUID) -> JsonObject | None:

@@ -125,7 +125,7 @@ class ServiceHttpClient:
         except httpx2.InvalidURL:
             raise ServiceCallError("address_refused", "Invalid request URL") from None
         except httpcore2.ConnectError as error:
-            raise _make_connect_failure(error) from None
+            raise _make_connect_error(error) from None
         except (httpcore2.NetworkError, httpcore2.RemoteProtocolError):
             reason = "The connection to the service was lost before the response was complete"
             raise ServiceCallError("service_unreachable", reason, is_transient=True, is_splittable=True) from None
@@ -225,7 +225,7 @@ def _resolve_redirect(link: httpx2.URL, location: str | None) -> httpx2.URL:
     return target.copy_with(fragment=None)
 
 
-def _make_connect_failure(error: httpcore2.ConnectError) -> ServiceCallError:
+def _make_connect_error(error: httpcore2.ConnectError) -> ServiceCallError:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):

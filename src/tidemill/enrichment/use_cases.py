@@ -9,7 +9,7 @@ from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND
 from tidemill.core.principal import Role
 from tidemill.core.suggest import format_suggestion
 from tidemill.enrichment.enrich_request import EnrichRequest
-from tidemill.enrichment.external_service import ExternalService, check_service_url, make_undeclared_service
+from tidemill.enrichment.external_service import ExternalService, check_service_url, make_service_from_url
 from tidemill.enrichment.feature import SERVICE_KIND_ALIASES
 from tidemill.enrichment.match_request import MATCH_COLUMNS, STRATEGY_COLUMN_PREFIX, MatchRequest
 from tidemill.runtime import KindHooks, Runtime
@@ -33,7 +33,7 @@ class ServiceJobUseCases:
         """
         if "://" in name and role is Role.ADMIN:
             try:
-                return make_undeclared_service(check_service_url(name))
+                return make_service_from_url(check_service_url(name))
             except ValueError as error:
                 raise InvalidRequest([f"params.service: {error}"]) from None
         known = {service.name: service for service in self.list_services(role)}
@@ -61,20 +61,20 @@ def make_match_submission(params: dict[str, Any], policy: dict[str, Any]) -> Sub
     return Submission(MATCH_KIND, params=params, policy=policy)
 
 
-def check_required_columns(spec: Submission, columns: Collection[str]) -> None:
+def check_referenced_columns(spec: Submission, columns: Collection[str]) -> None:
     """Raise InvalidRequest with all columns that the parameters refer to and that do not exist."""
     if not columns:
         return
     problems = [
         f'params.{param}: unknown column "{name}"{format_suggestion(name, columns)}'
-        for param, name in _list_required_columns(spec)
+        for param, name in _list_referenced_columns(spec)
         if name not in columns
     ]
     if problems:
         raise InvalidRequest(problems)
 
 
-def _list_required_columns(spec: Submission) -> list[tuple[str, str]]:
+def _list_referenced_columns(spec: Submission) -> list[tuple[str, str]]:
     """Return pairs of a parameter and a column that it refers to."""
     if spec.kind == ENRICH_KIND:
         return [
@@ -112,5 +112,5 @@ def _prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> Submi
     return runtime.get(make_service_use_cases).prepare_submission(spec, role)
 
 
-MATCH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_required_columns)
-ENRICH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_required_columns)
+MATCH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_referenced_columns)
+ENRICH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_referenced_columns)

@@ -42,7 +42,7 @@ async def find_export_records(conn: Connection, export_ids: Sequence[UUID]) -> d
         return {record.id: record for record in await cursor.fetchall()}
 
 
-async def read_results_state(conn: Connection, job_id: UUID) -> RowDict:
+async def read_results_version(conn: Connection, job_id: UUID) -> RowDict:
     """Return the columns of a job that change whenever its results do; raise UnknownJob if the job does not exist."""
     rows = await fetch_rows(conn, sql("job/results_state"), {"job_id": job_id})
     if not rows:

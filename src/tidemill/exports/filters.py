@@ -10,8 +10,8 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import ColumnType
 from tidemill.core.suggest import format_quoted_suggestion
 from tidemill.tables.resource import Field, Resource
-from tidemill.tables.values.column_texts import is_storable_text, truncate_for_error
-from tidemill.tables.values.type_readers import TYPE_READERS, parse_array_column
+from tidemill.tables.values.column_texts import clean_value_for_error, is_storable_text
+from tidemill.tables.values.type_readers import TYPE_READERS, normalize_array_column
 
 FILTER_OPERATORS: Final = ("eq", "ne", "lt", "lte", "gt", "gte", "in", "like", "is_null", "between")
 FILTERS_MAX: Final = 100
@@ -59,7 +59,7 @@ def parse_query_filters(pairs: Iterable[tuple[str, str]]) -> list[FilterConditio
             match = _FILTER_PARAMETER_PATTERN.fullmatch(name)
             if match is None:
                 raise InvalidInput(
-                    f'Invalid filter parameter "{truncate_for_error(name)}". '
+                    f'Invalid filter parameter "{clean_value_for_error(name)}". '
                     "Use filter[FIELD]=VALUE or filter[FIELD][OPERATOR]=VALUE."
                 )
             conditions.append(_make_condition(match[1], match[2], text))
@@ -78,7 +78,9 @@ def parse_condition(text: str) -> FilterCondition:
         return _make_condition(as_query[1], as_query[2], value)
     match = _CONDITION_PATTERN.fullmatch(text)
     if match is None:
-        raise InvalidInput(f'Invalid condition "{truncate_for_error(text)}". Use FIELD=VALUE or FIELD[OPERATOR]=VALUE.')
+        raise InvalidInput(
+            f'Invalid condition "{clean_value_for_error(text)}". Use FIELD=VALUE or FIELD[OPERATOR]=VALUE.'
+        )
     return _make_condition(match[1].strip(), match[2], match[3])
 
 
@@ -90,12 +92,12 @@ def parse_filter_object(filters: Mapping[str, Any]) -> list[FilterCondition]:
     conditions = []
     for field, operators in filters.items():
         if operators == {}:
-            raise InvalidInput(f'Filter "{truncate_for_error(field)}" is empty. Use a value or {{operator: value}}.')
+            raise InvalidInput(f'Filter "{clean_value_for_error(field)}" is empty. Use a value or {{operator: value}}.')
         for op, operand in (operators if isinstance(operators, Mapping) else {"eq": operators}).items():
             values = operand if isinstance(operand, Sequence) and not isinstance(operand, str) else [operand]
             if any(isinstance(value, Mapping | list) for value in values):
                 raise InvalidInput(
-                    f'Filter "{truncate_for_error(field)}": a value must be a string, a number, true or false'
+                    f'Filter "{clean_value_for_error(field)}": a value must be a string, a number, true or false'
                 )
             texts = tuple(_format_value(value, field, op) for value in values)
             conditions.append(FilterCondition(field, str(op), texts))
@@ -139,7 +141,7 @@ def _split_values(text: str) -> tuple[str, ...]:
         (values,) = csv.reader([text], strict=True)
     except (csv.Error, ValueError):
         raise InvalidInput(
-            f'Invalid list of values "{truncate_for_error(text)}". '
+            f'Invalid list of values "{clean_value_for_error(text)}". '
             "Separate values with commas and put values that contain a comma in double quotes."
         ) from None
     return tuple(values)
@@ -148,7 +150,7 @@ def _split_values(text: str) -> tuple[str, ...]:
 def _format_value(value: Any, field: str, op: Any) -> str:
     if value is None:
         raise InvalidInput(
-            f'Filter "{truncate_for_error(field)}": "{op}" does not accept null. Use {{"is_null": true}}.'
+            f'Filter "{clean_value_for_error(field)}": "{op}" does not accept null. Use {{"is_null": true}}.'
         )
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -156,13 +158,13 @@ def _format_value(value: Any, field: str, op: Any) -> str:
 
 
 def _resolve_filter(condition: FilterCondition, resource: Resource) -> TypedFilter:
-    named, op = truncate_for_error(condition.field), condition.op
+    named, op = clean_value_for_error(condition.field), condition.op
     if condition.field not in resource.field_names:
         similar = format_quoted_suggestion(condition.field, resource.field_names)
         raise InvalidInput(f'Filter "{named}": unknown field of "{resource.name}"{similar}')
     if op not in FILTER_OPERATORS:
         near = format_quoted_suggestion(op, FILTER_OPERATORS) or f"; use one of {', '.join(FILTER_OPERATORS)}"
-        raise InvalidInput(f'Filter "{named}": unknown operator "{truncate_for_error(op)}"{near}')
+        raise InvalidInput(f'Filter "{named}": unknown operator "{clean_value_for_error(op)}"{near}')
     field = resource.get_field(condition.field)
     if op not in list_operators(field):
         raise InvalidInput(f'Filter "{named}": operator "{op}" does not support type {field.sql_type}')
@@ -189,7 +191,7 @@ def _is_text_column(field: Field) -> bool:
 
 
 def _check_value_count(condition: FilterCondition) -> None:
-    count, op, field = len(condition.values), condition.op, truncate_for_error(condition.field)
+    count, op, field = len(condition.values), condition.op, clean_value_for_error(condition.field)
     if op == "between" and count != 2:  # noqa: PLR2004
         raise InvalidInput(f'Filter "{field}": operator "between" requires 2 values, got {count}')
     if op == "in" and not 0 < count <= FILTER_VALUES_MAX:
@@ -202,7 +204,7 @@ def _parse_operand(field: Field, op: str, text: str) -> str:
     if op == "is_null":
         if text.lower() not in (*_TRUE_VALUES, *_FALSE_VALUES):
             raise InvalidInput(
-                f'Filter "{field.name}": "is_null" must be true or false, not "{truncate_for_error(text)}"'
+                f'Filter "{field.name}": "is_null" must be true or false, not "{clean_value_for_error(text)}"'
             )
         return "true" if text.lower() in _TRUE_VALUES else "false"
     if not is_storable_text(text):
@@ -218,8 +220,8 @@ def _parse_field_value(field: Field, text: str) -> str:
     """Return the value in PostgreSQL's text format. The rules of the field do not apply: the value is not stored."""
     if field.type not in ("text", "other"):
         text = text.strip()
-    (value,), problems = (parse_array_column if field.type == "array" else TYPE_READERS[field.type])(field, [text])
-    shown = "…" if field.sensitive else f'"{truncate_for_error(text)}"'
+    (value,), problems = (normalize_array_column if field.type == "array" else TYPE_READERS[field.type])(field, [text])
+    shown = "…" if field.sensitive else f'"{clean_value_for_error(text)}"'
     if problems:
         raise InvalidInput(f'Filter "{field.name}": {shown} {problems[0]}')
     if field.enum and not _is_text_column(field) and value not in field.enum:  # PostgreSQL would raise an error

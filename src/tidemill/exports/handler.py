@@ -114,7 +114,7 @@ class ResultExporter:
         tables: list[ResultFileWriter] = []
         try:
             name = await self._write_file(writing, thread, request, tables)
-            await self._check_exportable(request, item)
+            await self._check_export_still_active(request, item)
             expires_at = await self._db.run(retention.set_file_expiry, writing.name, item.job_id, self._ttl_hours)
             blob = await thread.run(writing.finish)
         except BaseException:
@@ -150,7 +150,7 @@ class ResultExporter:
         await thread.run(table.close)
         return name
 
-    async def _check_exportable(self, request: ResultExportRequest, item: Item) -> None:
+    async def _check_export_still_active(self, request: ResultExportRequest, item: Item) -> None:
         """Raise, which removes the file, if the export was cancelled or has finished, or the job was deleted."""
         if not await self._db.run(export_records.is_result_export_active, request.job_id, item.job_id):
             if not await self._db.read(export_records.is_export_active, item.job_id):

@@ -17,7 +17,7 @@ from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver, parse_item_status
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import ItemSelection, find_selected_seqs
-from tidemill.store.job_lists import find_item_list_scope
+from tidemill.store.job_lists import load_item_list_scope
 from tidemill.store.statements import SqlParams, make_sql_loader
 
 sql = make_sql_loader("tidemill.exports")
@@ -63,7 +63,7 @@ async def read_exported_job(conn: Connection, job_id: UUID) -> ExportedJob | Non
     lists = await (await conn.execute(sql("batch/leased_lists"), job)).fetchall()
     leased_seqs = frozenset(seq for (seqs,) in lists for seq in seqs)
     statuses = ItemStatusResolver(ranges, leased_seqs, row["sparse"])
-    columns = (await find_item_list_scope(conn, job_id)).columns
+    columns = (await load_item_list_scope(conn, job_id)).columns
     return ExportedJob(job_id, row["key"], row["purged"], row["total"], columns, statuses)
 
 

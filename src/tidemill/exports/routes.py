@@ -35,12 +35,12 @@ from tidemill.jobs.bulk_operation_schemas import SelectionIn
 from tidemill.jobs.dependencies import (
     JobName,
     VisibleJob,
-    check_job_kind,
     list_jobs_by_query,
     load_visible_job,
     make_submission,
     parse_item_selection,
     parse_item_seqs,
+    require_job_of_kind,
     resolve_owner_filter,
 )
 from tidemill.jobs.job_views import build_job_out
@@ -98,7 +98,7 @@ def _strip_export_idempotency_prefix(key: str | None) -> str | None:
 
 
 async def load_visible_export(export: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    return check_job_kind(await load_visible_job(export, me, db), EXPORT_KIND, "export", export)
+    return require_job_of_kind(await load_visible_job(export, me, db), EXPORT_KIND, "export", export)
 
 
 VisibleExport = Annotated[Job, Depends(load_visible_export)]
@@ -224,7 +224,7 @@ async def list_exports(
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
     page = await list_jobs_by_query(runtime.db, owner_id, query, EXPORT_KIND)
     exports = [build_export_out(export) for export in await load_exports(runtime, page.items)]
-    return ExportPage(exports=exports, **schema_types.build_next_page_field(page.after))
+    return ExportPage(exports=exports, **schema_types.build_next_page_dict(page.after))
 
 
 @router.post(
@@ -270,11 +270,11 @@ async def _build_row_stream_response(
     )
     plan = await plan_table_export(runtime, wanted, me.role)
     headers = {"Content-Disposition": f'attachment; filename="{plan.build_file_name()}"'}
-    chunks = await run_until_disconnect(request, await_first_chunk(_generate_chunks(runtime, plan)))
+    chunks = await run_until_disconnect(request, await_first_chunk(_stream_table_in_slot(runtime, plan)))
     return ClosingStreamingResponse(chunks, headers, plan.file_spec.content_type)
 
 
-async def _generate_chunks(runtime: Runtime, plan: TableExportPlan) -> AsyncGenerator[bytes]:
+async def _stream_table_in_slot(runtime: Runtime, plan: TableExportPlan) -> AsyncGenerator[bytes]:
     with runtime.get(make_stream_slots).acquire():
         async with aclosing(stream_table_export(runtime.db, plan)) as chunks:
             async for chunk in chunks:

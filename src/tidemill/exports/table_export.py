@@ -10,7 +10,7 @@ from tidemill.core.file_format import Compression, FileFormat, OutputColumn, Out
 from tidemill.core.suggest import format_quoted_suggestion
 from tidemill.exports.filters import FilterCondition, RequestProblem, TypedFilter, build_filter_object, resolve_filters
 from tidemill.tables.resource import Field, Resource, TableName
-from tidemill.tables.values.column_texts import truncate_for_error
+from tidemill.tables.values.column_texts import clean_value_for_error
 
 _UNSAFE_NAME_CHARS_PATTERN = re.compile(r"[^A-Za-z0-9_-]+")
 EXPORT_FILE_RESOURCE_MAX_CHARS = 80  # of the resource name in a file name
@@ -124,14 +124,16 @@ def _choose_fields(names: Sequence[str], resource: Resource, problems: list[Requ
         if name not in resource.field_names
     ]
     duplicates = sorted({name for name in names if names.count(name) > 1})
-    problems += [(("fields",), f'Invalid fields: "{truncate_for_error(name)}" is listed twice') for name in duplicates]
+    problems += [
+        (("fields",), f'Invalid fields: "{clean_value_for_error(name)}" is listed twice') for name in duplicates
+    ]
     known = {field.name: field for field in resource.fields}
     return tuple(known[name] for name in names if name in known) if names else resource.fields
 
 
 def _describe_unknown_field(name: str, resource: Resource) -> str:
     similar = format_quoted_suggestion(name, resource.field_names)
-    return f'"{resource.name}" has no field "{truncate_for_error(name)}"{similar}'
+    return f'"{resource.name}" has no field "{clean_value_for_error(name)}"{similar}'
 
 
 def _parse_order(names: Sequence[str], resource: Resource, problems: list[RequestProblem]) -> tuple[SortColumn, ...]:
@@ -143,7 +145,9 @@ def _parse_order(names: Sequence[str], resource: Resource, problems: list[Reques
             problems.append((("order",), f"Invalid order: {_describe_unknown_field(name, resource)}"))
         elif resource.get_field(name).type == "json":
             sql_type = resource.get_field(name).sql_type
-            problems.append((("order",), f'Invalid order: cannot sort "{truncate_for_error(name)}" of type {sql_type}'))
+            problems.append(
+                (("order",), f'Invalid order: cannot sort "{clean_value_for_error(name)}" of type {sql_type}')
+            )
         else:
             columns.append(SortColumn(resource.get_field(name).column, is_descending=name != text))
     return tuple(columns)
@@ -153,7 +157,7 @@ def _parse_choice(choices: Any, name: str, value: str, problems: list[RequestPro
     """Return the member of an enum; for an unknown value, add a problem and return None."""
     if value in choices.__members__.values():
         return choices(value)
-    problems.append(((name,), f'Unknown {name} "{truncate_for_error(value)}". Use one of {", ".join(choices)}.'))
+    problems.append(((name,), f'Unknown {name} "{clean_value_for_error(value)}". Use one of {", ".join(choices)}.'))
     return None
 
 

@@ -91,7 +91,7 @@ async def submit_result_export(
     """
     check_storable_text("A filter", request.rows.key, *(request.rows.codes or ()))
     db = runtime.db
-    state = await db.run(export_records.read_results_state, job.id)
+    state = await db.run(export_records.read_results_version, job.id)
     if state["purged_at"] is not None:
         raise Conflict(f"Job {job.key} was purged. Its rows are no longer available.")
     row = encode_json(request.to_input())
@@ -243,7 +243,7 @@ async def _check_target_readable(runtime: Runtime, user: Principal, resource: st
     await runtime.get(make_resource_registry).load_readable_resource(runtime.db, user.role, resource)
 
 
-def _get_links(job: Job) -> dict[str, str]:
+def _build_download_links(job: Job) -> dict[str, str]:
     return {"download": f"/v1/exports/{job.id}/download"}
 
 
@@ -252,5 +252,5 @@ EXPORT_HOOKS = KindHooks(
     authorize=_check_target_readable,
     # Submission checked the permission to read the rows for the original input only.
     fix_refusal="The input of an export cannot be fixed. Submit a new export.",
-    get_links=_get_links,
+    get_links=_build_download_links,
 )

@@ -226,9 +226,9 @@ class LineBuffer:
         if self._is_over and self._tail and self._error is None:
             self._add_unterminated_line()
         elif len(self._tail) > self.limit:
-            self._truncate_long_line()
+            self._add_truncated_line()
 
-    def _truncate_long_line(self) -> None:
+    def _add_truncated_line(self) -> None:
         kept, skipped = self._tail[: self.limit + 1], len(self._tail) - self.limit - 1
         while (piece := self._read_chunk()) and b"\n" not in piece:
             skipped += len(piece)

@@ -22,7 +22,7 @@ _IGNORED_ZIP_PREFIXES = ("__MACOSX/", ".DS_Store")
 
 
 def open_zip(file: BinaryIO) -> zipfile.ZipFile:
-    check_zip_directory(file)
+    check_zip_directory_size(file)
     try:
         return zipfile.ZipFile(file)
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
@@ -34,7 +34,7 @@ def list_zip_files(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     return [e for e in archive.infolist() if not e.is_dir() and not e.filename.startswith(_IGNORED_ZIP_PREFIXES)]
 
 
-def check_zip_directory(file: BinaryIO) -> None:
+def check_zip_directory_size(file: BinaryIO) -> None:
     """Raise InvalidInput if the directory of a zip is too large to load into memory."""
     size = file.seek(0, 2)
     file.seek(max(0, size - 65_557))

@@ -92,12 +92,12 @@ def detect_layout(
     if compression == "zip" and kind in (None, "xlsx", "images") and given.compression is None:
         kind = _detect_zip_format(file, kind)
     if kind is None:
-        kind = _detect_binary_format(file) or (None if compression == "zip" else _read_declared_format(name, about))
+        kind = _detect_parquet_format(file) or (None if compression == "zip" else _read_declared_format(name, about))
     if kind in ("xlsx", "parquet", "images"):
         return _make_binary_layout(kind, given)
     sample = FileSample(file, compression)
     if compression == "none" and given.compression is None:
-        _refuse_mislabelled(name, sample.head[:_TEXT_CHECK_BYTES])
+        _refuse_mislabelled_compression(name, sample.head[:_TEXT_CHECK_BYTES])
     return _detect_text_layout(sample, kind or _read_declared_format(name, about), given, compression, about)
 
 
@@ -107,7 +107,7 @@ def _detect_compression(file: BinaryIO) -> str:
     return next((kind for magic, kind in _COMPRESSION_BY_MAGIC.items() if head.startswith(magic)), "none")
 
 
-def _refuse_mislabelled(name: str, head: bytes) -> None:
+def _refuse_mislabelled_compression(name: str, head: bytes) -> None:
     """Raise InvalidInput if the name says compressed but the content is neither compressed nor text.
 
     Text is accepted: a browser may have decompressed the file during its download.
@@ -134,7 +134,7 @@ def _detect_zip_format(file: BinaryIO, kind: str | None) -> str | None:
     return None
 
 
-def _detect_binary_format(file: BinaryIO) -> str | None:
+def _detect_parquet_format(file: BinaryIO) -> str | None:
     file.seek(0)
     head = file.read(8)
     if head.startswith(_XLS_MAGIC):

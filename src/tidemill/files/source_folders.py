@@ -24,7 +24,7 @@ def resolve_source_file(folders: Mapping[str, Path], name: str, path: str) -> Pa
     return file
 
 
-def read_source_file(path: Path, max_bytes: int | None = None) -> Iterator[bytes]:
+def iter_source_file_chunks(path: Path, max_bytes: int | None = None) -> Iterator[bytes]:
     """Yield the content of a file; TooLarge above ``max_bytes``. Counts while it reads, since the file may grow."""
     size = 0
     try:

@@ -110,7 +110,8 @@ def _complete_operation(operation: OpenApiNode) -> None:
     answers = operation["responses"]
     if "requestBody" in operation:
         answers |= {
-            str(status): answer for status, answer in problems.build_problem_responses(400, 408, 413, 415).items()
+            str(status): answer
+            for status, answer in problems.build_openapi_problem_responses(400, 408, 413, 415).items()
         }
     operation["responses"] = dict(sorted(answers.items()))
     usual = PUBLIC_ROUTE_HEADERS if operation["x-permission"] == auth.Permission.PUBLIC else AUTHENTICATED_ROUTE_HEADERS

@@ -134,7 +134,7 @@ def import_command(
         run_with_runtime(lambda runtime: _preview_import(runtime, arguments, rows), app=app, migrate=True)
         return
     job = run_import(arguments, errors_to=errors_to, processes=processes)
-    _exit_with_job_status(job, allow_errors=allow_errors)
+    _exit_unless_completed(job, allow_errors=allow_errors)
 
 
 def run_import(arguments: ImportArguments, *, errors_to: Path | None, processes: int) -> Job:
@@ -152,13 +152,13 @@ def follow_import_and_exit(job: Job, *, errors_to: Path | None, processes: int, 
     """Follow an existing job until it is closed, and exit with its status."""
     check_output_path(errors_to)
     silence_logs()
-    _exit_with_job_status(
+    _exit_unless_completed(
         run_with_runtime(lambda runtime: _follow_import(runtime, job.id, errors_to, processes, app), app=app),
         allow_errors=False,
     )
 
 
-def _exit_with_job_status(job: Job, *, allow_errors: bool) -> None:
+def _exit_unless_completed(job: Job, *, allow_errors: bool) -> None:
     """Exit with status 1 unless every row succeeded, or rows failed and errors are allowed."""
     if job.status is not JobStatus.COMPLETED:
         is_fine = allow_errors and job.status is JobStatus.COMPLETED_WITH_ERRORS
@@ -227,7 +227,7 @@ async def _stage_source(runtime: Runtime, text: str) -> ImportSource:
         return FileReference(url=text)
     staged = runtime.get(make_staged_files)
     if text in streams.STDIN_PATHS:
-        with streams.open_standard_input() as chunks:
+        with streams.open_stdin_chunks() as chunks:
             return ImportFile(await staged.stage_chunks(chunks), "stdin")
     path = _resolve_input_path(text)
     return ImportFile(await staged.stage_file(path), path.name)

@@ -72,7 +72,7 @@ async def promote_dry_run(
         submission,
         kind=IMPORT_KIND,
         owner_id=job.owner_id,
-        params=job.params | {"plan": msgspec.to_builtins(plan)} | _build_stored_request_params(job),
+        params=job.params | {"plan": msgspec.to_builtins(plan)} | _build_promoted_request_params(job),
         policy=job.policy,
         priority=job.priority,
         source=_build_promoted_source(origin.source, blob, job),
@@ -118,5 +118,5 @@ def _build_promoted_source(dry_run_source: SourceReference | None, blob: Blob, d
     return replace(source, blob=blob.id, fixes_of=str(dry_run.id))
 
 
-def _build_stored_request_params(job: Job) -> dict[str, JsonObject]:
+def _build_promoted_request_params(job: Job) -> dict[str, JsonObject]:
     return {"asked": job.params.get("asked", {}) | {"validate_only": False}}

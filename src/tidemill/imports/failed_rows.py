@@ -99,7 +99,7 @@ async def list_rows_with_errors(
 
 async def stream_failed_rows_csv(db: Database, job: Job) -> AsyncIterator[bytes]:
     """Yield the failed rows as CSV, page by page: the columns of the file, then ``_row`` and ``_errors``."""
-    columns = await load_file_columns(db, job)
+    columns = await load_failed_rows_columns(db, job)
     yield format_csv_line([*columns, ROW_NUMBER_COLUMN, ERRORS_COLUMN])
     async for page in _iterate_failure_pages(db, job):
         yield b"".join(
@@ -124,7 +124,7 @@ def get_planned_columns(job: Job) -> list[str]:
     return [name for name in (plan.columns if plan else ()) if name not in (ROW_NUMBER_COLUMN, ERRORS_COLUMN)]
 
 
-async def load_file_columns(db: Database, job: Job) -> list[str]:
+async def load_failed_rows_columns(db: Database, job: Job) -> list[str]:
     """Return the planned columns and the further fields of failed rows, which NDJSON and JSON files can have."""
     _check_not_purged(job)
     columns = get_planned_columns(job)

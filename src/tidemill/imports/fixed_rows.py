@@ -15,7 +15,7 @@ from tidemill.core.input_source import InputBlock, InputSource, resolve_line_num
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
 from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN, format_names, normalize_column_name
-from tidemill.imports.failed_rows import load_file_columns
+from tidemill.imports.failed_rows import load_failed_rows_columns
 from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.import_submission import ImportFile
 from tidemill.imports.use_cases import make_import_use_cases
@@ -245,7 +245,7 @@ async def _fix_rows(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOpe
 async def _load_fix_file_columns(
     db: Database, job: Job, mapping: Mapping[str, str], inspection: FileInspection
 ) -> FixFileColumns:
-    names = FixFileColumns(await load_file_columns(db, job), mapping)
+    names = FixFileColumns(await load_failed_rows_columns(db, job), mapping)
     problems = [] if inspection.is_named_by_rows else names.find_header_problems(inspection.columns)
     if problems:
         raise InvalidColumns(problems)
@@ -277,7 +277,7 @@ class _RowFixer:
 
     async def fix_all_rows(self, source: InputSource) -> OperationStep:
         conn, job_id, fixes = self._conn, self._job.id, self._fixes
-        locked = await reprocess_items.lock_and_fold_job(conn, job_id)
+        locked = await reprocess_items.lock_job_for_requeue(conn, job_id)
         items = 0
         while (block := await asyncio.to_thread(source.read, SEQ_LIST_MAX, FIX_FILE_CHUNK_BYTES)).inputs:
             items += await self._store_fixes(locked, dict(self._match_rows(block, source.first_line)))

@@ -119,14 +119,14 @@ async def stage_referenced_file(runtime: Runtime, reference: FileReference) -> I
         TooLarge: The file exceeds the size limit.
     """
     if reference.file_id is not None:
-        return await _link_stored_file(runtime, reference.file_id, reference.owner_id)
+        return await _stage_file_of_owner(runtime, reference.file_id, reference.owner_id)
     settings = runtime.settings
     path = source_folders.resolve_source_file(settings.sources, reference.name or "", reference.path or "")
     blob = await runtime.get(make_staged_files).stage_file(path, settings.max_file_size_mb << 20)
     return ImportFile(blob, path.name)
 
 
-async def _link_stored_file(runtime: Runtime, file_id: str, owner_id: int | None) -> ImportFile:
+async def _stage_file_of_owner(runtime: Runtime, file_id: str, owner_id: int | None) -> ImportFile:
     unknown = UnknownEntity(f'File "{file_id}" does not exist')
     if not await runtime.db.run(import_records.is_file_of_owner, file_id, owner_id):
         raise unknown

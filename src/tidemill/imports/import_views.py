@@ -16,7 +16,7 @@ from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import ImportOrigin
 from tidemill.imports.schemas import EffectsOut, ImportDetail, ImportOut
 from tidemill.jobs import queries
-from tidemill.jobs.dependencies import JobName, check_job_kind, load_job_if_rerun_allowed, load_visible_job
+from tidemill.jobs.dependencies import JobName, load_job_if_rerun_allowed, load_visible_job, require_job_of_kind
 from tidemill.jobs.schemas import ItemCountsOut, RatesOut
 from tidemill.rest.auth import CurrentUser
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
@@ -92,7 +92,7 @@ def _strip_idempotency_prefix(key: str | None) -> str | None:
 
 
 async def load_visible_import(import_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    return check_job_kind(await load_visible_job(import_id, me, db), IMPORT, "import", import_id)
+    return require_job_of_kind(await load_visible_job(import_id, me, db), IMPORT, "import", import_id)
 
 
 VisibleImport = Annotated[Job, Depends(load_visible_import)]

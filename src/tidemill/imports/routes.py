@@ -124,7 +124,7 @@ _PROMOTED_BEFORE_RESPONSE: dict[int | str, dict[str, Any]] = {
 async def list_imports(query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep) -> ImportPage:
     """List your imports, newest first."""
     page = await list_jobs_by_query(db, await resolve_owner_filter(db, me, query.user_id), query, IMPORT_KIND)
-    return ImportPage(imports=await load_import_views(db, page.items), **schema_types.build_next_page_field(page.after))
+    return ImportPage(imports=await load_import_views(db, page.items), **schema_types.build_next_page_dict(page.after))
 
 
 @router.get("/imports/{import_id}", **build_route_options(Permission.USER, 404))
@@ -209,7 +209,7 @@ async def list_import_errors(
         db, import_id, limit=query.page_size, after=after, codes=query.error_codes
     )
     return RowPage(
-        rows=[RowOut.model_validate(row) for row in page.items], **schema_types.build_next_page_field(page.after)
+        rows=[RowOut.model_validate(row) for row in page.items], **schema_types.build_next_page_dict(page.after)
     )
 
 

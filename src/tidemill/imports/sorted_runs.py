@@ -72,7 +72,7 @@ class RunLevel:
                 written = os.pwrite(self._file.fileno(), remaining, begin)
                 begin, remaining = begin + written, remaining[written:]
 
-    def map_runs(self) -> list[SortedRun]:
+    def get_mapped_runs(self) -> list[SortedRun]:
         """Return all runs, oldest first, as views of the mapped file."""
         if not self._run_offsets:
             return []
@@ -85,7 +85,7 @@ class RunLevel:
 
     def iter_merged(self) -> Iterator[SortedRun]:
         """Merge all runs into one and yield it in parts, as it may exceed the memory."""
-        runs = self.map_runs()
+        runs = self.get_mapped_runs()
         count = -(-sum(len(keys) for keys, _ in runs) // MERGE_CHUNK_KEYS)
         sample = runs[0][0]  # keys are hashes: they have the same distribution in all runs
         cuts = sample[np.arange(1, count) * len(sample) // count]
@@ -146,13 +146,13 @@ class SortedRuns:
                 self._levels[number - 1].clear()
             if len(level) < RUNS_PER_LEVEL_MAX:
                 break
-            parts, room = level.iter_merged(), sum(len(keys) for keys, _ in level.map_runs())
+            parts, room = level.iter_merged(), sum(len(keys) for keys, _ in level.get_mapped_runs())
 
     def find_rows(self, keys: Int64Array) -> Int64Array:
         """Return the row of each key from the newest run that has it, NO_ROW if none has. ``keys`` are sorted."""
         found, remaining = np.full(len(keys), NO_ROW), np.arange(len(keys))
         for level in self._levels:
-            for run in reversed(level.map_runs()):
+            for run in reversed(level.get_mapped_runs()):
                 for begin in range(0, len(remaining), LOOKUP_CHUNK_KEYS):
                     chunk = remaining[begin : begin + LOOKUP_CHUNK_KEYS]
                     found[chunk] = find_rows_in_run(run, keys[chunk])

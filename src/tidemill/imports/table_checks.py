@@ -9,7 +9,7 @@ from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.row_checker import CheckedRows
 from tidemill.imports.validation.row_errors import RowErrorDetail
 from tidemill.tables.resource import Reference, Resource
-from tidemill.tables.values.column_texts import REDACTED_VALUE, truncate_for_error
+from tidemill.tables.values.column_texts import REDACTED_VALUE, clean_value_for_error
 
 TextRow = tuple[str | None, ...]
 SERVER_CHECKED_TYPES = ("other", "array")
@@ -44,7 +44,7 @@ class TableChecker:
         self._candidate_rows: list[int] = []
         self._change_counts: Counter[int] = Counter()
 
-    def list_good_rows(self) -> list[int]:
+    def list_rows_to_write(self) -> list[int]:
         """Return the rows to write: without a known error, not skipped and not written yet."""
         known = len(self.checked.errors.bad_rows) + len(self.written_rows)
         if self._good_rows_cache is None or self._good_rows_cache[0] != known:
@@ -80,7 +80,7 @@ class TableChecker:
 
     async def _run_checks(self) -> None:
         await self._check_values_on_server()
-        self._candidate_rows = self.list_good_rows()  # the same rows for every check, to report all errors of a row
+        self._candidate_rows = self.list_rows_to_write()  # the same rows for every check, to report all errors of a row
         resource, given = self._plan.resource, set(self._plan.mapped_fields)
         for reference in resource.references:
             if given.issuperset(reference.fields):
@@ -114,7 +114,9 @@ class TableChecker:
                     if index in reported:
                         continue
                     shown = (
-                        f"must be a value of type {field.sql_type}" if field.sensitive else truncate_for_error(reason)
+                        f"must be a value of type {field.sql_type}"
+                        if field.sensitive
+                        else clean_value_for_error(reason)
                     )
                     value = format_row_values(self._plan.resource, [name], [texts[index]])
                     code = "type" if field.type in SERVER_CHECKED_TYPES else "check"
@@ -159,7 +161,7 @@ class TableChecker:
         fields = [names.get(column, "") for column in reference.columns]
         if not set(self._plan.mapped_fields).issuperset(fields):
             return set()
-        good = self.list_good_rows()
+        good = self.list_rows_to_write()
         found = dict(zip(good, self.checked.get_tuples(fields, good), strict=True))
         while True:  # a row that refers to a bad row is bad itself
             own = set(found.values())
@@ -219,7 +221,7 @@ class TableChecker:
         field = names.get(refusal.column or "", refusal.column)
         hides = refusal.quotes_value and any(one.sensitive for one in self._plan.resource.fields)
         reason = "the table rejected a value" if hides else refusal.reason
-        return RowErrorDetail(field, refusal.code, truncate_for_error(reason) or reason)
+        return RowErrorDetail(field, refusal.code, clean_value_for_error(reason) or reason)
 
     def _add_exists_error(self, index: int, fields: Sequence[str], values: tuple[str | None, ...]) -> None:
         self.has_found_existing = True
@@ -235,6 +237,6 @@ class TableChecker:
 def format_row_values(resource: Resource, fields: Sequence[str], values: Sequence[str | None]) -> str | None:
     """Return values of a row as an error shows them. Values of sensitive fields are redacted."""
     pairs = zip(fields, values, strict=True)
-    return truncate_for_error(
+    return clean_value_for_error(
         ", ".join(REDACTED_VALUE if resource.get_field(name).sensitive else str(value) for name, value in pairs)
     )

@@ -95,7 +95,7 @@ sql = make_sql_loader("tidemill.imports")
 _VALUE_SEPARATOR, _NULL_MARKER = "\x1e", "\x1f"
 
 
-def join_column_texts(column: Sequence[str | None]) -> str | None:
+def join_column_into_text(column: Sequence[str | None]) -> str | None:
     """Join a column into one text, as psycopg needs 2.4 µs per array element; None if a value has a separator."""
     if _NULL_MARKER in column:
         return None
@@ -366,7 +366,7 @@ class TargetTable:
 
 def _build_text_array(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
     """Return the SQL of a text array, and the value of its parameter ``name``."""
-    joined = join_column_texts(column)
+    joined = join_column_into_text(column)
     if joined is None:
         return SQL("{}::text[]").format(Placeholder(name)), list(column)
     return SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder(name)), joined

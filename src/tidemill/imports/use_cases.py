@@ -112,9 +112,9 @@ class ImportUseCases:
         The worker checks the address that its host resolves to.
         """
         from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415  they import an HTTP client
-        from tidemill.files.remote.remote_urls import check_url, redact_url  # noqa: PLC0415
+        from tidemill.files.remote.remote_urls import check_url, remove_url_query  # noqa: PLC0415
 
-        return redact_url(check_url(url, DownloadLimits.from_settings(self._runtime.settings).allowed))
+        return remove_url_query(check_url(url, DownloadLimits.from_settings(self._runtime.settings).allowed))
 
     async def is_spreadsheet_safe(self, reference: FileReference) -> bool:
         """Return whether an export wrote the referenced file with spreadsheet-safe cells."""

@@ -22,7 +22,7 @@ async def write_good_rows(plan: ImportPlan, judge: TableChecker) -> WriteCounts:
         await judge.target.create_dry_run_tables()
     for _ in range(RECHECKS_MAX):
         try:
-            return await _write_atomically(plan, judge, judge.list_good_rows())
+            return await _write_atomically(plan, judge, judge.list_rows_to_write())
         except ConcurrentRowChange as moved:
             await judge.recheck_after_change(moved)
         except TableRejection:
@@ -45,7 +45,7 @@ class _ChunkedWriter:
     def __init__(self, plan: ImportPlan, judge: TableChecker) -> None:
         self._plan = plan
         self._checker = judge
-        self._remaining = _sort_by_key(plan, judge, judge.list_good_rows())
+        self._remaining = _sort_by_key(plan, judge, judge.list_rows_to_write())
         self._tested: list[int] = []  # accepted by the table and rolled back
         self._chunk_size = len(self._remaining)
         self._savepoint_min_rows = max(1, len(self._remaining) // SAVEPOINTS_MAX)
@@ -119,7 +119,7 @@ class _ChunkedWriter:
         )
 
     def _drop_bad_rows(self) -> None:
-        good = set(self._checker.list_good_rows())
+        good = set(self._checker.list_rows_to_write())
         self._tested = [index for index in self._tested if index in good]
         self._remaining = [index for index in self._remaining if index in good]
 
@@ -141,7 +141,7 @@ async def _write_atomically(
 async def _copy_new_rows(plan: ImportPlan, judge: TableChecker, rows: Sequence[int]) -> list[int]:
     """Copy rows into the table, and return those that it discarded without an error. Without a key, none are found."""
     inserted = 0
-    for fields, group in _group_by_given_fields(plan, judge, rows).items():
+    for fields, group in _group_by_copied_fields(plan, judge, rows).items():
         judge.last_copied_rows = _sort_by_key(plan, judge, group)
         columns = [pick_row_values(judge.checked.columns[name], judge.last_copied_rows) for name in fields]
         data = encode_copy_rows(columns) if columns else b"\n" * len(group)
@@ -160,7 +160,7 @@ async def _update_existing_rows(plan: ImportPlan, judge: TableChecker, rows: lis
     lacking = {
         name: absent for name, absent in judge.checked.rows_without_field.items() if name not in plan.resource.key
     }
-    for fields, group in _group_by_fields(plan, rows, lacking).items():
+    for fields, group in _group_by_present_fields(plan, rows, lacking).items():
         ordered = _sort_by_key(plan, judge, group)
         values = judge.checked.get_tuples(fields, ordered)
         changed = await judge.target.update_rows(fields, values, dry_run=plan.validate_only)
@@ -172,7 +172,7 @@ async def _update_existing_rows(plan: ImportPlan, judge: TableChecker, rows: lis
     return count
 
 
-def _group_by_given_fields(
+def _group_by_copied_fields(
     plan: ImportPlan, judge: TableChecker, rows: Sequence[int]
 ) -> dict[tuple[str, ...], list[int]]:
     """Group rows by the fields to copy. A field that the table fills is omitted for rows where it is empty."""
@@ -182,10 +182,10 @@ def _group_by_given_fields(
         if field.filled and None in columns[name]:
             candidates = judge.checked.rows_without_field.get(name, set()) if plan.keeps_null(field) else rows
             lacking[name] = {index for index in candidates if columns[name][index] is None}
-    return _group_by_fields(plan, rows, lacking)
+    return _group_by_present_fields(plan, rows, lacking)
 
 
-def _group_by_fields(
+def _group_by_present_fields(
     plan: ImportPlan, rows: Sequence[int], lacking: Mapping[str, Collection[int]]
 ) -> dict[tuple[str, ...], list[int]]:
     """Group rows by the fields they have; ``lacking`` has the rows without a field."""

@@ -160,7 +160,7 @@ async def list_operations(query: Annotated[OperationQuery, Query()], me: Current
     shown = operations[: query.page_size]
     more = (str(shown[-1].id),) if len(operations) > len(shown) else None
     return OperationPage(
-        operations=[build_operation_out(one) for one in shown], **schema_types.build_next_page_field(more)
+        operations=[build_operation_out(one) for one in shown], **schema_types.build_next_page_dict(more)
     )
 
 

@@ -63,7 +63,7 @@ def submit_command(
 
     async def action(runtime: Runtime) -> Job:
         if app is not None:
-            await make_command_host().register_kind(runtime, app, kind)
+            await make_command_host().save_kind_options(runtime, app, kind)
         return await submit_local_file(runtime, request, file, format_)
 
     job = run_with_runtime(action)

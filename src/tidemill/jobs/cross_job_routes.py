@@ -190,7 +190,7 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
     )
     items = [PendingOut.model_validate(row) for row in page.items]
     count = await _load_pending_count_field(runtime, query, owner_id)
-    return PendingPage(items=items, **count, **schema_types.build_next_page_field(page.after))
+    return PendingPage(items=items, **count, **schema_types.build_next_page_dict(page.after))
 
 
 async def _load_pending_count_field(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
@@ -219,7 +219,7 @@ async def list_dead_letters(
         after=schema_types.decode_cursor(query.after),
     )
     items = [DeadLetterOut.model_validate(row) for row in page.items]
-    return DeadLetterPage(items=items, **schema_types.build_next_page_field(page.after))
+    return DeadLetterPage(items=items, **schema_types.build_next_page_dict(page.after))
 
 
 @router.get("/dead-letters/causes", **build_route_options(Permission.USER, 404))

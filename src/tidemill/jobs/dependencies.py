@@ -59,7 +59,7 @@ VisibleJobId = Annotated[UUID, Depends(load_visible_job_id)]
 VisibleJob = Annotated[Job, Depends(load_visible_job)]
 
 
-def check_job_kind(job: Job, kind: str, label: str, name: str) -> Job:
+def require_job_of_kind(job: Job, kind: str, label: str, name: str) -> Job:
     if job.kind != kind:
         raise UnknownJob(f'Unknown {label} "{name}"')
     return job

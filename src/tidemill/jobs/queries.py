@@ -36,7 +36,7 @@ from tidemill.store import job_lists as job_counts
 from tidemill.store import job_records as jobs
 from tidemill.store import pending_items as pending
 from tidemill.store.database import Database
-from tidemill.store.job_lists import ItemListScope, JobStatusCounts, OpenItemSums, find_item_list_scope
+from tidemill.store.job_lists import ItemListScope, JobStatusCounts, OpenItemSums, load_item_list_scope
 from tidemill.store.waiting_items import CANCELLABLE_STATUSES
 from tidemill.telemetry.events import emit
 
@@ -114,7 +114,7 @@ async def count_jobs(db: Database, owner_id: int | None = None) -> JobStatusCoun
 
 async def get_item_list_scope(db: Database, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
     """Return the data of a job, by id or key, that item lists need."""
-    return await db.read(find_item_list_scope, job, owner_id)
+    return await db.read(load_item_list_scope, job, owner_id)
 
 
 async def list_items(
@@ -291,13 +291,13 @@ async def _run_timed_listing(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
     page = await listing
     ms = round((time.perf_counter() - started) * 1000, 1)
     first, last = (
-        (_format_page_bound(page.items[0]), _format_page_bound(page.items[-1])) if page.items else (None, None)
+        (_format_row_for_log(page.items[0]), _format_row_for_log(page.items[-1])) if page.items else (None, None)
     )
     emit("page.listed", list=name, rows=len(page.items), ms=ms, first=first, last=last)
     return page
 
 
-def _format_page_bound(row: Any) -> str:
+def _format_row_for_log(row: Any) -> str:
     """Return the first or last row of a page in short form, for the log."""
     if isinstance(row, Job):
         return str(row.id)
@@ -306,7 +306,7 @@ def _format_page_bound(row: Any) -> str:
 
 async def get_grid_columns(db: Database, job_id: UUID) -> GridColumns:
     """Return the columns of a job's grid and exports, in order."""
-    return (await db.read(find_item_list_scope, job_id)).columns
+    return (await db.read(load_item_list_scope, job_id)).columns
 
 
 async def load_grid_page(

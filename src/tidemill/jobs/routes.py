@@ -82,7 +82,7 @@ async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonByt
 async def _load_job_page_json(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
     page = await list_jobs_by_query(runtime.db, owner_id, query, query.kind or query.job_type)
     return encode_json(
-        {"jobs": [build_job_view(runtime, job) for job in page.items], **schema_types.build_next_page_field(page.after)}
+        {"jobs": [build_job_view(runtime, job) for job in page.items], **schema_types.build_next_page_dict(page.after)}
     )
 
 
@@ -95,7 +95,7 @@ async def list_batches(job: VisibleJobId, query: Annotated[PageQuery, Query()], 
     """List the batches of a job, newest first."""
     page = await queries.list_batches(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
     return BatchPage(
-        batches=[BatchOut.model_validate(row) for row in page.items], **schema_types.build_next_page_field(page.after)
+        batches=[BatchOut.model_validate(row) for row in page.items], **schema_types.build_next_page_dict(page.after)
     )
 
 
@@ -104,7 +104,7 @@ async def list_activity(job: VisibleJobId, query: Annotated[PageQuery, Query()],
     """List user actions on a job, newest first."""
     page = await queries.list_activity(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
     activity = [ActivityOut.model_validate(row) for row in page.items]
-    return ActivityPage(activity=activity, **schema_types.build_next_page_field(page.after))
+    return ActivityPage(activity=activity, **schema_types.build_next_page_dict(page.after))
 
 
 @router.get("/jobs/{job}/chart", **build_route_options(Permission.USER, 404))
@@ -183,7 +183,7 @@ async def _load_item_page_json(runtime: Runtime, name: str, owner_id: int | None
             "columns": grid.columns.names,
             "columns_of": grid.columns.value_key,
             "items": items,
-            **schema_types.build_next_page_field(page.after),
+            **schema_types.build_next_page_dict(page.after),
         }
     )
 

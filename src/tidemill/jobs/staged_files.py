@@ -35,7 +35,7 @@ class StagedFiles:
 
     async def stage_file(self, path: Path, max_bytes: int | None = None) -> Blob:
         """Store a copy of a file, so that the original may change later; raise InvalidInput if it cannot be read."""
-        return await self.stage_chunks(source_folders.read_source_file(path, max_bytes))
+        return await self.stage_chunks(source_folders.iter_source_file_chunks(path, max_bytes))
 
     async def stage_chunks(self, pieces: Iterator[bytes]) -> Blob:
         """Store chunks as a file."""

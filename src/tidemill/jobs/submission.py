@@ -136,7 +136,7 @@ def _list_input_columns(inputs: Iterable[Any]) -> list[str]:
     return list({str(name) for row in inputs if isinstance(row, dict) for name in row})
 
 
-async def submit_folder_file(
+async def submit_source_folder_file(
     runtime: Runtime, spec: Submission, folder: str, path: str, format_: str | None
 ) -> tuple[Job, bool]:
     """Create a job from a file in a configured folder; return it and whether it is new.
@@ -290,7 +290,7 @@ async def submit_in_transaction(
     if not is_declared:
         spec = _apply_registered_options(spec, await workers.list_kinds(conn))
     check_submission(spec, built_in=is_declared)
-    _check_utf8(conn.info.encoding)
+    _check_client_encoding(conn.info.encoding)
     return await run_steps_async(conn, build_submission_steps(spec, rows))
 
 
@@ -301,11 +301,11 @@ def submit_in_transaction_sync(
     if not is_declared:
         spec = _apply_registered_options(spec, workers.list_kinds_sync(conn))
     check_submission(spec, built_in=is_declared)
-    _check_utf8(conn.info.encoding)
+    _check_client_encoding(conn.info.encoding)
     return run_steps_sync(conn, build_submission_steps(spec, rows))
 
 
-def _check_utf8(encoding: str) -> None:
+def _check_client_encoding(encoding: str) -> None:
     """Raise InvalidInput unless the client encoding is UTF-8: rows are copied as UTF-8 bytes."""
     if encoding != "utf-8":
         raise InvalidInput(f"The client_encoding of the connection is {encoding}, but must be UTF8")

@@ -124,13 +124,13 @@ async def _submit_with_located_errors(
     try:
         return await make(request, runtime, base, role)
     except UnknownKind as error:
-        raise json_body.make_validation_error([((*_locate_parameters(request), "kind"), str(error))]) from None
+        raise json_body.make_validation_error([((*_get_parameter_location(request), "kind"), str(error))]) from None
     except InvalidRequest as error:
         matches = [_PARAM_PROBLEM_REGEX.fullmatch(problem) for problem in error.problems]
         if not all(matches):
             raise
         problems = [
-            ((*_locate_parameters(request), *re.findall(r"\w+", match["path"])), match["reason"])
+            ((*_get_parameter_location(request), *re.findall(r"\w+", match["path"])), match["reason"])
             for match in matches
             if match
         ]
@@ -138,7 +138,7 @@ async def _submit_with_located_errors(
         raise HttpError(422, str(error), field_problems=[build_field_problem(detail) for detail in details]) from None
 
 
-def _locate_parameters(request: Request) -> tuple[str]:
+def _get_parameter_location(request: Request) -> tuple[str]:
     """Return where the parameters of a request are: in its body or in its query."""
     media_type = request.headers.get("content-type", "").lower()
     return ("body",) if has_json_content_type(request.headers) or media_type.startswith("multipart/") else ("query",)
@@ -153,12 +153,12 @@ async def _submit_json(request: Request, runtime: Runtime, base: Submission, rol
     spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
     if body.source is not None:
         source = body.source
-        return await submission.submit_folder_file(runtime, spec, source.name, source.path, source.format)
+        return await submission.submit_source_folder_file(runtime, spec, source.name, source.path, source.format)
     return await submission.submit_inputs(runtime, spec, body.inputs or [])
 
 
 async def _submit_upload(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
-    (location,) = _locate_parameters(request)
+    (location,) = _get_parameter_location(request)
 
     checked_fields: dict[str, str] | None = None
     spec = base

@@ -69,7 +69,7 @@ async def _receive_multipart(
     fields: dict[str, str] = dict(request.query_params)
     text, name, size = bytearray(), "", 0
     async for piece in parse_multipart(
-        request.headers.get("content-type", ""), _limit_body(request.stream(), max_bytes)
+        request.headers.get("content-type", ""), _iterate_limited_body(request.stream(), max_bytes)
     ):
         if isinstance(piece, PartStart):
             name, is_file = piece.name, piece.filename is not None
@@ -96,7 +96,7 @@ def _add_field_size(size: int, added: int) -> int:
     return size + added
 
 
-async def _limit_body(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
+async def _iterate_limited_body(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
     """Limit the size of the body, because it could have any number of empty parts."""
     seen = 0
     async for piece in body:

@@ -25,7 +25,7 @@ class Limiter:
     """A limit on starts per second (``rate``), starts at once (``burst``) and calls at a time (``concurrency``).
 
     A process uses a permit slightly later than its nominal time, because the response and the event loop take time. A
-    permit is valid for ``slack_s`` after its nominal time and void afterwards. Actual starts must not exceed
+    permit is valid for ``permit_validity_s`` after its nominal time and void afterwards. Actual starts must not exceed
     ``burst + rate x window`` in any window. The bucket is therefore smaller than the burst by the permits that may
     start late: ``bucket_depth``. If the burst is too small for that, permits are further apart: ``permits_per_s`` is
     below the rate.
@@ -39,7 +39,7 @@ class Limiter:
     lowest: float = LOWEST_RATE_SHARE  # share of the rate: throttling does not reduce it further
 
     @property
-    def slack_s(self) -> float:
+    def permit_validity_s(self) -> float:
         if self.rate is None:
             return 0.0
         return max(
@@ -49,14 +49,14 @@ class Limiter:
 
     @property
     def bucket_depth(self) -> float:
-        return 1.0 if self.rate is None else max(1.0, self.burst - self.rate * self.slack_s)
+        return 1.0 if self.rate is None else max(1.0, self.burst - self.rate * self.permit_validity_s)
 
     @property
     def permits_per_s(self) -> float | None:
         """Permits per second; None if the rate is not limited."""
         if self.rate is None:
             return None
-        missing = 1.0 - (self.burst - self.rate * self.slack_s)
+        missing = 1.0 - (self.burst - self.rate * self.permit_validity_s)
         return self.rate / (1.0 + missing) if missing > 0 else self.rate
 
     @property

@@ -82,7 +82,7 @@ class LimiterClient:
     async def report_throttled(
         self, name: str, key: str, *, after: float, age: float, times: int
     ) -> ThrottleResult | None:
-        return await self._db.run(store.record_throttle, name, key, after=after, age=age, times=times)
+        return await self._db.run(store.block_throttled_limiter, name, key, after=after, age=age, times=times)
 
     def return_permits(self, name: str, key: str, starts: list[float], slack: float) -> None:
         self.run_in_background(self._return_permits(name, key, starts, slack))

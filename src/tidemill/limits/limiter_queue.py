@@ -107,7 +107,7 @@ class LimiterQueue:
         self.name, self.key, self._member = limiter.name, key, key
         self._client = trips
         self._rate_per_s = limiter.permits_per_s
-        self._slack_s = limiter.slack_s
+        self._slack_s = limiter.permit_validity_s
         self._slots = LimiterSlots(is_counted=limiter.concurrency is not None)
         self._permit_stock = PermitCache()
         self._waiters: deque[PermitWaiter] = deque()
@@ -370,7 +370,7 @@ class LimiterQueue:
             self._blocked_until = float("-inf")
         self._next_request_at = now
         if answer.blocked > 0:
-            self._block_until(now + answer.blocked)
+            self._extend_block(now + answer.blocked)
         self._opens_at = now + answer.wait
         if answer.wait > 0:
             self._next_request_at = now + min(answer.wait, MAX_BLOCK_WAIT_S)
@@ -393,10 +393,10 @@ class LimiterQueue:
     def report_throttled(self, after: object, started: float) -> None:
         """Block the limiter for ``after`` seconds, because a call that started at ``started`` was throttled."""
         self._throttled_total += 1
-        self._block_until(time.monotonic() + self._throttle_reporter.add_throttled_call(after, started))
+        self._extend_block(time.monotonic() + self._throttle_reporter.add_throttled_call(after, started))
         self._admit_and_request()
 
-    def _block_until(self, until: float) -> None:
+    def _extend_block(self, until: float) -> None:
         self._blocked_until = max(self._blocked_until, until)
         self._next_request_at = max(self._next_request_at, min(until, time.monotonic() + MAX_BLOCK_WAIT_S))
         self._permit_stock.drain()

@@ -104,7 +104,7 @@ async def forget_idle_members(conn: Connection, seconds: float = LIMITER_MEMBER_
     return (await conn.execute(sql("limiter/forget_members"), {"idle": seconds})).rowcount
 
 
-async def record_throttle(
+async def block_throttled_limiter(
     conn: Connection, name: str, key: str, *, after: float, age: float, times: int
 ) -> ThrottleResult | None:
     """Block a limiter for ``after`` seconds, because a call that started ``age`` seconds ago was throttled."""
@@ -159,5 +159,5 @@ async def unblock_limiter(conn: Connection, name: str, key: str | None = None) -
 
 def _build_limiter_columns(limiter: Limiter) -> dict[str, Any]:
     names = ("name", "rate", "burst", "concurrency", "adaptive", "lowest")
-    derived = {"pace": limiter.permits_per_s, "depth": limiter.bucket_depth, "slack": limiter.slack_s}
+    derived = {"pace": limiter.permits_per_s, "depth": limiter.bucket_depth, "slack": limiter.permit_validity_s}
     return {name: getattr(limiter, name) for name in names} | derived

@@ -71,7 +71,7 @@ class LimiterRegistry:
             waiters[name] = waiters.get(name, 0) + queue.waiter_count
         return waiters
 
-    def report_usage(self) -> None:
+    def emit_limiter_usage(self) -> None:
         """Emit the number of calls since the last report, and how long they waited."""
         usage: dict[str, tuple[int, float]] = {}
         for (name, _), queue in self._queues.items():
@@ -84,7 +84,7 @@ class LimiterRegistry:
 
     async def close(self) -> None:
         """Report the rest of the usage and wait for pending requests."""
-        self.report_usage()
+        self.emit_limiter_usage()
         await self._client.close()
 
     def _drop_idle_queues(self) -> None:

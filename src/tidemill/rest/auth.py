@@ -98,7 +98,9 @@ async def is_still_authorized(request: Request, me: Principal) -> bool:
         found = await _authenticate_api_key(runtime, keys)
     else:  # peek: an open stream must not extend the session, and cannot send a new cookie
         found = await runtime.db.run(
-            browser_sessions.peek_session, request.cookies.get(SESSION_COOKIE, ""), runtime.get(make_session_limits)
+            browser_sessions.peek_session_principal,
+            request.cookies.get(SESSION_COOKIE, ""),
+            runtime.get(make_session_limits),
         )
     return found is not None and found.user_id == me.user_id and found.role is me.role
 
@@ -119,7 +121,7 @@ def build_route_options(
     if permission is Permission.PUBLIC:
         extra["security"] = []
     return {
-        "responses": problems.build_problem_responses(*always, *statuses) | (extra_responses or {}),
+        "responses": problems.build_openapi_problem_responses(*always, *statuses) | (extra_responses or {}),
         "openapi_extra": extra,
     }
 

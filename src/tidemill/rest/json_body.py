@@ -82,9 +82,9 @@ def _parse_body_with_lazy_inputs(model: type[BodyModel], body: bytes, max_inputs
     parts = _slice_raw_fields(model, body)
     inputs = parts.get(INPUTS_FIELD, b"").strip()
     if not inputs.startswith(b"["):
-        return _parse_whole_body(model, _join_fields(parts))
+        return _parse_whole_body(model, _join_fields_within_limit(parts))
     # Problems of the other fields are reported before those of inputs.
-    parameters = _parse_whole_body(model, _join_fields(parts | {INPUTS_FIELD: b"[{}]"}))
+    parameters = _parse_whole_body(model, _join_fields_within_limit(parts | {INPUTS_FIELD: b"[{}]"}))
     return parameters.model_copy(update={INPUTS_FIELD: LazyJsonArray(slice_json_array(inputs, max_inputs))})
 
 
@@ -154,7 +154,7 @@ def _make_raw_struct(model: type[pydantic.BaseModel]) -> type[msgspec.Struct]:
     return msgspec.defstruct(model.__name__, fields, forbid_unknown_fields=True)
 
 
-def _join_fields(parts: dict[str, bytes]) -> bytes:
+def _join_fields_within_limit(parts: dict[str, bytes]) -> bytes:
     body = b"{%s}" % b",".join(b'"%s":%s' % (name.encode(), text) for name, text in parts.items())
     if len(body) > SMALL_BODY_MAX_BYTES:
         raise TooLarge(f"The fields other than {INPUTS_FIELD} must have at most {SMALL_BODY_MAX_BYTES} bytes")

@@ -92,7 +92,7 @@ class HttpError(Exception):
         self.field_problems = field_problems
 
 
-def build_problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def build_openapi_problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the ``responses`` of a route with these error statuses."""
     return {
         status: {
@@ -140,7 +140,7 @@ def _build_problem(
 def install_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(errors.TidemillError, _handle_tidemill_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
-    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(HTTPException, _handle_starlette_exception)
     app.add_exception_handler(HttpError, _handle_http_error)
 
 
@@ -187,12 +187,12 @@ async def _handle_http_error(request: Request, error: Exception) -> JSONResponse
     )
 
 
-async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
+async def _handle_starlette_exception(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, HTTPException):
         raise error
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and (
-        known := format_allow_header(request.app, request.scope["path"])
+        known := find_allowed_methods(request.app, request.scope["path"])
     ):
         headers["Allow"] = known
     return build_problem_response(_get_request_id(request), error.status_code, error.detail, headers)
@@ -258,7 +258,7 @@ def build_field_problem(detail: dict[str, Any]) -> FieldProblem:
     return FieldProblem(parameter=name, detail=f"{name}: {message}")
 
 
-def format_allow_header(app: FastAPI, path: str) -> str | None:
+def find_allowed_methods(app: FastAPI, path: str) -> str | None:
     """Return the value of the Allow header; None if the path is not in the OpenAPI document."""
     paths = app.openapi()["paths"]
     matching = [path] if path in paths else [each for each in paths if compile_path(each)[0].match(path)]

@@ -22,7 +22,7 @@ BINARY_SCHEMA = {"type": "string", "format": "binary"}
 BINARY_CONTENT = {"schema": BINARY_SCHEMA}  # a body of any bytes, for the OpenAPI document
 
 
-def build_next_page_field(position: tuple[Any, ...] | None) -> dict[str, str]:
+def build_next_page_dict(position: tuple[Any, ...] | None) -> dict[str, str]:
     """Return the ``next_page`` field of a page; empty on the last page."""
     return {} if position is None else {"next_page": encode_cursor(position)}
 
@@ -125,10 +125,10 @@ def _split_error_codes(value: object) -> list[object]:
 
 def _parse_item_statuses(value: object) -> object:
     """Parse statuses and their aliases, comma-separated or repeated."""
-    return _parse_status_list(split_at_commas(value))
+    return _parse_item_status_list(split_at_commas(value))
 
 
-def _parse_status_list(value: object) -> object:
+def _parse_item_status_list(value: object) -> object:
     """Parse a list of statuses and their aliases."""
     if not isinstance(value, list):
         return value
@@ -192,7 +192,7 @@ ErrorCodeFilter = Annotated[
     Field(max_length=ERROR_CODES_MAX, description=ERROR_CODES_DESCRIPTION),
 ]
 ItemStatusList = Annotated[
-    list[ItemStatus], BeforeValidator(_parse_status_list), Field(description="Only items with these statuses")
+    list[ItemStatus], BeforeValidator(_parse_item_status_list), Field(description="Only items with these statuses")
 ]
 ErrorCodeList = Annotated[
     list[ShortText], Field(max_length=ERROR_CODES_MAX, description="Only failures with these error codes")

@@ -67,9 +67,9 @@ async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
     item_count = 1 if ready.isolated else claim.item_count
     match choose_claim_method(ready, item_count):
         case "carve":
-            return await _carve_range(conn, ready, item_count, holder)
+            return await _lease_carved_range(conn, ready, item_count, holder)
         case "slice":
-            return await _carve_list(conn, ready, item_count, holder)
+            return await _lease_carved_list(conn, ready, item_count, holder)
         case "merge":
             return await _lease_merged_lists(conn, ready, min(item_count, SEQ_LIST_MAX), holder)
         case "whole":
@@ -111,12 +111,12 @@ async def _lease_entire_batch(conn: Connection, ready: Lease, holder: dict[str, 
     return replace(ready, flush_no=0)
 
 
-async def _carve_range(conn: Connection, ready: Lease, n: int, holder: dict[str, Any]) -> Lease:
+async def _lease_carved_range(conn: Connection, ready: Lease, n: int, holder: dict[str, Any]) -> Lease:
     await conn.execute(sql("batch/carve_range"), {"n": n, "batch_id": ready.batch_id})
     return await _add_leased_batch(conn, replace(ready, hi=ready.lo + n, open=n), holder)
 
 
-async def _carve_list(conn: Connection, ready: Lease, n: int, holder: dict[str, Any]) -> Lease:
+async def _lease_carved_list(conn: Connection, ready: Lease, n: int, holder: dict[str, Any]) -> Lease:
     taken = (ready.seqs or ())[:n]
     await conn.execute(sql("batch/carve_list"), {"n": n, "batch_id": ready.batch_id})
     return await _add_leased_batch(conn, _with_seqs(ready, taken), holder)

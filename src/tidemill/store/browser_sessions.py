@@ -83,7 +83,7 @@ async def create_session_token(
     return token
 
 
-async def peek_session(conn: Connection, token: str, limits: SessionLimits) -> Principal | None:
+async def peek_session_principal(conn: Connection, token: str, limits: SessionLimits) -> Principal | None:
     """Return the principal of a session, or None if it is not valid. This does not reset the idle time."""
     session = await _fetch_session(conn, token, limits)
     return None if session is None else _make_principal(session)

@@ -16,7 +16,7 @@ from tidemill.core.list_pages import (
     parse_uuid,
 )
 from tidemill.store.database import Connection
-from tidemill.store.job_lists import find_item_list_scope
+from tidemill.store.job_lists import load_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
 
 DEAD_LETTERS_ORDER = ListOrder("dead_letters", (parse_number, parse_timestamp, parse_uuid, parse_number))
@@ -80,14 +80,14 @@ async def list_dead_letter_causes(
 ) -> list[RowDict]:
     """Return the error codes of dead letters with the number of items and jobs and the time of the last change."""
     if job_id is not None:
-        await find_item_list_scope(conn, job_id, owner_id)
+        await load_item_list_scope(conn, job_id, owner_id)
     params = {"owner_id": owner_id, "kind": kind, "job_id": job_id, "limit": MAX_DEAD_LETTER_CAUSES}
     return await fetch_rows(conn, sql("job/causes"), params)
 
 
 async def _list_owner_ids(conn: Connection, asked: DeadLetterListRequest, first: int) -> list[int]:
     if asked.job_id is not None:
-        return [(await find_item_list_scope(conn, asked.job_id, asked.owner_id)).owner_id]
+        return [(await load_item_list_scope(conn, asked.job_id, asked.owner_id)).owner_id]
     if asked.owner_id is not None:
         return [asked.owner_id]
     rows = await fetch_rows(

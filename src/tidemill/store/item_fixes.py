@@ -24,7 +24,7 @@ async def add_item_fix(conn: Connection, job_id: UUID, seq: int, value: bytes, *
     It locks the outcome: a concurrent reprocess waits for the lock and requeues the item with the new input. Raises
     Conflict if the item is not failed or not_found, for example because it was already requeued.
     """
-    await _lock_job_shared(conn, job_id)
+    await _share_lock_unpurged_job(conn, job_id)
     if await _lock_outcome(conn, job_id, seq) not in FIXABLE_STATUSES:
         status = (await fetch_item(conn, job_id, seq))["status"]
         raise Conflict(f"Cannot fix item {seq}: its status is {status}. Only failed and not_found items can be fixed.")
@@ -60,12 +60,12 @@ async def read_latest_fixes(conn: Connection, job_id: UUID, lo: int, hi: int) ->
 
 async def copy_item_fixes(conn: Connection, from_job: UUID, to_job: UUID) -> int:
     """Copy the newest fixes to another job of the same file. Return their number; UnknownJob or Conflict if deleted."""
-    await _lock_job_shared(conn, from_job)
+    await _share_lock_unpurged_job(conn, from_job)
     cursor = await conn.execute(sql("item_fix/carry"), {"from_job": from_job, "to_job": to_job})
     return cursor.rowcount
 
 
-async def _lock_job_shared(conn: Connection, job_id: UUID) -> None:
+async def _share_lock_unpurged_job(conn: Connection, job_id: UUID) -> None:
     """Keep the job and its rows until the transaction ends. Raise UnknownJob or Conflict if they were removed."""
     cursor = await conn.execute(sql("job/share"), {"job_id": job_id})
     job = await cursor.fetchone()

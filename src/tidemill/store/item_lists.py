@@ -13,8 +13,8 @@ from tidemill.core.list_pages import (
     Page,
     PageBatch,
     count_batches_to_open,
-    find_list_order,
     fingerprint_filters,
+    get_order_of_position,
     parse_number,
     parse_timestamp,
     split_scan_window,
@@ -176,7 +176,7 @@ class ItemListRequest:
         With ``seq`` or ``key``, the order is always by seq.
         """
         if self.after is not None:
-            return find_list_order(self.after, self._allowed_orders)
+            return get_order_of_position(self.after, self._allowed_orders)
         return self._default_order if self.seq is None else SEQ_ORDER
 
     @property

@@ -18,10 +18,10 @@ from tidemill.store.jsonb import decode_input_or_text, decode_json, decode_json_
 from tidemill.store.statements import fetch_item_rows, fetch_rows, sql
 
 
-async def read_batch_items_in_one_row(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
-    """As ``read_batch_items``, but read a range without outcomes as one value, which is faster than single rows."""
-    if not lease.is_untouched:
-        return await read_batch_items(conn, lease, exact=exact)
+async def read_unsettled_items_fast(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
+    """As ``read_unsettled_items``, but read a range without outcomes as one value, which is faster than single rows."""
+    if not lease.is_untouched_range:
+        return await read_unsettled_items(conn, lease, exact=exact)
     params = {"job_id": lease.job_id, "lo": lease.lo, "hi": lease.hi}
     cursor = await conn.execute(sql("item/read_together"), params)
     row = await cursor.fetchone()
@@ -29,23 +29,23 @@ async def read_batch_items_in_one_row(conn: Connection, lease: Lease, *, exact: 
     try:
         inputs = (decode_json_exact if exact else decode_json)(row[0])
     except msgspec.DecodeError:  # PostgreSQL accepts JSON that msgspec rejects: read the items one by one
-        return await read_batch_items(conn, lease, exact=exact)
+        return await read_unsettled_items(conn, lease, exact=exact)
     if len(inputs) != lease.open:
-        return await read_batch_items(conn, lease, exact=exact)
+        return await read_unsettled_items(conn, lease, exact=exact)
     items = list(map(Item, repeat(lease.job_id), range(lease.lo, lease.hi), inputs))
     for seq, defect in (row[1] or {}).items():
         items[int(seq) - lease.lo].defect = defect
     return items
 
 
-async def read_batch_items(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
+async def read_unsettled_items(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
     """Return the items of a leased batch to run now, in order of seq. With ``exact``, fractions are Decimal."""
     params: dict[str, Any] = {"job_id": lease.job_id, "lo": lease.lo, "hi": lease.hi}
     if lease.seqs is not None:
         name = "item/read_list"
         params = {"job_id": lease.job_id, "seqs": list(lease.seqs), "bytes": BATCH_INPUT_MAX_BYTES}
     else:
-        name = "item/read_virgin" if lease.is_untouched else "item/read_unsettled"
+        name = "item/read_virgin" if lease.is_untouched_range else "item/read_unsettled"
     cursor = conn.cursor(binary=True)
     if exact:
         set_json_loads(decode_json_exact, cursor)
@@ -54,7 +54,7 @@ async def read_batch_items(conn: Connection, lease: Lease, *, exact: bool = Fals
     return [Item(job_id, *row) for row in await cursor.fetchall()]
 
 
-async def read_inputs(conn: Connection, job_id: UUID, lo: int, hi: int) -> list[bytes]:
+async def read_submitted_inputs(conn: Connection, job_id: UUID, lo: int, hi: int) -> list[bytes]:
     """Return the inputs of items ``lo`` to ``hi`` (exclusive) of a job, as stored."""
     cursor = conn.cursor(binary=True)
     await cursor.execute(sql("item/inputs"), {"job_id": job_id, "lo": lo, "hi": hi})

@@ -23,8 +23,8 @@ CANCEL_LISTS_PER_STEP = 100  # full lists need 100,000 outcomes
 
 async def cancel_ready_batches(conn: Connection, job_id: UUID | None = None) -> int:
     """Cancel some ready batches of jobs with intent cancel or fail. Return their number; 0 means none is left."""
-    ranges = await _cancel_batches(conn, job_id, lists=False, limit=CANCEL_RANGES_PER_STEP)
-    emptied = await _cancel_batches(conn, job_id, lists=True, limit=CANCEL_LISTS_PER_STEP)
+    ranges = await _cancel_next_ready_batches(conn, job_id, lists=False, limit=CANCEL_RANGES_PER_STEP)
+    emptied = await _cancel_next_ready_batches(conn, job_id, lists=True, limit=CANCEL_LISTS_PER_STEP)
     lists: dict[UUID, list[int]] = defaultdict(list)
     for _, job, seqs in emptied:
         lists[job] += seqs
@@ -33,7 +33,7 @@ async def cancel_ready_batches(conn: Connection, job_id: UUID | None = None) -> 
     return len(ranges) + len(emptied)
 
 
-async def _cancel_batches(conn: Connection, job_id: UUID | None, *, lists: bool, limit: int) -> list[Any]:
+async def _cancel_next_ready_batches(conn: Connection, job_id: UUID | None, *, lists: bool, limit: int) -> list[Any]:
     cursor = await conn.execute(sql("batch/cancel_ready"), {"job_id": job_id, "lists": lists, "limit": limit})
     return await cursor.fetchall()
 
@@ -52,18 +52,18 @@ async def fold_tally(conn: Connection, job_id: UUID) -> int:
 
 async def pause_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
     """Run -> pause. Batches are not changed; leased batches finish."""
-    await _set_intent(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
+    await _change_intent_for_user(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
 
 
 async def resume_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
     """Pause -> run."""
-    await _set_intent(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
+    await _change_intent_for_user(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
     await conn.execute(sql("outbox/announce"), {"job_id": job_id})
 
 
 async def cancel_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
     """-> cancel. Leased batches finish and keep their results; maintenance cancels the rest."""
-    await _set_intent(conn, job_id, Intent.CANCEL, by, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
+    await _change_intent_for_user(conn, job_id, Intent.CANCEL, by, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
 
 
 async def fail_job(conn: Connection, job_id: UUID, reason: str) -> bool:
@@ -135,7 +135,9 @@ async def has_no_open_work(conn: Connection, job_id: UUID) -> bool:
     return row is not None and bool(row[0])
 
 
-async def _set_intent(conn: Connection, job_id: UUID, intent: Intent, by: int, *, allowed: tuple[Intent, ...]) -> None:
+async def _change_intent_for_user(
+    conn: Connection, job_id: UUID, intent: Intent, by: int, *, allowed: tuple[Intent, ...]
+) -> None:
     row = await lock_job(conn, job_id)
     if row.closed_as is not None or row.intent not in allowed:
         job = await get_job(conn, job_id)

@@ -39,7 +39,7 @@ class ItemListScope:
     columns: GridColumns
 
 
-async def find_item_list_scope(conn: Connection, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
+async def load_item_list_scope(conn: Connection, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
     """Find a job by id or key. Raises UnknownJob, also for a job of another owner."""
     rows = await fetch_rows(conn, sql("job/grid"), build_lookup_params(job))
     if not rows or owner_id not in (None, rows[0]["owner_id"]):
@@ -93,7 +93,7 @@ async def list_jobs(conn: Connection, request: JobListRequest, *, limit: int, af
         ids = ids.limit_to_before(before)
     if ids is None or ids.is_empty:
         return Page([], None)
-    rows = await _pick_job_ids(conn, request, ids, limit)
+    rows = await _fetch_candidate_job_rows(conn, request, ids, limit)
     picked: list[UUID] = [row["id"] for row in rows[:limit] if not row["is_end"]]
     jobs = await get_jobs(conn, picked)
     shown = [job for job in jobs if not request.statuses or job.status in request.statuses]
@@ -104,7 +104,9 @@ async def list_jobs(conn: Connection, request: JobListRequest, *, limit: int, af
     return Page(shown, None)
 
 
-async def _pick_job_ids(conn: Connection, asked: JobListRequest, ids: JobIdRange, limit: int) -> list[RowDict]:
+async def _fetch_candidate_job_rows(
+    conn: Connection, asked: JobListRequest, ids: JobIdRange, limit: int
+) -> list[RowDict]:
     params = {
         "lo": ids.lo,
         "hi": ids.hi,
@@ -158,7 +160,7 @@ async def list_batches(conn: Connection, job_id: UUID, *, limit: int, after: obj
     """Return a page of a job's batches, newest first."""
     mark = fingerprint_filters(job_id)
     (before,) = (BIGINT_SAFE_MAX,) if after is None else BATCHES_ORDER.parse_position(after, mark)
-    await find_item_list_scope(conn, job_id)
+    await load_item_list_scope(conn, job_id)
     rows = await fetch_rows(conn, sql("batch/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
     return Page(rows[:limit], BATCHES_ORDER.build_position(mark, rows[limit - 1]["id"]) if len(rows) > limit else None)
 

@@ -37,7 +37,7 @@ async def migrate_schema(db: Database) -> list[str]:
         await conn.execute(sql("migration/lock"))
         await conn.execute(sql("migration/create_schema"))
         await conn.execute(sql("migration/create_table"))
-        applied = await _list_applied_migrations(conn)
+        applied = await _read_applied_checksums(conn)
         new = [migration for migration in list_migrations() if migration.name not in applied]
         _check_applied_migrations(applied)
         for migration in new:
@@ -52,7 +52,7 @@ async def check_schema(db: Database) -> None:
     """Raise Unavailable unless the schema matches this version of Tidemill exactly."""
     async with db.transaction() as conn:
         try:
-            applied = await _list_applied_migrations(conn)
+            applied = await _read_applied_checksums(conn)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             raise Unavailable("The database has no Tidemill schema. Run `tidemill migrate`.") from None
     _check_applied_migrations(applied)
@@ -61,7 +61,7 @@ async def check_schema(db: Database) -> None:
         raise Unavailable(f"The database schema lacks {', '.join(missing)}. Run `tidemill migrate`.")
 
 
-async def _list_applied_migrations(conn: Connection) -> dict[str, str]:
+async def _read_applied_checksums(conn: Connection) -> dict[str, str]:
     cursor = await conn.execute(sql("migration/list"))
     return {name: checksum for name, checksum in await cursor.fetchall()}  # noqa: C416
 

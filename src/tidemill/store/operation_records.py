@@ -125,7 +125,7 @@ class StepProgress(NamedTuple):
 
 async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> StepProgress:
     job_id = operation.job_id or LOWEST_JOB_ID
-    choice = await _with_max_attempts(conn, job_id, _parse_reprocess_selection(operation.predicate))
+    choice = await _add_max_attempts(conn, job_id, _parse_reprocess_selection(operation.predicate))
     after_seq, goes_on = operation.place.get("after_seq", -1), operation.items > 0
     taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=goes_on)
     await _record_activity(conn, operation, job_id, taken)
@@ -158,7 +158,7 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
         (job_id, was_whole), after_seq = job, -1
     only = predicate.get("items")
     choice = _parse_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None})
-    choice = await _with_max_attempts(
+    choice = await _add_max_attempts(
         conn, job_id, replace(choice, excluded_seqs=predicate.get("except", {}).get(str(job_id), ()))
     )
     if was_whole and not choice.has_filters:  # also requeue the items that were cancelled when the job failed
@@ -212,7 +212,7 @@ def _parse_reprocess_selection(asked: Mapping[str, Any]) -> ReprocessSelection:
     )
 
 
-async def _with_max_attempts(conn: Connection, job_id: UUID, choice: ReprocessSelection) -> ReprocessSelection:
+async def _add_max_attempts(conn: Connection, job_id: UUID, choice: ReprocessSelection) -> ReprocessSelection:
     """Add the kind's maximum attempts. Without a reset, only items with attempts left are requeued."""
     if choice.reset_attempts:
         return choice

@@ -45,26 +45,26 @@ async def flush_outcomes(
     ordered = sorted(verdicts, key=lambda verdict: verdict.seq)
     is_list = lease.seqs is not None
     seqs = [verdict.seq for verdict in ordered] if is_list else None
-    fence = _build_fence_params(lease) | _count_tally_deltas(ordered, sparse_done) | {"lease": lease_s, "seqs": seqs}
+    fence = _build_fence_params(lease) | _build_tally_params(ordered, sparse_done) | {"lease": lease_s, "seqs": seqs}
     cursor = await conn.execute(sql("batch/fence"), fence)
     row = await cursor.fetchone()
     if row is None:
         return await classify_rejected_flush(conn, lease)
     # Done items of a sparse kind have no row, except in a list, where an open outcome row already exists.
     is_sparse = lease.sparse and not is_list
-    stored = [verdict for verdict in ordered if not _is_done(verdict)] if is_sparse else ordered
+    stored = [verdict for verdict in ordered if not _is_done_verdict(verdict)] if is_sparse else ordered
     if stored:
         write = _upsert_outcomes if is_list else _copy_outcomes
         await write(conn, lease, row[0], stored)
     if after_flush is not None:
-        await after_flush(conn, lease, [verdict for verdict in ordered if _is_done(verdict)])
+        await after_flush(conn, lease, [verdict for verdict in ordered if _is_done_verdict(verdict)])
     waits = [(verdict.seq, verdict.delay) for verdict in ordered if verdict.delay is not None]
     for delay, retry_seqs in group_retries_by_delay(waits) if waits else ():
         await conn.execute(sql("batch/add_retry_list"), _build_retry_list_params(lease, retry_seqs, delay))
     return FlushResult.APPLIED
 
 
-def _is_done(verdict: Verdict) -> bool:
+def _is_done_verdict(verdict: Verdict) -> bool:
     return verdict.status is ItemStatus.DONE
 
 
@@ -72,7 +72,7 @@ def _build_fence_params(lease: Lease) -> dict[str, Any]:
     return {"batch_id": lease.batch_id, "lease_id": lease.lease_id, "flush_no": lease.flush_no}
 
 
-def _count_tally_deltas(verdicts: Sequence[Verdict], sparse_done: int) -> dict[str, Any]:
+def _build_tally_params(verdicts: Sequence[Verdict], sparse_done: int) -> dict[str, Any]:
     tally = Tally.from_verdicts(verdicts)
     terminal = tally.done + tally.not_found + tally.skipped + tally.failed
     return {

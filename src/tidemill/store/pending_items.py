@@ -22,7 +22,7 @@ from tidemill.core.list_pages import (
 )
 from tidemill.core.status import WORKER_LIVENESS_S, Intent, ItemStatus, JobStatus, derive_job_status, explain_open_item
 from tidemill.store.database import Connection
-from tidemill.store.job_lists import find_item_list_scope
+from tidemill.store.job_lists import load_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
 
 OPEN_ITEMS_ORDER = ListOrder("open", (parse_timestamp, parse_number, parse_number))
@@ -102,7 +102,7 @@ async def list_pending_items(
     conn: Connection, request: OpenItemListRequest, *, limit: int, after: object = None
 ) -> Page[RowDict]:
     if request.job_id is not None:
-        grid = await find_item_list_scope(conn, request.job_id, request.owner_id)
+        grid = await load_item_list_scope(conn, request.job_id, request.owner_id)
         if request.kind not in (None, grid.kind):
             return Page([], None)
     page = await list_open_items(conn, request, limit=limit, after=after)

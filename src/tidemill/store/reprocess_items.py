@@ -121,7 +121,7 @@ async def reprocess_items(
 
     With ``is_continuation``, an earlier step has reopened the job. Raises Conflict if it was cancelled or failed since.
     """
-    job = await lock_and_fold_job(conn, job_id, is_continuation=is_continuation)
+    job = await lock_job_for_requeue(conn, job_id, is_continuation=is_continuation)
     requeue = _requeue_selected if selection.key is None and not selection.ranges else _requeue_in_windows
     taken, last = await requeue(conn, job, selection, after_seq, max_items)
     if taken or (selection.includes_unread_source and await _has_unread_source(conn, job_id)):
@@ -161,7 +161,7 @@ async def _requeue_in_windows(
     return taken, lo - 1 if lo < total else None
 
 
-async def lock_and_fold_job(conn: Connection, job_id: UUID, *, is_continuation: bool = False) -> LockedJob:
+async def lock_job_for_requeue(conn: Connection, job_id: UUID, *, is_continuation: bool = False) -> LockedJob:
     """Lock a job to requeue items. Raises Conflict if its rows were purged, or it is being cancelled or failed."""
     job = await lock_job(conn, job_id)
     if job.purged_at is not None:

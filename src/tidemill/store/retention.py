@@ -72,7 +72,7 @@ async def list_deleted_jobs(conn: Connection) -> list[UUID]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def remove_deleted_job_rows(conn: Connection, job_id: UUID) -> int:
+async def delete_deleted_job_chunk(conn: Connection, job_id: UUID) -> int:
     """Delete a chunk of a deleted job's items and outcomes. Return the number of rows; 0 means nothing is left."""
     removed = 0
     for table in ("outcome", "item"):

@@ -107,14 +107,14 @@ def _format_response(
 @asynccontextmanager
 async def serve_metrics(meter: "MetricsSubscriber", host: str, port: int, path: str) -> AsyncIterator[int]:
     """Serve metrics on a port, or on the next free one; yields the port."""
-    server = await _start_server(MetricsEndpoint(meter, path), host, port)
+    server = await _listen_on_free_port(MetricsEndpoint(meter, path), host, port)
     async with server:
         port = server.sockets[0].getsockname()[1]
         emit("metrics.served", host=host, port=port, path=path)
         yield port
 
 
-async def _start_server(endpoint: MetricsEndpoint, host: str, first: int) -> asyncio.Server:
+async def _listen_on_free_port(endpoint: MetricsEndpoint, host: str, first: int) -> asyncio.Server:
     problem: OSError | None = None
     for port in range(first, min(first + (METRICS_PORT_ATTEMPTS if first else 1), 65_536)):
         try:

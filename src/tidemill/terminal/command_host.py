@@ -24,7 +24,7 @@ class CommandHost(Protocol):
     ) -> AbstractAsyncContextManager[None]:
         """Run a worker in this process during the block, unless a running worker already has the kind."""
 
-    async def register_kind(self, runtime: "Runtime", app: str, kind: str) -> None:
+    async def save_kind_options(self, runtime: "Runtime", app: str, kind: str) -> None:
         """Register a kind of the mill ``app``, so that its jobs can be submitted before a worker starts."""
 
 

@@ -75,7 +75,7 @@ STDIN_POLL_S = 0.2
 
 
 @contextmanager
-def open_standard_input() -> Iterator[Iterator[bytes]]:
+def open_stdin_chunks() -> Iterator[Iterator[bytes]]:
     """Yield the chunks of standard input. Polling lets the reading thread stop when the block ends."""
     if sys.stdin is None:
         raise InvalidInput("Standard input is not available")

@@ -80,7 +80,7 @@ class DrainEngine:
                 return
             has_new_items = await self._tick_until_idle(self._ingester)
             maintenance = MaintenanceLoop(db, "drain", find_kind_hooks=self.context.find_kind_hooks)
-            await maintenance.close_finished_jobs()
+            await maintenance.finalize_due_jobs()
             if has_new_items:
                 continue
             if not retries or not await db.run(make_batches_due, self.context.handlers.kinds()):

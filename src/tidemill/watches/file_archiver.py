@@ -53,7 +53,7 @@ class FileArchiver:
             try:
                 note = await self._archive_file_and_marker(watch, source, file)
             except (StorageAccessDenied, StorageUnavailable, InvalidInput, UnknownFile, OSError) as error:
-                await self._db.run(watch_files.set_file_message, file, f"Cannot archive the file: {error}")
+                await self._db.run(watch_files.set_file_note, file, f"Cannot archive the file: {error}")
                 problem = problem or f'Cannot archive "{file.path}": {error}'
                 continue
             await self._set_final_state(file, note)

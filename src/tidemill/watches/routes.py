@@ -147,7 +147,7 @@ async def list_source_files(
         after=schema_types.decode_cursor(query.after),
     )
     files = [WatchFileOut.model_validate(row) for row in page.items]
-    return WatchFilePage(files=files, **schema_types.build_next_page_field(page.after))
+    return WatchFilePage(files=files, **schema_types.build_next_page_dict(page.after))
 
 
 @router.post("/ingestion/scan", **build_route_options(Permission.USER, 404))

@@ -67,7 +67,7 @@ def list_source_files(watch: Watch, source: WatchSource) -> SourceListing:
         if watch.marker is not None and entry.path.endswith(watch.marker):
             markers[entry.path.removesuffix(watch.marker)] = entry
         elif _accepts_path(watch, entry.path):
-            entries.append(_refuse_invalid_name(entry))
+            entries.append(_mark_invalid_name(entry))
         if len(entries) >= LISTED_FILES_MAX:
             return SourceListing(entries, _find_marked_paths(watch, entries, markers), is_complete=False)
     problem = source.listing_errors[0] if source.listing_errors else None
@@ -82,7 +82,7 @@ def _accepts_path(watch: Watch, path: str) -> bool:
     return watch.accepts_path(path)
 
 
-def _refuse_invalid_name(entry: ListedFile) -> ListedFile:
+def _mark_invalid_name(entry: ListedFile) -> ListedFile:
     problem = find_name_problem(entry.path)
     return entry if problem is None else replace(entry, path=make_printable_path(entry.path), refusal_reason=problem)
 

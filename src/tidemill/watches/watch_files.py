@@ -105,7 +105,7 @@ async def set_file_state(
     return await _run_transition(conn, "watch_file/set_state", params)
 
 
-async def set_file_message(conn: Connection, file: WatchFile, note: str) -> None:
+async def set_file_note(conn: Connection, file: WatchFile, note: str) -> None:
     await conn.execute(sql("watch_file/set_note"), {"id": file.id, "note": note})
 
 

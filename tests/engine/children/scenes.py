@@ -94,4 +94,4 @@ def children(worker: Worker) -> list[int]:
 def items_in_hand(worker: Worker) -> int:
     """Return the shared state of the children."""
     books = [hand.shared_state for hand in worker._supervisor.children.values()]
-    return sum(page.started_item_count for book in books for page in book.lanes)
+    return sum(page.running_item_count for book in books for page in book.lanes)

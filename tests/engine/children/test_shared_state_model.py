@@ -32,7 +32,7 @@ class PageMachine(RuleBasedStateMachine):
     @rule(ingest=st.booleans())
     def begin(self, ingest: bool) -> None:
         self.lease = uuid4()
-        self.page.record_lease_start(self.lease, ingest=ingest)
+        self.page.reset_for_lease(self.lease, ingest=ingest)
         self.slots, self.filling, self.flushing, self.flush_no, self.whole = {}, [], None, 0, 0
         assert self.page.is_ingest == ingest
 
@@ -90,7 +90,7 @@ class PageMachine(RuleBasedStateMachine):
         assert self.page.lease_id == self.lease
         if self.lease is None:
             return
-        assert [(hand.seq, hand.attempt) for hand in self.page.list_started_items()] == [
+        assert [(hand.seq, hand.attempt) for hand in self.page.list_running_items()] == [
             v for _, v in sorted(self.slots.items())
         ]
         assert self.page.batch_item_count == self.whole

@@ -38,12 +38,12 @@ ECHO = """
 async def submit_file(
     db: Database, settings: Settings, pieces: Iterable[bytes], form: str = "ndjson", kind: str = "test"
 ) -> UUID:
-    return await submit_folder_file(
+    return await submit_source_folder_file(
         db, SourceReference(blob=open_blob_store(settings.blobs).put(pieces).id, format=form), kind
     )
 
 
-async def submit_folder_file(db: Database, source: SourceReference, kind: str = "test") -> UUID:
+async def submit_source_folder_file(db: Database, source: SourceReference, kind: str = "test") -> UUID:
     async with db.transaction() as conn:
         return (await run_steps_async(conn, build_submission_steps(Submission(kind, source=source), ())))[0]
 
@@ -124,7 +124,7 @@ async def test_unexpected_reader_error_fails_job_and_next_source_is_read(
 
 @pytest.mark.parametrize("form", ["ndjson", "csv"])
 async def test_missing_source_file_fails_job_with_reason(form: str, workers: Workers, db: Database) -> None:
-    job = await read(workers, db, await submit_folder_file(db, SourceReference(blob=uuid4().hex, format=form)))
+    job = await read(workers, db, await submit_source_folder_file(db, SourceReference(blob=uuid4().hex, format=form)))
     assert job.status is JobStatus.FAILED
     assert "Cannot read the source" in (job.failure_reason or "")
 
@@ -135,7 +135,7 @@ async def test_missing_source_file_fails_job_with_reason(form: str, workers: Wor
     ids=["nothing", "path", "null"],
 )
 async def test_invalid_source_reference_fails_job(source: dict[str, Any], workers: Workers, db: Database) -> None:
-    job = await read(workers, db, await submit_folder_file(db, SourceReference.from_json(source)))
+    job = await read(workers, db, await submit_source_folder_file(db, SourceReference.from_json(source)))
     assert job.status is JobStatus.FAILED
     assert job.failure_reason
 
@@ -229,11 +229,11 @@ async def test_child_crash_with_running_item_does_not_fail_ingest(db: Database, 
     for seq in range(3):
         lane, reader = (book := SharedState.create(2)).lanes
         lease = await take(db, running, wanted=1)
-        lane.record_lease_start(lease.lease_id)
+        lane.reset_for_lease(lease.lease_id)
         lane.mark_item_started(0, seq, 1)
-        reader.record_lease_start(right := uuid4(), ingest=True)
+        reader.reset_for_lease(right := uuid4(), ingest=True)
         assert await db.run(ingestion.take_ingest_lease, ["test"], lease_id=right, lease=30.0, worker="w1") is not None
-        await aftermath.recover_leases(book, ExitCause.CRASHED, 0)
+        await aftermath.recover_leased_work(book, ExitCause.CRASHED, 0)
         book.close()
     assert (await job_of(db, reading)).failure_reason is None
     await assert_sound(db)

@@ -63,18 +63,18 @@ class BatchVerbs:
         assert await self.world.dump() == before
 
     async def _read(self, lease: Lease) -> set[int]:
-        read = await self.db.run_async_commit(item_records.read_batch_items, lease)
+        read = await self.db.run_async_commit(item_records.read_unsettled_items, lease)
         assert len(read) == lease.open, "the lease has the right number of open items"
         known = self.model.jobs[lease.job_id].items
         assert all(item.attempt == known[item.seq].attempts + 1 for item in read)
         return {item.seq for item in read}
 
     def _check_size(self, lease: Lease, wanted: int) -> None:
-        if lease.isolated and (lease.is_list or lease.is_untouched):
+        if lease.isolated and (lease.is_list or lease.is_untouched_range):
             assert lease.open == 1, "a suspect runs alone"
         elif lease.is_list:
             assert lease.open <= wanted
-        elif lease.is_untouched:
+        elif lease.is_untouched_range:
             assert lease.open <= wanted * 1.5
 
     async def flush(self, hand: HandModel, verdicts: list[Verdict]) -> None:

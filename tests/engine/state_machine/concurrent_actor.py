@@ -83,7 +83,7 @@ class Actor:
     async def work(self, job_id: UUID) -> None:
         """Claim a batch and flush it in parts; sometimes stop in the middle."""
         lease = await try_take(self._db, job_id, self._random.choice([1, 7, 50, 400]), self._name)
-        todo = [] if lease is None else await self._db.run_async_commit(item_records.read_batch_items, lease)
+        todo = [] if lease is None else await self._db.run_async_commit(item_records.read_unsettled_items, lease)
         size = len(todo) if job_id == self._stage.sparse else self._random.choice([20, 100, 1_000])
         self._random.shuffle(todo)
         while lease is not None and todo:
@@ -116,7 +116,7 @@ class Actor:
         lease = await try_take(self._db, job_id, 50, self._name)
         if lease is None:
             return
-        seqs = [item.seq for item in await self._db.run_async_commit(item_records.read_batch_items, lease)]
+        seqs = [item.seq for item in await self._db.run_async_commit(item_records.read_unsettled_items, lease)]
         suspects = self._random.sample(seqs, min(3, len(seqs)))
         match self._random.randrange(3):
             case 0:

@@ -142,7 +142,7 @@ class JobVerbs(BatchVerbs):
     async def remove_rows(self) -> None:
         for job_id in await self.db.run(deletes.list_deleted_jobs):
             assert job_id not in self.model.jobs
-            while await self.db.run(deletes.remove_deleted_job_rows, job_id):
+            while await self.db.run(deletes.delete_deleted_job_chunk, job_id):
                 pass
         await self.world.compare_leftovers(self.model)
 

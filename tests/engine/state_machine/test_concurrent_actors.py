@@ -63,7 +63,7 @@ async def work_off(db: Database, stage: Stage, job_id: UUID) -> None:
     while (lease := await try_take(db, job_id)) is not None:
         said = [
             verdict(item.seq, DONE, attempts=item.attempt)
-            for item in await db.run_async_commit(item_records.read_batch_items, lease)
+            for item in await db.run_async_commit(item_records.read_unsettled_items, lease)
         ]
         await settle(db, lease, said)
         stage.hear(lease, said)
@@ -119,7 +119,7 @@ async def test_job_deleted_during_concurrent_work_leaves_no_rows(tidemill_databa
         await eventually(stage.more_work)
         stage.is_over = True
     for job_id in stage.wild:
-        while await db.run(deletes.remove_deleted_job_rows, job_id):
+        while await db.run(deletes.delete_deleted_job_chunk, job_id):
             pass
     for table in ("job", "batch", "ingest", "job_tally", "item", "outcome"):
         column = "id" if table == "job" else "job_id"

@@ -20,7 +20,7 @@ class AdaptiveStateLoop(PeriodicLoop):
         self._context = context
 
     async def tick(self) -> float:
-        self._context.limiter_registry.report_usage()
+        self._context.limiter_registry.emit_limiter_usage()
         state = collect_adaptive_state(self._context)
         while not self._context.shared_state.adaptive_text.write(encode_json(state)):
             kinds = state["kinds"]  # the text is too long: leave out the newest half of the kinds

@@ -96,7 +96,7 @@ class ChildProcess:
             self.send_message(EndSliceMessage(self._slices_started))
             self._slice_deadline = min(self._slice_deadline, time.monotonic() + grace + SLICE_OVERDUE_S)
 
-    def count_slice_work(self) -> dict[str, int]:
+    def read_slice_counters(self) -> dict[str, int]:
         """Return the counters since the start of the last slice, including what the parent recovered after a crash."""
         return {
             name: n - self._counters_before_slice.get(name, 0) for name, n in self.shared_state.read_counters().items()

@@ -86,7 +86,7 @@ class ChildRuntime:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.stop, self._grace)
         loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the parent
-        threading.Thread(target=self._read_control_pipe, args=(loop,), name="control", daemon=True).start()
+        threading.Thread(target=self._read_control_then_exit, args=(loop,), name="control", daemon=True).start()
         beside = [
             asyncio.create_task(loop) for loop in (self._keep_updating_pulse(), AdaptiveStateLoop(self._context).run())
         ]
@@ -114,7 +114,7 @@ class ChildRuntime:
             case EndSliceMessage(number), TimeSliceWork() as slices:
                 slices.end_slice(number)
 
-    def _read_control_pipe(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _read_control_then_exit(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read messages in a thread, so that the child exits after its parent even if a handler blocks the loop."""
         decoder = ControlDecoder()
         with contextlib.suppress(ValueError):  # an unknown message: the parent has another version, so stop

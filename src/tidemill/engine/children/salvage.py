@@ -19,7 +19,7 @@ from tidemill.runtime import FindKindHooks
 from tidemill.store import batch_leases, ingestion, job_lifecycle
 from tidemill.store.batch_leases import find_leased_batch
 from tidemill.store.database import Database
-from tidemill.store.item_records import read_batch_items
+from tidemill.store.item_records import read_unsettled_items
 from tidemill.store.job_events import bind_job_fields
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.telemetry.events import bind_fields, emit
@@ -49,10 +49,10 @@ class CrashSalvage:
         self._shared_state: SharedState  # of the dead child
         self._learned_columns = LearnedColumnsCache()
 
-    async def recover_leases(self, shared_state: SharedState, cause: ExitCause, now_ns: int) -> None:
+    async def recover_leased_work(self, shared_state: SharedState, cause: ExitCause, now_ns: int) -> None:
         self._shared_state, pages = shared_state, shared_state.lanes
         self._was_pulse_lost = now_ns - shared_state.pulse_ns > PULSE_LOST_AFTER_S * 1e9
-        in_hand = sum(page.started_item_count for page in pages)
+        in_hand = sum(page.running_item_count for page in pages)
         for page in pages:
             lease_id = page.lease_id
             if lease_id is None:
@@ -112,7 +112,7 @@ class CrashSalvage:
     ) -> None:
         if cause is ExitCause.STUCK:
             await self._time_out_items(page, held, now_ns, alone=alone)
-        elif cause is ExitCause.CRASHED and page.started_item_count:
+        elif cause is ExitCause.CRASHED and page.running_item_count:
             await self._isolate_or_fail_suspects(page, held, alone=alone)
         else:
             await self._release_batch(held, losses=int(cause is not ExitCause.STOPPED))
@@ -125,18 +125,18 @@ class CrashSalvage:
         """
         seconds = page.timeout_s or 0.0
         if (page.batch_item_count and held.open > 1) or (
-            self._was_pulse_lost and not alone and page.list_started_items()
+            self._was_pulse_lost and not alone and page.list_running_items()
         ):
             await self._isolate_or_fail_suspects(page, held, alone=False)
             return
         late = {
             running.seq
-            for running in page.list_started_items()
+            for running in page.list_running_items()
             if running.started_ns and now_ns - running.started_ns > seconds * 1e9
         }
         items = [
             item
-            for item in await self._db.run_async_commit(read_batch_items, held)
+            for item in await self._db.run_async_commit(read_unsettled_items, held)
             if item.seq in late or page.batch_item_count
         ]
         if seconds and items:
@@ -148,14 +148,14 @@ class CrashSalvage:
 
     async def _isolate_or_fail_suspects(self, page: LaneState, held: Lease, *, alone: bool) -> None:
         """Isolate the suspects, or fail an item that crashed its process POISON_CRASH_COUNT times alone."""
-        suspects = [one.seq for one in page.list_started_items()] or list(held.seqs or range(held.lo, held.hi))
+        suspects = [one.seq for one in page.list_running_items()] or list(held.seqs or range(held.lo, held.hi))
         deaths = held.crashes + 1 if alone else 0
         if deaths < POISON_CRASH_COUNT:
             pieces = split_off_suspects(held, suspects)
             await self._db.run(batch_leases.split_batch, held, pieces, after_crash=True, crashes=deaths)
             emit("batch.split", job=held.job_id, batch=held.batch_id, pieces=len(pieces))
             return
-        items = [item for item in await self._db.run_async_commit(read_batch_items, held) if item.seq in suspects]
+        items = [item for item in await self._db.run_async_commit(read_unsettled_items, held) if item.seq in suspects]
         for item in items:
             item.attempt -= 1  # a crash does not count as an attempt
             emit("item.poison", job=held.job_id, seq=item.seq)

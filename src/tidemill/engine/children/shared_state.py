@@ -116,7 +116,7 @@ class LaneState:
 
     # Methods of the child, which writes.
 
-    def record_lease_start(self, lease_id: UUID, *, ingest: bool = False) -> None:
+    def reset_for_lease(self, lease_id: UUID, *, ingest: bool = False) -> None:
         """Record the lease before the claim is sent, so that the parent can find a claim that commits."""
         words = self._words
         words[USED_A_WORD] = words[USED_B_WORD] = words[BATCH_ITEMS_WORD] = 0
@@ -214,17 +214,17 @@ class LaneState:
         return self._words[BATCH_ITEMS_WORD]
 
     @property
-    def started_item_count(self) -> int:
-        return len(self.list_started_items()) + self.batch_item_count
+    def running_item_count(self) -> int:
+        return len(self.list_running_items()) + self.batch_item_count
 
     @property
     def oldest_start_ns(self) -> int | None:
-        starts = [item.started_ns for item in self.list_started_items()]
+        starts = [item.started_ns for item in self.list_running_items()]
         if self.batch_item_count:
             starts.append(self._words[BATCH_STARTED_WORD])
         return min((start for start in starts if start), default=None)
 
-    def list_started_items(self) -> list[RunningItem]:
+    def list_running_items(self) -> list[RunningItem]:
         words = self._words[FIRST_SLOT_WORD:LANE_WORDS].tolist()
         slots = range(0, len(words), SLOT_WORDS)
         return [RunningItem(words[at] - 1, words[at + 2], words[at + 1]) for at in slots if words[at]]

@@ -112,7 +112,7 @@ class Supervisor(PeriodicLoop):
         self.failure: TidemillError | None = None
 
     async def tick(self) -> float:
-        async with self._tick_lock:  # drain_children() also ticks, while another tick may still be cleaning up
+        async with self._tick_lock:  # stop_children() also ticks, while another tick may still be cleaning up
             return await self._reap_and_respawn_children()
 
     async def _reap_and_respawn_children(self) -> float:
@@ -162,7 +162,7 @@ class Supervisor(PeriodicLoop):
         return free[0] if free and not self.is_stopping else None
 
     @property
-    def is_starting(self) -> bool:
+    def has_starting_child(self) -> bool:
         """Whether a child is still starting."""
         ready = [child for child in self.children.values() if child.shared_state.is_ready]
         return len(ready) < len(self._child_numbers) and not self.is_stopping
@@ -171,7 +171,7 @@ class Supervisor(PeriodicLoop):
         """Return whether a child is alive, or dead and not cleaned up yet."""
         return self.children.get(child.number) is child
 
-    async def drain_children(self, grace: float) -> None:
+    async def stop_children(self, grace: float) -> None:
         """Stop the children. Items that finish in the grace period are recorded, the rest is released uncharged."""
         deadline = time.monotonic() + grace + KILL_AFTER_GRACE_S
         for child in self.children.values():
@@ -220,7 +220,7 @@ class Supervisor(PeriodicLoop):
             child.reap_retry_at = time.monotonic() + LOOP_ERROR_PAUSE_S
 
     async def _clean_up_dead_child(self, child: ChildProcess, returncode: int, peak_mb: float, now_ns: int) -> None:
-        in_hand = sum(page.started_item_count for page in child.shared_state.lanes)
+        in_hand = sum(page.running_item_count for page in child.shared_state.lanes)
         cause = classify_exit(
             returncode=returncode,
             killed_as=child.kill_cause,
@@ -233,7 +233,7 @@ class Supervisor(PeriodicLoop):
         if returncode == EXIT_CANNOT_START and not in_hand:
             self.failure = TidemillError("A child process could not start; see its message above")
             self.stop()
-        await self._salvage.recover_leases(child.shared_state, cause, now_ns)
+        await self._salvage.recover_leased_work(child.shared_state, cause, now_ns)
         await self._salvage.release_limiter_slots(child.process.pid)
         self._retired_counters.update(child.shared_state.read_counters())
         child.shared_state.close()

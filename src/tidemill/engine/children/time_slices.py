@@ -153,7 +153,7 @@ class SliceRunner:
             await self._wait_until_over(child, started + seconds + self._grace_s + SLICE_OVERDUE_S + DRAIN_GIVE_UP_S)
         finally:
             child.request_slice_end(self._grace_s)
-        did, elapsed, died = child.count_slice_work(), time.monotonic() - started, not child.is_slice_over
+        did, elapsed, died = child.read_slice_counters(), time.monotonic() - started, not child.is_slice_over
         async with bind_job_fields(self._db, job_id):
             emit(
                 "slice.ended",
@@ -187,7 +187,7 @@ class SliceRunner:
             if supervisor.failure is not None:
                 raise supervisor.failure
             if time.monotonic() - waiting_since > (
-                CHILD_START_TIMEOUT_S if supervisor.is_starting else FREE_CHILD_TIMEOUT_S
+                CHILD_START_TIMEOUT_S if supervisor.has_starting_child else FREE_CHILD_TIMEOUT_S
             ):
                 raise Busy("All child processes are busy. Retry in a few seconds.")
             await asyncio.sleep(SLICE_POLL_S)

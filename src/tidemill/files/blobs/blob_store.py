@@ -182,7 +182,7 @@ class BlobStore(ABC):
     @abstractmethod
     def has(self, name: str) -> bool: ...
 
-    async def upload_small(self, name: str, data: bytes, label: DownloadLabel) -> Blob | None:  # noqa: ARG002
+    async def try_upload_small_file(self, name: str, data: bytes, label: DownloadLabel) -> Blob | None:  # noqa: ARG002
         """Upload a small file with one asynchronous request; return None if the store does not support this."""
         check_blob_name(name)
         return None

@@ -297,7 +297,7 @@ class BucketBlobStore(BlobStore):
         """Remove stale local files. A lifecycle rule of the bucket removes unfinished uploads."""
         return remove_stale_tmp_files(self.scratch_folder, age_s)
 
-    async def upload_small(self, name: str, data: bytes, label: DownloadLabel) -> Blob:
+    async def try_upload_small_file(self, name: str, data: bytes, label: DownloadLabel) -> Blob:
         key = self._object_key(name)
         with translate_store_errors(self.location, name, writing=True):
             await obstore.put_async(

@@ -88,7 +88,7 @@ class FolderBlobStore(BlobStore):
             _link_or_copy(self.path(name), temporary)
             self.move(temporary, to)
         except FileNotFoundError:
-            raise _unknown_file_error(name) from None
+            raise _make_unknown_file_error(name) from None
         finally:  # rename() does nothing if both names are links to the same file
             temporary.unlink(missing_ok=True)
 
@@ -96,7 +96,7 @@ class FolderBlobStore(BlobStore):
         try:
             return self.path(name).open("rb")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise _unknown_file_error(name) from None
+            raise _make_unknown_file_error(name) from None
 
     def path(self, name: str) -> Path:
         """Return the path of a blob; InvalidInput if links lead out of the folder."""
@@ -107,7 +107,7 @@ class FolderBlobStore(BlobStore):
 
     def size(self, name: str) -> int:
         if not self.has(name):
-            raise _unknown_file_error(name)
+            raise _make_unknown_file_error(name)
         return self.path(name).stat().st_size
 
     def has(self, name: str) -> bool:
@@ -254,5 +254,5 @@ def _link_or_copy(source: Path, target: Path) -> None:
             os.fsync(made.fileno())
 
 
-def _unknown_file_error(name: str) -> UnknownFile:
+def _make_unknown_file_error(name: str) -> UnknownFile:
     return UnknownFile(f'The blob store has no file "{name}"')

@@ -46,7 +46,7 @@ def open_object_store(
         "default_content_type": "application/octet-stream",
     }
     endpoint = (config or {}).get("endpoint")
-    if _is_http_url(endpoint) if endpoint else _is_endpoint_plain_http(place.scheme):
+    if _is_plain_http_url(endpoint) if endpoint else _is_endpoint_plain_http(place.scheme):
         client["allow_http"] = True
     retry: RetryConfig = {"max_retries": limits.tries - 1, "retry_timeout": timedelta(seconds=limits.all_tries_s)}
     match place.scheme:
@@ -66,10 +66,10 @@ def _is_endpoint_plain_http(scheme: str) -> bool:
         "az": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
     }
     urls = (os.environ.get(name) for name in names.get(scheme, ()))
-    return any(url is not None and _is_http_url(url) for url in urls)
+    return any(url is not None and _is_plain_http_url(url) for url in urls)
 
 
-def _is_http_url(url: str) -> bool:
+def _is_plain_http_url(url: str) -> bool:
     return url.lower().startswith("http://")
 
 

@@ -69,7 +69,7 @@ class CsvDialect:
             return CsvRecord(first, 1, [], f"Row is longer than {lines.limit} bytes")
         raw: list[bytes] = []
         try:
-            fields = next(self.read_rows(_iter_record_lines(lines, raw)))
+            fields = next(self.read_rows(_peek_lines_within_limit(lines, raw)))
         except csv.Error as error:
             return self._parse_malformed(first, raw, lines, str(error))
         return CsvRecord(b"\n".join(raw), len(raw), fields)
@@ -153,7 +153,7 @@ class CsvToJsonConverter:
         return _encode_json(dict(zip(self._columns, fields, strict=True)))
 
 
-def validate_header_names(names: list[str]) -> list[str]:
+def parse_header_names(names: list[str]) -> list[str]:
     """Return the trimmed column names of a header; InvalidInput if a name is empty or occurs twice."""
     header = [name.strip() for name in names]
     seen: set[str] = set()
@@ -166,7 +166,7 @@ def validate_header_names(names: list[str]) -> list[str]:
     return header
 
 
-def _iter_record_lines(lines: LineBuffer, raw: list[bytes]) -> Iterator[str]:
+def _peek_lines_within_limit(lines: LineBuffer, raw: list[bytes]) -> Iterator[str]:
     """Yield lines until their total size exceeds the limit of a row."""
     size = 0
     while (line := lines.peek_line(len(raw))) is not None and size + len(line) <= lines.limit:
@@ -246,30 +246,30 @@ class CsvReader(BlockReader):
         record, line = self._dialect.peek_record(self._lines), self._lines.number + 1
         if record is None:
             return
-        problem = record.problem or self._find_record_problem(record) or self._find_field_count_problem(record)
+        problem = record.problem or self._find_character_problem(record) or self._find_field_count_problem(record)
         if problem is not None:
-            draft.add_defective(record.raw, line, problem, **self._find_bad_byte(record))
+            draft.add_defective(record.raw, line, problem, **self._find_bad_byte_offset(record))
         elif record.fields:
             draft.add_record(self._rows.convert_record(record), line)
         self._lines.consume_lines(record.span)
 
-    def _find_record_problem(self, record: CsvRecord) -> str | None:
+    def _find_character_problem(self, record: CsvRecord) -> str | None:
         if b"\x00" in record.raw:
             return "Row contains a NUL character, which PostgreSQL cannot store"
-        if self._find_bad_byte(record):
+        if self._find_bad_byte_offset(record):
             return f"Row is not valid {self._encoding.upper()}"
         return None
 
     def _is_binary(self, record: CsvRecord) -> bool:
         """Return whether the row has bytes that do not occur in text."""
-        return bool(self._find_bad_byte(record)) or has_control_bytes(record.raw)
+        return bool(self._find_bad_byte_offset(record)) or has_control_bytes(record.raw)
 
     def _find_field_count_problem(self, record: CsvRecord) -> str | None:
         if len(record.fields) in (0, len(self.columns)):
             return None
         return f"Row has {len(record.fields)} fields, but the header has {len(self.columns)}"
 
-    def _find_bad_byte(self, record: CsvRecord) -> dict[str, int]:
+    def _find_bad_byte_offset(self, record: CsvRecord) -> dict[str, int]:
         try:
             record.raw.decode()
         except UnicodeDecodeError as error:
@@ -277,17 +277,17 @@ class CsvReader(BlockReader):
         return {}
 
     def _read_header(self) -> list[str]:
-        header = self._read_first_record()
+        header = self._peek_first_record()
         self._lines.consume_lines(header.span)
-        return validate_header_names(header.fields)
+        return parse_header_names(header.fields)
 
     def _generate_column_names(self) -> list[str]:
-        return [f"column_{n}" for n in range(1, len(self._read_first_record().fields) + 1)]
+        return [f"column_{n}" for n in range(1, len(self._peek_first_record().fields) + 1)]
 
-    def _read_first_record(self) -> CsvRecord:
+    def _peek_first_record(self) -> CsvRecord:
         """Return the first row that is not empty."""
         while (record := self._dialect.peek_record(self._lines)) is not None:
-            problem = record.problem or self._find_record_problem(record)
+            problem = record.problem or self._find_character_problem(record)
             if problem:
                 hint = ". The file may be binary or compressed." if self._is_binary(record) else ""
                 raise InvalidInput(f"Cannot read the header as CSV: {problem}{hint}")

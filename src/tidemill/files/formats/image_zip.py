@@ -112,12 +112,12 @@ class _ForwardOnlyFile:
 
 def open_image(blobs: BlobStore, reference: Mapping[str, Any]) -> IO[bytes]:
     """Open the image that the input of an item refers to."""
-    archive = _open_archive(blobs, str(reference["blob"]))
+    archive = _get_cached_archive(blobs, str(reference["blob"]))
     return archive.open(archive.infolist()[int(reference["entry"])])
 
 
 @lru_cache(maxsize=4)
-def _open_archive(blobs: BlobStore, name: str) -> zipfile.ZipFile:
+def _get_cached_archive(blobs: BlobStore, name: str) -> zipfile.ZipFile:
     """Return a cached archive: reading its directory takes 0.5 s for 65,000 entries."""
     file = blobs.open(name)
     archive = zipfile.ZipFile(file)

@@ -148,13 +148,13 @@ class JsonArrayReader(BlockReader):
             return False
         before, count = self._get_checkpoint(), len(draft.inputs)
         try:
-            self._read_next(draft, is_first=self._row + count == 0)
+            self._add_next_element(draft, is_first=self._row + count == 0)
         finally:
             if len(draft.inputs) == count:  # the end or a syntax error: a resumed read must reach it again
                 self._at, self._line = before["offset"] - self._offset, before["line"]
         return not self._is_over
 
-    def _read_next(self, draft: BlockBuilder, *, is_first: bool) -> None:
+    def _add_next_element(self, draft: BlockBuilder, *, is_first: bool) -> None:
         self._skip_whitespace()
         if self._peek_byte() == b"]":
             self._at += 1
@@ -165,12 +165,12 @@ class JsonArrayReader(BlockReader):
                 raise self._make_syntax_error("missing comma")
             self._at += 1
             self._skip_whitespace()
-        self._read_element(draft)
+        self._add_element(draft)
 
-    def _read_element(self, draft: BlockBuilder) -> None:
+    def _add_element(self, draft: BlockBuilder) -> None:
         line, begin = self._line, self._offset + self._at
         self._head = b""
-        end = self._find_element_end_fast() or self._find_element_end()
+        end = self._find_element_end_fast() or self._scan_to_element_end()
         text = self._data[self._at : end].rstrip(_WHITESPACE)
         if not text and not self._head:
             raise self._make_syntax_error("missing element")
@@ -181,7 +181,7 @@ class JsonArrayReader(BlockReader):
         self._advance(len(text))
 
     def _find_element_end_fast(self) -> int | None:
-        """Return the end of a valid, fully buffered element; None otherwise. Faster than ``_find_element_end``."""
+        """Return the end of a valid, fully buffered element; None otherwise. Faster than ``_scan_to_element_end``."""
         if self._text is None:
             self._text = self._data.decode("latin-1")  # one character per byte keeps the offsets
         try:
@@ -190,7 +190,7 @@ class JsonArrayReader(BlockReader):
             return None
         return end if end < len(self._data) else None
 
-    def _find_element_end(self) -> int:
+    def _scan_to_element_end(self) -> int:
         """Return the end of the current element: the next comma or bracket outside it."""
         depth = seen = 0
         while True:

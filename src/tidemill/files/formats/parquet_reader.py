@@ -34,9 +34,9 @@ class ParquetBatchSizer:
     def __init__(self, about: Any) -> None:
         self._about = about
         columns = range(about.num_columns)
-        text_columns = [at for at in columns if about.num_row_groups and self._is_dictionary_text(at)]
-        self.listed = [self._column_path(at) for at in text_columns if self._is_repeated(at)]
-        self.worded = [self._column_path(at) for at in text_columns if not self._is_repeated(at)]
+        text_columns = [at for at in columns if about.num_row_groups and self._may_have_text_dictionary(at)]
+        self.listed = [self._get_column_path(at) for at in text_columns if self._is_repeated(at)]
+        self.worded = [self._get_column_path(at) for at in text_columns if not self._is_repeated(at)]
 
     def check_list_sizes(self, packed: int, max_row_bytes: int) -> None:
         """Raise InvalidInput if list columns exceed the row limit or the decompression limit."""
@@ -46,7 +46,7 @@ class ParquetBatchSizer:
                 size = values * self._get_value_width(at)
                 if values > group.num_rows * max_row_bytes:
                     raise InvalidInput(
-                        f'Rows of column "{self._column_path(at)}" are longer than {max_row_bytes} bytes'
+                        f'Rows of column "{self._get_column_path(at)}" are longer than {max_row_bytes} bytes'
                     )
                 if size > DECOMPRESSION_RATIO_MIN_BYTES and size > DECOMPRESSION_RATIO_MAX * packed:
                     raise InvalidInput(f"The file decompresses to more than {DECOMPRESSION_RATIO_MAX} times its size")
@@ -73,14 +73,14 @@ class ParquetBatchSizer:
     def _iter_row_groups(self) -> Iterator[Any]:
         return (self._about.row_group(number) for number in range(self._about.num_row_groups))
 
-    def _is_dictionary_text(self, at: int) -> bool:
+    def _may_have_text_dictionary(self, at: int) -> bool:
         columns = [group.column(at) for group in self._iter_row_groups()]
         return columns[0].physical_type == "BYTE_ARRAY" and not any(_DELTA_ENCODING in one.encodings for one in columns)
 
     def _is_repeated(self, at: int) -> bool:
         return bool(self._about.schema.column(at).max_repetition_level)
 
-    def _column_path(self, at: int) -> str:
+    def _get_column_path(self, at: int) -> str:
         return str(self._about.schema.column(at).path)
 
     def _get_value_width(self, at: int) -> int:
@@ -98,7 +98,7 @@ def sum_longest_value_bytes(batch: Any) -> int:
     return sum(length or 0 for length in lengths)
 
 
-def count_array_bytes(array: Any) -> int:
+def count_decoded_array_bytes(array: Any) -> int:
     """Return the size of the values without dictionary encoding."""
     from pyarrow import compute, types  # noqa: PLC0415
 
@@ -107,22 +107,25 @@ def count_array_bytes(array: Any) -> int:
         lengths = compute.binary_length(array.dictionary).take(array.indices)
         return int(compute.sum(lengths).as_py() or 0) + len(array)
     if types.is_struct(kind):
-        return sum(map(count_array_bytes, array.flatten()))
+        return sum(map(count_decoded_array_bytes, array.flatten()))
     if types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind):
         lo, hi = array.offsets[0].as_py(), array.offsets[-1].as_py()
         children = (array.keys, array.items) if types.is_map(kind) else (array.values,)
-        return sum(count_array_bytes(child.slice(lo, hi - lo)) for child in children)
+        return sum(count_decoded_array_bytes(child.slice(lo, hi - lo)) for child in children)
     return int(array.nbytes)
 
 
-def count_batch_bytes(batch: Any) -> int:
-    return sum(map(count_array_bytes, batch.columns)) + int(batch.num_rows * batch.num_columns) * CELL_OVERHEAD_BYTES
+def estimate_batch_bytes(batch: Any) -> int:
+    return (
+        sum(map(count_decoded_array_bytes, batch.columns))
+        + int(batch.num_rows * batch.num_columns) * CELL_OVERHEAD_BYTES
+    )
 
 
 def split_batch(batch: Any) -> Iterator[Any]:
     """Yield the rows in parts of limited size. A single row is not split."""
     half = batch.num_rows // 2
-    if half and count_batch_bytes(batch) > PARQUET_SLICE_MAX_BYTES:
+    if half and estimate_batch_bytes(batch) > PARQUET_SLICE_MAX_BYTES:
         yield from split_batch(batch.slice(0, half))
         yield from split_batch(batch.slice(half))
     else:
@@ -239,12 +242,12 @@ class ParquetReader(BlockReader):
 
     def _iter_group_batches(self, group: int) -> Iterator[Any]:
         try:
-            rows = self._bounds.choose_batch_rows(group, self._sum_longest_values(group))
+            rows = self._bounds.choose_batch_rows(group, self._read_longest_value_bytes(group))
             yield from self._parquet.iter_batches(rows, row_groups=[group], use_threads=False)
         except self._errors as error:
             raise InvalidInput(f"The Parquet file is damaged: {error}") from error
 
-    def _sum_longest_values(self, group: int) -> int:
+    def _read_longest_value_bytes(self, group: int) -> int:
         if not self._bounds.worded:
             return 0
         first = self._words.iter_batches(1, row_groups=[group], columns=self._bounds.worded, use_threads=False)
@@ -252,7 +255,7 @@ class ParquetReader(BlockReader):
 
     def _encode_batch(self, batch: Any) -> list[bytes | str]:
         """Return each row encoded, or the reason why it is invalid. A row that is too long is not converted."""
-        if batch.num_rows == 1 and count_batch_bytes(batch) > ARROW_TO_JSON_SIZE_RATIO_MAX * self._limit:
+        if batch.num_rows == 1 and estimate_batch_bytes(batch) > ARROW_TO_JSON_SIZE_RATIO_MAX * self._limit:
             return [f"Row is longer than {self._limit} bytes"]
         try:
             return [_encode_json(row) for row in _convert_batch_to_rows(_truncate_nanoseconds(batch))]

@@ -12,7 +12,7 @@ import msgspec
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint, InputDefect
 from tidemill.files.formats.block_reader import EncodedRecord, RecordReader
-from tidemill.files.formats.csv_reader import validate_header_names
+from tidemill.files.formats.csv_reader import parse_header_names
 from tidemill.files.formats.xlsx_workbook import (
     SharedStrings,
     SheetInfo,
@@ -44,7 +44,7 @@ class SheetRow:
     size: int = 0
     is_long: bool = False
 
-    def resolve_shared_strings(self, strings: SharedStrings, after: int) -> "SheetRow":
+    def copy_with_strings_resolved(self, strings: SharedStrings, after: int) -> "SheetRow":
         cells = {at: strings[value] if type(value) is SharedStringIndex else value for at, value in self.cells.items()}
         return SheetRow(self.number + after, cells, self.size, self.is_long)
 
@@ -52,8 +52,8 @@ class SheetRow:
 def read_sheet_rows(book: Workbook, path: str, after: int = 0) -> Iterator[SheetRow]:
     """Yield the rows of a sheet that are not empty. Row numbers continue after ``after``."""
     handler = _SheetHandler(book)
-    for _ in parse_xml_part(book.read_part(path), handler):
-        yield from (row.resolve_shared_strings(book.strings, after) for row in handler.done if row.cells)
+    for _ in parse_xml_part(book.iter_part_chunks(path), handler):
+        yield from (row.copy_with_strings_resolved(book.strings, after) for row in handler.done if row.cells)
         handler.done.clear()
 
 
@@ -201,7 +201,7 @@ class XlsxReader(RecordReader):
         self._has_header = header
         self._book = Workbook(file, max_bytes=max_bytes, max_text=max_row_bytes)
         try:
-            self._rows = read_sheet_rows(self._book, self._book.find_sheet(sheet).path)
+            self._rows = read_sheet_rows(self._book, self._book.select_sheet(sheet).path)
             self._first = self._read_first_row(is_header=header)
             self._further = self._find_continuation_sheets() if sheet is None else []
         except BaseException:
@@ -221,7 +221,7 @@ class XlsxReader(RecordReader):
             raise InvalidInput(f"The header in row {first.number} is longer than {self._limit} bytes")
         width = max(first.cells) + 1
         if is_header:
-            self.columns = validate_header_names([str(first.cells.get(at, "")) for at in range(width)])
+            self.columns = parse_header_names([str(first.cells.get(at, "")) for at in range(width)])
         else:
             self.columns = [f"column_{n}" for n in range(1, width + 1)]
         return first

@@ -69,7 +69,7 @@ def parse_xml_part(chunks: Iterator[bytes], handler: XmlPartHandler) -> Iterator
     yield
 
 
-def read_zip_member(open_: Callable[[], IO[bytes]]) -> Iterator[bytes]:
+def iter_zip_member_chunks(open_: Callable[[], IO[bytes]]) -> Iterator[bytes]:
     try:
         with open_() as member:
             while piece := member.read(XLSX_READ_BYTES):
@@ -193,7 +193,7 @@ class Workbook:
         self.archive.close()
         self._file.close()
 
-    def find_sheet(self, selector: str | int | None) -> SheetInfo:
+    def select_sheet(self, selector: str | int | None) -> SheetInfo:
         """Return a sheet by name or by number from 1, or the first sheet."""
         names = [one.name for one in self.sheets]
         at = _find_sheet_index(names, selector)
@@ -201,12 +201,14 @@ class Workbook:
             raise InvalidInput(f"Unknown sheet {selector!r}. The workbook has: {', '.join(names) or 'no sheets'}.")
         return self.sheets[at]
 
-    def read_part(self, path: str) -> Iterator[bytes]:
+    def iter_part_chunks(self, path: str) -> Iterator[bytes]:
         try:
             self.archive.getinfo(path)
         except KeyError:
             raise InvalidInput(f"Not an XLSX workbook: {path or 'a part'} is missing") from None
-        return limit_decompression(read_zip_member(lambda: self.archive.open(path)), self._packed, self._max_bytes)
+        return limit_decompression(
+            iter_zip_member_chunks(lambda: self.archive.open(path)), self._packed, self._max_bytes
+        )
 
     def has_part(self, path: str) -> bool:
         return path in self.archive.NameToInfo
@@ -222,7 +224,7 @@ class Workbook:
 
     def _read_date_styles(self, path: str) -> list[DateStyle | None]:
         styles = StyleCollector()
-        for _ in parse_xml_part(self.read_part(path), styles) if self.has_part(path) else ():
+        for _ in parse_xml_part(self.iter_part_chunks(path), styles) if self.has_part(path) else ():
             pass
         return styles.shown
 
@@ -243,7 +245,7 @@ class SharedStrings(XmlPartHandler):
         self._is_text = False
         self._limit = book.max_text
         try:
-            for _ in parse_xml_part(book.read_part(path), self) if book.has_part(path) else ():
+            for _ in parse_xml_part(book.iter_part_chunks(path), self) if book.has_part(path) else ():
                 pass
             self._file.flush()
             self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self._ends[-1] else b""
@@ -290,7 +292,7 @@ class _ElementCollector(XmlPartHandler):
     def __init__(self, names: str | tuple[str, ...], book: Workbook, path: str) -> None:
         self.found: list[tuple[str, XmlAttributes]] = []
         self._names = (names,) if isinstance(names, str) else names
-        for _ in parse_xml_part(book.read_part(path), self):
+        for _ in parse_xml_part(book.iter_part_chunks(path), self):
             if len(self.found) > 10_000:  # noqa: PLR2004
                 raise InvalidInput("The workbook has more than 10,000 parts")
 

@@ -124,7 +124,7 @@ class SyncCheckedBackend(httpcore2.NetworkBackend):
         while time.monotonic() < give_up:  # the system resolver has no timeout and cannot be interrupted
             self._watch.check()
             with contextlib.suppress(queue.Empty):
-                return _parse_resolved_addresses(host, answers.get(timeout=DEADLINE_POLL_S))
+                return _parse_resolver_answer(host, answers.get(timeout=DEADLINE_POLL_S))
         raise httpcore2.ConnectTimeout("the host name was not resolved in time")
 
     def _resolve_into_queue(self, host: str, port: int, answers: "queue.SimpleQueue[list[str] | Exception]") -> None:
@@ -134,7 +134,7 @@ class SyncCheckedBackend(httpcore2.NetworkBackend):
             answers.put(error)
 
 
-def _parse_resolved_addresses(host: str, answer: list[str] | Exception) -> list[IPAddress]:
+def _parse_resolver_answer(host: str, answer: list[str] | Exception) -> list[IPAddress]:
     if isinstance(answer, list):
         return list(dict.fromkeys(ip_address(text) for text in answer))
     if isinstance(answer, UnicodeError):

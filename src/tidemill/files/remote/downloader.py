@@ -25,14 +25,14 @@ from tidemill.files.remote.partial_download import (
     PartRequest,
     RemoteFileInfo,
     RetryableDownloadError,
-    make_request_headers,
+    make_common_request_headers,
 )
 from tidemill.files.remote.remote_urls import (
     check_url,
     get_url_host,
     get_url_origin,
     get_url_port,
-    redact_url,
+    remove_url_query,
     resolve_redirect_url,
 )
 from tidemill.files.remote.response_headers import (
@@ -109,12 +109,12 @@ class Downloader:
                 blob = part.finish()
             except (InvalidInput, TooLarge) as error:
                 part.discard()
-                raise type(error)(f"{redact_url(link)}: {error}") from error
+                raise type(error)(f"{remove_url_query(link)}: {error}") from error
             except OSError:  # a disk error: free the space
                 part.discard()
                 raise
             except RemoteUnreachable as error:
-                raise RemoteUnreachable(f"{redact_url(link)}: {error}") from error
+                raise RemoteUnreachable(f"{remove_url_query(link)}: {error}") from error
         return DownloadedFile(blob, about.url, about.name, about.content_type, about.etag)
 
     def probe(
@@ -131,7 +131,10 @@ class Downloader:
         try:
             for _ in range(self._limits.max_redirects + 1):
                 with self._open_response(
-                    link, self._add_authorization([*make_request_headers(link).items()], link, first), watch, method
+                    link,
+                    self._add_authorization([*make_common_request_headers(link).items()], link, first),
+                    watch,
+                    method,
                 ) as response:
                     headers = httpx2.Headers(response.headers)
                     if response.status not in REDIRECT_STATUSES:
@@ -140,8 +143,10 @@ class Downloader:
                         )
                     link = resolve_redirect_url(link, headers.get("location"), self._limits.allowed)
         except TRANSIENT_DOWNLOAD_ERRORS as error:
-            raise RemoteUnreachable(f"{redact_url(first)}: {_describe_transport_error(error)}") from error
-        raise InvalidInput(f"{redact_url(first)}: the server redirected more than {self._limits.max_redirects} times")
+            raise RemoteUnreachable(f"{remove_url_query(first)}: {_describe_transport_error(error)}") from error
+        raise InvalidInput(
+            f"{remove_url_query(first)}: the server redirected more than {self._limits.max_redirects} times"
+        )
 
     def _add_authorization(
         self, headers: list[tuple[str, str]], link: httpx2.URL, first: httpx2.URL
@@ -162,7 +167,7 @@ class Downloader:
                 self._request_part(part, link, deadline)
             except TRANSIENT_DOWNLOAD_ERRORS as error:
                 if isinstance(error, RetryableDownloadError) and error.after is not None:
-                    self._wait_before_retry(error, error.after, deadline)
+                    self._wait_for_retry_after(error, error.after, deadline)
                     continue
                 tries, most = (1, part.size) if part.size > most else (tries + 1, most)
                 if tries >= self._limits.tries:
@@ -182,7 +187,7 @@ class Downloader:
                     continue
                 if response.status in TRANSIENT_STATUSES:
                     raise RetryableDownloadError(describe_status(response.status), parse_retry_after(headers))
-                portion.receive_body(response, headers, deadline)
+                portion.receive_response(response, headers, deadline)
                 return
         raise InvalidInput(f"the server redirected more than {self._limits.max_redirects} times")
 
@@ -210,7 +215,7 @@ class Downloader:
                 ) from error
             raise
 
-    def _wait_before_retry(self, error: RetryableDownloadError, after: float, deadline: DownloadDeadline) -> None:
+    def _wait_for_retry_after(self, error: RetryableDownloadError, after: float, deadline: DownloadDeadline) -> None:
         """Wait as long as Retry-After says; RemoteUnreachable if the deadline is earlier."""
         if not deadline.has_time_for(after):
             raise RemoteUnreachable(f"{error}; Retry-After is {after:g} s, which exceeds the time limit") from error

@@ -15,7 +15,7 @@ from tidemill.core.blob_location import check_blob_name
 from tidemill.core.errors import Interrupted, InvalidInput, TooLarge
 from tidemill.files.blobs.blob_store import Blob, BlobStore, try_lock_file
 from tidemill.files.remote.checked_connection import BodyCountingStream, DownloadDeadline
-from tidemill.files.remote.remote_urls import derive_file_name, redact_url
+from tidemill.files.remote.remote_urls import derive_file_name, remove_url_query
 from tidemill.files.remote.response_headers import (
     HTTP_OK,
     HTTP_PARTIAL_CONTENT,
@@ -148,7 +148,7 @@ class RetryableDownloadError(Exception):
         self.after = after
 
 
-def make_request_headers(link: httpx2.URL) -> dict[str, str]:
+def make_common_request_headers(link: httpx2.URL) -> dict[str, str]:
     """Return the headers of every request."""
     return {
         "Host": link.netloc.decode("ascii"),
@@ -167,16 +167,18 @@ class PartRequest:
         self._link = link
         self._max_bytes = max_bytes
         about = part.about
-        self._is_rest = bool(part.size and about and about.validator and about.url == redact_url(link))
+        self._is_rest = bool(part.size and about and about.validator and about.url == remove_url_query(link))
         self.headers = self._make_headers()
 
     def _make_headers(self) -> list[tuple[str, str]]:
-        headers = make_request_headers(self._link)
+        headers = make_common_request_headers(self._link)
         if self._is_rest and self._part.about is not None:
             headers |= {"Range": f"bytes={self._part.size}-", "If-Range": str(self._part.about.validator)}
         return list(headers.items())
 
-    def receive_body(self, response: httpcore2.Response, headers: httpx2.Headers, deadline: DownloadDeadline) -> None:
+    def receive_response(
+        self, response: httpcore2.Response, headers: httpx2.Headers, deadline: DownloadDeadline
+    ) -> None:
         """Append the body. The download is complete afterwards, unless the server sent only part of the rest."""
         if response.status == HTTP_OK:
             check_content_encoding(headers)
@@ -196,7 +198,7 @@ class PartRequest:
 
     def _make_info(self, headers: httpx2.Headers, total: int | None) -> RemoteFileInfo:
         return RemoteFileInfo(
-            redact_url(self._link),
+            remove_url_query(self._link),
             choose_validator(headers),
             total,
             derive_file_name(self._link, headers.get("content-disposition")),

@@ -62,7 +62,7 @@ def get_url_origin(link: httpx2.URL) -> tuple[str, str, int]:
     return link.scheme, get_url_host(link).lower(), get_url_port(link)
 
 
-def redact_url(link: httpx2.URL) -> str:
+def remove_url_query(link: httpx2.URL) -> str:
     """Return the URL without its query, which may contain secrets."""
     return f"{link.scheme}://{link.netloc.decode('ascii')}{link.raw_path.partition(b'?')[0].decode('ascii')}"
 

@@ -35,12 +35,12 @@ def open_row_writer(
 def open_copy_encoder(form: OutputFileSpec, output: ByteOutput) -> CopyEncoder:
     """Return an encoder; InvalidInput if the format needs an extra that is not installed."""
     if form.compression is Compression.NONE:
-        return _open_uncompressed_encoder(form, output)
+        return _open_format_encoder(form, output)
     packing = CompressedOutput(output, form.compression)
-    return CompressedEncoder(_open_uncompressed_encoder(form, packing), packing)
+    return CompressedEncoder(_open_format_encoder(form, packing), packing)
 
 
-def _open_uncompressed_encoder(form: OutputFileSpec, output: ByteOutput) -> CopyEncoder:
+def _open_format_encoder(form: OutputFileSpec, output: ByteOutput) -> CopyEncoder:
     match form.format:
         case FileFormat.CSV | FileFormat.NDJSON:
             return PassthroughEncoder(output)

@@ -42,14 +42,14 @@ class CsvRecordSplitter:
         whole = b"".join((*self._pieces, chunk[:end]))
         self._pieces, self._is_open = [], False
         self._buffer_chunk(chunk[end:])
-        return self._strip_header(whole)
+        return self._strip_header_once(whole)
 
     def extract_last_record(self) -> bytes:
         """Return a last record without a line feed, if any; InvalidInput if it is truncated."""
         rest, self._pieces = b"".join(self._pieces), []
         if self._is_open:
             raise InvalidInput("The rows are truncated inside a quoted value")
-        return self._strip_header(rest + CSV_RECORD_END) if rest else b""
+        return self._strip_header_once(rest + CSV_RECORD_END) if rest else b""
 
     def _buffer_chunk(self, piece: bytes) -> None:
         if piece:
@@ -67,7 +67,7 @@ class CsvRecordSplitter:
             end = earlier
         return end + 1
 
-    def _strip_header(self, whole: bytes) -> bytes:
+    def _strip_header_once(self, whole: bytes) -> bytes:
         if self._has_header:
             return whole
         self._has_header = True

@@ -63,7 +63,7 @@ class ParquetEncoder:
         self._records = CsvRecordSplitter()
         self._read = {
             name: choose_arrow_type(column, pa)
-            for name, column in zip(self._numbered_column_names, form.columns, strict=True)
+            for name, column in zip(self._temporary_column_names, form.columns, strict=True)
         }
         self._binary = [at for at, column in enumerate(form.columns) if column.type == "bytes"]
         names = [column.name for column in form.columns]
@@ -82,12 +82,12 @@ class ParquetEncoder:
             self._block.append(records)
             self._block_bytes += len(records)
             if self._block_bytes >= PARQUET_CSV_BLOCK_BYTES:
-                self._convert_block()
+                self._add_block_to_group()
 
     def close(self) -> None:
         if rest := self._records.extract_last_record():
             self._block.append(rest)
-        self._convert_block()
+        self._add_block_to_group()
         self._write_row_group()
         self._writer.close()
         self._sink.flush()
@@ -96,7 +96,7 @@ class ParquetEncoder:
         self._sink.is_deaf = True  # pyarrow would write the footer of an abandoned file
 
     @property
-    def _numbered_column_names(self) -> list[str]:
+    def _temporary_column_names(self) -> list[str]:
         """Temporary names for parsing, because column names may not be unique."""
         return [str(number) for number in range(len(self._columns))]
 
@@ -115,7 +115,7 @@ class ParquetEncoder:
             "convert_options": convert,
         }
 
-    def _convert_block(self) -> None:
+    def _add_block_to_group(self) -> None:
         """Convert the buffered records to columns."""
         data = b"".join(self._block)
         self._block, self._block_bytes = [], 0
@@ -135,7 +135,7 @@ class ParquetEncoder:
 
     def _parse_csv_block(self, data: bytes) -> Any:
         reading = self._csv.ReadOptions(
-            use_threads=False, block_size=len(data) + 1, column_names=self._numbered_column_names
+            use_threads=False, block_size=len(data) + 1, column_names=self._temporary_column_names
         )
         try:
             table = self._csv.read_csv(self._pa.py_buffer(data), reading, **self._options)

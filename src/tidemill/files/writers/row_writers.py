@@ -24,17 +24,17 @@ class CsvWriter:
         self._safe = spreadsheet_safe
         self._text = io.StringIO(newline="")
         self._lines = csv.writer(self._text, lineterminator="\r\n")
-        self._write_line(columns.header)
+        self._buffer_line(columns.header)
 
     def write(self, rows: Iterable[GridRow]) -> None:
         for row in rows:
-            self._write_line(build_row_cells(self._columns, row))
+            self._buffer_line(build_row_cells(self._columns, row))
         self._flush_text()
 
     def close(self) -> None:
         self._flush_text()
 
-    def _write_line(self, line: Sequence[GridCell]) -> None:
+    def _buffer_line(self, line: Sequence[GridCell]) -> None:
         if self._safe:
             line = escape_formula_cells(line)
         if "" in line:  # the csv module writes empty text and None alike

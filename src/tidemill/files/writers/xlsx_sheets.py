@@ -213,7 +213,7 @@ class WorkbookWriter:
             if self._sheet is None or self._row == ROWS_PER_SHEET_MAX or self._bytes > BYTES_PER_SHEET_MAX:
                 self._write_chunk(piece)
                 self._start_sheet()
-            piece.append(self._format_row_xml(row))
+            piece.append(self._make_next_row_xml(row))
             if len(piece) == SHEET_CHUNK_ROWS:
                 self._write_chunk(piece)
         self._write_chunk(piece)
@@ -237,13 +237,13 @@ class WorkbookWriter:
         self._row = self._bytes = 0
         self._sheet = self._zip.open(make_sheet_path(self._sheets), "w")
         self._sheet.write(SHEET_XML_HEAD)
-        self._write_chunk([self._format_row_xml(self._header)])
+        self._write_chunk([self._make_next_row_xml(self._header)])
 
     def _end_sheet(self) -> None:
         if self._sheet is not None:
             self._sheet.write(SHEET_XML_TAIL)
             self._sheet.close()
 
-    def _format_row_xml(self, row: tuple[str, ...]) -> str:
+    def _make_next_row_xml(self, row: tuple[str, ...]) -> str:
         self._row += 1
         return self._template.replace(ROW_NUMBER_MARK, str(self._row)) % row

@@ -13,12 +13,12 @@ from tidemill.tables.resource import Field, allows_empty_text
 from tidemill.tables.values.column_texts import (
     REDACTED_VALUE,
     ColumnTexts,
+    clean_value_for_error,
     is_storable_text,
     join_texts,
-    truncate_for_error,
 )
 from tidemill.tables.values.json_values import encode_json
-from tidemill.tables.values.type_readers import TYPE_READERS, parse_array_column
+from tidemill.tables.values.type_readers import TYPE_READERS, normalize_array_column
 
 Normalizer = Callable[[str], str]
 _BUILTIN_NORMALIZER_FUNCTIONS: dict[str, Normalizer] = {
@@ -67,7 +67,7 @@ class FieldReader:
                 f'Field "{field.name}" uses the normalizer "{missing[0]}", which this mill does not declare'
             )
         self._normalize = [known[name] for name in field.normalize]
-        self._read = parse_array_column if field.type == "array" else TYPE_READERS[field.type]
+        self._read = normalize_array_column if field.type == "array" else TYPE_READERS[field.type]
         self._rules = build_rule_checks(field)
 
     def validate_values(self, values: list[Any]) -> tuple[ColumnTexts, RowErrors]:
@@ -180,7 +180,7 @@ class FieldReader:
             flaws.add_group(RowErrorGroup(self._field.name, code, reason, shown))
 
     def _format_value(self, value: Any) -> str | None:
-        return None if value is None else REDACTED_VALUE if self._field.sensitive else truncate_for_error(value)
+        return None if value is None else REDACTED_VALUE if self._field.sensitive else clean_value_for_error(value)
 
 
 def _map_texts(normalize: Normalizer, texts: ColumnTexts) -> ColumnTexts:

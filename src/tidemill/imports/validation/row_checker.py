@@ -9,7 +9,7 @@ from tidemill.core.json_input import JsonObject
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.validation.field_reader import FieldReader, Normalizer
 from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrors
-from tidemill.tables.values.column_texts import ColumnTexts, truncate_for_error
+from tidemill.tables.values.column_texts import ColumnTexts, clean_value_for_error
 
 T = TypeVar("T")
 ERROR_FIELD_NAME_MAX_CHARS = 63  # an error truncates the name of an unknown field
@@ -79,7 +79,7 @@ class RowChecker:
     def check_rows(self, rows: Sequence[Any]) -> CheckedRows:
         """Check decoded inputs, which should be objects, and return their fields and errors."""
         checked = CheckedRows({}, len(rows))
-        objects = self._check_row_shapes(rows, checked)
+        objects = self._convert_rows_to_objects(rows, checked)
         for column, name in self._sources:
             values = _get_column_values(objects, column)
             checked.columns[name], flaws = self._readers[name].validate_values(values)
@@ -92,7 +92,7 @@ class RowChecker:
             self._check_condition(checked, condition)
         return checked
 
-    def _check_row_shapes(self, rows: Sequence[Any], checked: CheckedRows) -> list[JsonObject]:
+    def _convert_rows_to_objects(self, rows: Sequence[Any], checked: CheckedRows) -> list[JsonObject]:
         if set(map(type, rows)) <= {dict} and self._recognized_columns.issuperset(set().union(*rows)):
             return list(rows)
         objects = []
@@ -101,17 +101,17 @@ class RowChecker:
                 checked.add_error(
                     index,
                     RowErrorDetail(
-                        None, "shape", "Row must be an object with a value for each field", truncate_for_error(row)
+                        None, "shape", "Row must be an object with a value for each field", clean_value_for_error(row)
                     ),
                 )
                 row = {}  # noqa: PLW2901
             for name in row:
                 if name not in self._recognized_columns and not name.startswith("_"):
                     problem = RowErrorDetail(
-                        truncate_for_error(name[:ERROR_FIELD_NAME_MAX_CHARS]),
+                        clean_value_for_error(name[:ERROR_FIELD_NAME_MAX_CHARS]),
                         "unknown_field",
                         "unknown field",
-                        truncate_for_error(row[name]),
+                        clean_value_for_error(row[name]),
                     )
                     checked.add_error(index, problem)
             objects.append(row)

@@ -53,7 +53,7 @@ class CatalogColumn:
         return not self.generated and self.identity != "a"
 
     @property
-    def compares_as_text(self) -> bool:
+    def compares_like_python_text(self) -> bool:
         """Whether Python and PostgreSQL compare and match its values alike. char(n) ignores trailing spaces."""
         return self.deterministic and (self.base in ("text", "varchar") or bool(self.labels))
 
@@ -73,7 +73,7 @@ def build_field(column: CatalogColumn, *, has_before_triggers: bool = False) -> 
         enum=column.labels,
         bits=_INTEGER_BITS.get(column.base or ""),
         with_zone=column.base == "timestamptz",
-        **_decode_typmod(column),
+        **_build_type_attributes(column),
     )
     strict = column.domain_not_null or (column.not_null and not has_before_triggers)
     return replace(field, required=strict and field.default is None and not field.filled)
@@ -92,7 +92,7 @@ def get_column_type(column: CatalogColumn) -> ColumnType:
     return _COLUMN_TYPES_BY_PG_NAME.get(column.base or "", "other")
 
 
-def _decode_typmod(column: CatalogColumn) -> dict[str, Any]:
+def _build_type_attributes(column: CatalogColumn) -> dict[str, Any]:
     """Return the length or precision in a typmod, or the element type of an array."""
     value = column.typmod - _TYPMOD_HEADER_BYTES
     if column.element is not None:

@@ -61,7 +61,7 @@ def _translate_node(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) 
     if node.kind == "not null":
         return _resolve_column(node.parts[0], columns).name, {"nullable": False}
     if node.kind == "any" and node.value == "=":
-        return _build_enum_rule(_resolve_column(node.parts[0], columns), _list_array_constants(node.parts[1]))
+        return _build_allowed_values_rule(_resolve_column(node.parts[0], columns), _list_array_constants(node.parts[1]))
     if node.kind == "operator" and node.value is not None:
         return _translate_comparison(node.value, node.parts[0], node.parts[1], columns)
     raise UnsupportedExpression
@@ -99,7 +99,7 @@ def _translate_comparison(
         return _build_length_rule(left, operator, bound, columns)
     column = _resolve_column(left, columns)
     if operator == "=":
-        return _build_enum_rule(column, [bound])
+        return _build_allowed_values_rule(column, [bound])
     if operator == "<>":
         return _build_not_empty_rule(column, bound)
     return column.name, _build_bound_rule(column, operator, bound)
@@ -117,7 +117,7 @@ def _resolve_column(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) 
         raise UnsupportedExpression
     column = _resolve_column(node.parts[0], columns)
     whole_numbers = get_column_type(column) == "integer" and node.value in NUMERIC_SQL_TYPES
-    if not whole_numbers and not (column.compares_as_text and node.value in TEXT_SQL_TYPES[:2]):
+    if not whole_numbers and not (column.compares_like_python_text and node.value in TEXT_SQL_TYPES[:2]):
         raise UnsupportedExpression
     return column
 
@@ -134,8 +134,8 @@ def _list_array_constants(node: ExpressionNode) -> list[str]:
     return [value for value in values if value is not None]
 
 
-def _build_enum_rule(column: CatalogColumn, values: list[str]) -> FieldRule:
-    if column.compares_as_text:
+def _build_allowed_values_rule(column: CatalogColumn, values: list[str]) -> FieldRule:
+    if column.compares_like_python_text:
         return column.name, {"enum": tuple(dict.fromkeys(values))}
     numbers = sorted(_parse_decimal(value) for value in values)
     if get_column_type(column) not in ("integer", "number"):
@@ -144,13 +144,13 @@ def _build_enum_rule(column: CatalogColumn, values: list[str]) -> FieldRule:
 
 
 def _build_not_empty_rule(column: CatalogColumn, value: str) -> FieldRule:
-    if value or not column.compares_as_text or column.labels:
+    if value or not column.compares_like_python_text or column.labels:
         raise UnsupportedExpression
     return column.name, {"min_length": 1}
 
 
 def _build_pattern_rule(column: CatalogColumn, regex: str | None, *, ignore_case: bool) -> FieldRule:
-    if regex is None or not column.compares_as_text:
+    if regex is None or not column.compares_like_python_text:
         raise UnsupportedExpression
     shown = regex if len(regex) <= _SHOWN_PATTERN_MAX_CHARS else regex[:_SHOWN_PATTERN_MAX_CHARS] + "…"
     return column.name, {
@@ -165,7 +165,7 @@ def _build_length_rule(
     if call.value not in _LENGTH_FUNCTIONS or len(call.parts) != 1:
         raise UnsupportedExpression
     column = _resolve_column(call.parts[0], columns)
-    if not column.compares_as_text or column.labels:
+    if not column.compares_like_python_text or column.labels:
         raise UnsupportedExpression
     low, high = _compute_integer_bounds(operator, _parse_decimal(bound))
     limits = {"min_length": low if low is None else max(low, 0), "max_length": high if high is None else max(high, 0)}

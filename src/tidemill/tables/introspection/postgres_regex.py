@@ -74,7 +74,7 @@ def translate_regex(pattern: str, *, ignore_case: bool = False) -> str:
     inner = tokens[starts : len(tokens) - ends]
     if any(token.kind == "anchor" for token in inner) or ((starts or ends) and _has_top_level_alternation(inner)):
         raise UnsupportedExpression(pattern)  # ^a|b$ is two patterns, each with one anchor
-    notes.open_ended_repeats -= _count_delimited_repeats(inner)
+    notes.open_ended_repeats -= _count_safe_nested_repeats(inner)
     body = "".join(token.python for token in inner)
     body = ("" if starts else _ANY_TEXT_PATTERN) + f"(?:{body})" + ("" if ends else _ANY_TEXT_PATTERN)
     notes.matches_line_ends |= not (starts and ends)
@@ -176,7 +176,7 @@ def _has_top_level_alternation(tokens: list[_RegexToken]) -> bool:
     return False
 
 
-def _count_delimited_repeats(tokens: list[_RegexToken]) -> int:
+def _count_safe_nested_repeats(tokens: list[_RegexToken]) -> int:
     """Count the repeated groups that contain repeats but have a separator, such as (-[a-z]+)*.
 
     Raises:
@@ -193,11 +193,11 @@ def _count_delimited_repeats(tokens: list[_RegexToken]) -> int:
             group = tokens[openings.pop() + 1 : at]
             following = tokens[at + 1 : at + 2]
             if following and following[0].kind == "repeat" and following[0].text[0] != "?":
-                separated += _has_delimited_repeat(group) and _is_open_ended_repeat(following[0].text)
+                separated += _has_safe_repeat(group) and _is_open_ended_repeat(following[0].text)
     return separated
 
 
-def _has_delimited_repeat(group: list[_RegexToken]) -> bool:
+def _has_safe_repeat(group: list[_RegexToken]) -> bool:
     if any(token.kind in ("either", "opening") for token in group):
         raise UnsupportedExpression
     varies = any(token.kind == "repeat" for token in group)

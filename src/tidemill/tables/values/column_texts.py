@@ -11,7 +11,7 @@ ParsedColumn = tuple[ColumnTexts, dict[int, str]]
 _MAY_MATCH_LINE_END = re.compile(r"\[\^|\\[sDWtnrfvxuUN0-9]|\(\?[a-zA-Z]*s|[\x00-\x1f]")  # may match a line end
 
 
-def find_mismatches(pattern: str, texts: Sequence[str | None]) -> list[int]:
+def find_mismatch_indexes(pattern: str, texts: Sequence[str | None]) -> list[int]:
     """Return the indexes of the texts that do not match. Ignores None.
 
     Searches the joined column, so that a valid column needs a single match.
@@ -19,7 +19,7 @@ def find_mismatches(pattern: str, texts: Sequence[str | None]) -> list[int]:
     matches, many = _compile_pattern(pattern).fullmatch, _compile_column_pattern(pattern)
     joined = join_texts(texts) + "\n"
     if many is None or joined.count("\n") != len(texts):  # a text contains a line end
-        return find_failing_texts(matches, texts)
+        return find_failing_indexes(matches, texts)
     run = many.match
     suspects, at, index = [], 0, 0
     while True:
@@ -41,7 +41,7 @@ def join_texts(texts: Sequence[str | None]) -> str:
         return "\n".join([text or "" for text in texts])
 
 
-def find_failing_texts(test: Callable[[str], object], texts: Sequence[str | None]) -> list[int]:
+def find_failing_indexes(test: Callable[[str], object], texts: Sequence[str | None]) -> list[int]:
     """Return the indexes of the texts that fail the test. Ignores None."""
     return [index for index, text in enumerate(texts) if text is not None and not test(text)]
 
@@ -83,7 +83,7 @@ ERROR_VALUE_MAX_CHARS = 200  # characters of an invalid value in an error
 REDACTED_VALUE = "…"
 
 
-def truncate_for_error(value: Any) -> str | None:
+def clean_value_for_error(value: Any) -> str | None:
     """Return a value for an error message, truncated and without characters that PostgreSQL cannot store."""
     if value is None:
         return None

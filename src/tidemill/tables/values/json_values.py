@@ -32,7 +32,7 @@ def _mark_decimal(value: Any) -> str:
 _dumps = json.JSONEncoder(ensure_ascii=False, default=_mark_decimal).encode
 
 
-def parse_json_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
+def normalize_json_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     wrong = {}
     for index, text in enumerate(texts):
         if text is not None:

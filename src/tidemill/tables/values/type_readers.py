@@ -16,12 +16,12 @@ from tidemill.tables.resource import Field
 from tidemill.tables.values.column_texts import (
     ColumnTexts,
     ParsedColumn,
-    find_mismatches,
+    find_mismatch_indexes,
     is_storable_text,
     normalize_mismatches,
 )
-from tidemill.tables.values.json_values import encode_json, parse_json_column
-from tidemill.tables.values.number_values import parse_integer_column, parse_number_column
+from tidemill.tables.values.json_values import encode_json, normalize_json_column
+from tidemill.tables.values.number_values import normalize_integer_column, normalize_number_column
 
 _UUID_PATTERN = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -43,11 +43,11 @@ _MAX_YEAR_BY_TYPE = {"date": 5_874_897, "timestamp": 294_275}  # the last comple
 _MAX_YEAR_BC = 4_713
 
 
-def parse_text_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
+def normalize_text_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
     return texts, {}
 
 
-def parse_boolean_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
+def normalize_boolean_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
     found: ColumnTexts = list(map(_BOOLEAN_TEXTS.get, texts))  # type: ignore[arg-type]
     wrong = {}
     if None in found:
@@ -59,8 +59,8 @@ def parse_boolean_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
     return found, wrong
 
 
-def parse_uuid_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
-    wrong = dict.fromkeys(find_mismatches(_UUID_PATTERN, texts), "must be a UUID")
+def normalize_uuid_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
+    wrong = dict.fromkeys(find_mismatch_indexes(_UUID_PATTERN, texts), "must be a UUID")
     return normalize_mismatches(texts, wrong, _canonicalize_uuid)
 
 
@@ -69,27 +69,27 @@ def _canonicalize_uuid(text: str) -> str | None:
     return None if found is None else str(UUID(found[1]))
 
 
-def parse_date_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
-    return _parse_temporal_column(
+def normalize_date_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
+    return _normalize_temporal_column(
         field, texts, _DATE_PATTERN, date.fromisoformat, _normalize_date, "must be a date such as 2026-11-15"
     )
 
 
-def parse_time_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
-    return _parse_temporal_column(
+def normalize_time_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
+    return _normalize_temporal_column(
         field, texts, _TIME_PATTERN, time.fromisoformat, _normalize_time, "must be a time such as 13:45:00"
     )
 
 
-def parse_timestamp_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
+def normalize_timestamp_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     shape = _TIMESTAMP_PATTERN + (_ZONE_PATTERN if field.with_zone else "")
     normalize = _normalize_timestamp if field.with_zone else _normalize_local_timestamp
-    return _parse_temporal_column(
+    return _normalize_temporal_column(
         field, texts, shape, datetime.fromisoformat, normalize, "must be a timestamp such as 2026-11-15T13:45:00Z"
     )
 
 
-def _parse_temporal_column(
+def _normalize_temporal_column(
     field: Field,
     texts: ColumnTexts,
     shape: str,
@@ -98,14 +98,16 @@ def _parse_temporal_column(
     reason: str,
 ) -> ParsedColumn:
     """Keep valid ISO 8601 texts unchanged, and normalize other notations one by one."""
-    odd = set(find_mismatches(shape, texts))
+    odd = set(find_mismatch_indexes(shape, texts))
     if not odd and _can_parse_all(parse, texts):
         return texts, {}
     found, wrong = list(texts), {}
     for index, text in enumerate(texts):
         if text is not None and (index in odd or not _can_parse_all(parse, [text])):
             found[index] = (
-                _read_infinity(field, text) or _read_distant_date(field, text) or normalize(text, field.formats)
+                _read_infinity(field, text)
+                or _normalize_value_beyond_python(field, text)
+                or normalize(text, field.formats)
             )
             if found[index] is None:
                 wrong[index] = (
@@ -119,7 +121,7 @@ def _read_infinity(field: Field, text: str) -> str | None:
     return text.lower() if field.type != "time" and text.lower() in INFINITE_DATE_TEXTS else None
 
 
-def _read_distant_date(field: Field, text: str) -> str | None:
+def _normalize_value_beyond_python(field: Field, text: str) -> str | None:
     """Read values that PostgreSQL supports and Python does not: years before 1 and after 9999, and 24:00."""
     if field.type == "time":
         return text if text in _END_OF_DAY_TEXTS else None
@@ -203,7 +205,7 @@ def _normalize_local_timestamp(text: str, formats: Sequence[str]) -> str | None:
     return None if found is None else found.replace(tzinfo=None).isoformat()
 
 
-def parse_bytes_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
+def normalize_bytes_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
     def as_bytes(text: str) -> str | None:
         try:
             data = bytes.fromhex(text[2:]) if text.startswith("\\x") else base64.b64decode(text, validate=True)
@@ -220,24 +222,24 @@ def parse_bytes_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
 
 
 TYPE_READERS: dict[str, Callable[[Field, ColumnTexts], ParsedColumn]] = {
-    "text": parse_text_column,
-    "integer": parse_integer_column,
-    "number": parse_number_column,
-    "boolean": parse_boolean_column,
-    "date": parse_date_column,
-    "time": parse_time_column,
-    "timestamp": parse_timestamp_column,
-    "uuid": parse_uuid_column,
-    "json": parse_json_column,
-    "bytes": parse_bytes_column,
-    "other": parse_text_column,
+    "text": normalize_text_column,
+    "integer": normalize_integer_column,
+    "number": normalize_number_column,
+    "boolean": normalize_boolean_column,
+    "date": normalize_date_column,
+    "time": normalize_time_column,
+    "timestamp": normalize_timestamp_column,
+    "uuid": normalize_uuid_column,
+    "json": normalize_json_column,
+    "bytes": normalize_bytes_column,
+    "other": normalize_text_column,
 }
 
 
 _match_array_literal = re.compile(r"(?:(?:\[[+-]?\d+:[+-]?\d+\])+=)?\{.*\}", re.DOTALL).fullmatch
 
 
-def parse_array_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
+def normalize_array_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     """Read arrays. Equal texts, such as repeated tags, are parsed once."""
     element = replace(field, type=field.element or "text", element=None)
     literals: dict[str | None, str | None] = {None: None}

@@ -110,7 +110,7 @@ class FtpWatchSource(FolderTreeSource):
             self._ftp.voidcmd("TYPE I")
             is_complete = False
             try:
-                with self._ftp.transfercmd(f"RETR {_to_latin1_wire_path(self._full_path(path))}") as data:
+                with self._ftp.transfercmd(f"RETR {_to_latin1_wire_path(self._build_full_path(path))}") as data:
                     while piece := data.recv(FTP_READ_BYTES):
                         yield piece
                 is_complete = True
@@ -123,7 +123,9 @@ class FtpWatchSource(FolderTreeSource):
     def rename(self, path: str, to: str) -> None:
         with self._translate_errors(path):
             self._make_parent_folders(to)
-            self._ftp.rename(_to_latin1_wire_path(self._full_path(path)), _to_latin1_wire_path(self._full_path(to)))
+            self._ftp.rename(
+                _to_latin1_wire_path(self._build_full_path(path)), _to_latin1_wire_path(self._build_full_path(to))
+            )
 
     def _connect(self, password: str | None) -> ftplib.FTP:
         # latin-1 preserves all bytes, so a name that is not valid UTF-8 does not fail the listing.
@@ -144,9 +146,9 @@ class FtpWatchSource(FolderTreeSource):
         return ftp
 
     def _list_folder_entries(self, folder: str) -> list[tuple[str, dict[str, str]]]:
-        path = _to_latin1_wire_path(self._full_path(folder))
+        path = _to_latin1_wire_path(self._build_full_path(folder))
         try:
-            return [_parse_listing_line(line) for line in self._retrieve_lines("MLSD", path)]
+            return [_parse_mlsd_line(line) for line in self._retrieve_lines("MLSD", path)]
         except ftplib.error_perm as error:
             if not str(error).startswith(_UNKNOWN_COMMAND_CODES):
                 raise
@@ -176,15 +178,15 @@ class FtpWatchSource(FolderTreeSource):
             return None
 
     def _query_fact(self, command: str, path: str) -> str:
-        return self._ftp.sendcmd(f"{command} {_to_latin1_wire_path(self._full_path(path))}")[4:].strip()
+        return self._ftp.sendcmd(f"{command} {_to_latin1_wire_path(self._build_full_path(path))}")[4:].strip()
 
     def _make_parent_folders(self, to: str) -> None:
         parts = to.split("/")[:-1]
         for end in range(1, len(parts) + 1):
             with suppress(ftplib.error_perm):  # the folder probably exists; if not, the rename reports an error
-                self._ftp.mkd(_to_latin1_wire_path(self._full_path("/".join(parts[:end]))))
+                self._ftp.mkd(_to_latin1_wire_path(self._build_full_path("/".join(parts[:end]))))
 
-    def _full_path(self, path: str) -> str:
+    def _build_full_path(self, path: str) -> str:
         return join_path(self._address.path, path) if path else self._address.path
 
     @contextmanager
@@ -218,7 +220,7 @@ class FtpWatchSource(FolderTreeSource):
         return make_error(f"{self._address}: {reason}")
 
 
-def _parse_listing_line(line: str) -> tuple[str, dict[str, str]]:
+def _parse_mlsd_line(line: str) -> tuple[str, dict[str, str]]:
     """Return the name and the facts of a line such as ``type=file;size=1;modify=20261115120000; a name`` (RFC 3659)."""
     facts, _, name = line.rstrip("\r\n").partition(" ")
     pairs = (fact.partition("=") for fact in facts.removesuffix(";").split(";"))
@@ -228,10 +230,10 @@ def _parse_listing_line(line: str) -> tuple[str, dict[str, str]]:
 def _make_entry(path: str, size: str | None, modified: str | None) -> ListedFile:
     """Return the entry. Its version has no fractions of a second, which some servers return only in listings."""
     text = modified or ""
-    return ListedFile(path, parse_size(size), text[:FTP_TIMESTAMP_CHARS], changed_at=_parse_modified(text))
+    return ListedFile(path, parse_size(size), text[:FTP_TIMESTAMP_CHARS], changed_at=_parse_epoch_seconds(text))
 
 
-def _parse_modified(text: str) -> float | None:
+def _parse_epoch_seconds(text: str) -> float | None:
     try:
         moment = datetime.strptime(text[:FTP_TIMESTAMP_CHARS], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
         return moment.timestamp() + float(f"0{text[FTP_TIMESTAMP_CHARS:]}")

@@ -103,7 +103,7 @@ class HttpWatchSource(WatchSource):
     def _refresh_url_names(self) -> Sequence[str]:
         urls = self._address.urls
         if self._address.is_index:
-            urls = tuple(self._read_index(urls[0]))
+            urls = tuple(self._read_index_urls(urls[0]))
         if len(urls) > INDEX_FILES_MAX:
             raise InvalidInput(f"The index contains more than {INDEX_FILES_MAX} files")
         self._urls = {make_display_url(url): url for url in urls}
@@ -116,7 +116,7 @@ class HttpWatchSource(WatchSource):
             raise UnknownFile(f'"{path}" is not in the source any more')
         return self._urls[path]
 
-    def _read_index(self, url: str) -> Iterator[str]:
+    def _read_index_urls(self, url: str) -> Iterator[str]:
         response = self._probe(url, "GET", max_body_bytes=INDEX_MAX_BYTES)
         _check_status(strip_query_and_fragment(url), response.status)
         if response.status in _MISSING_STATUSES:

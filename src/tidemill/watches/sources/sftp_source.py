@@ -71,7 +71,9 @@ class SftpWatchSource(FolderTreeSource):
 
     def list_children(self, folder: str) -> Iterator[FolderChild]:
         with self._translate_errors(folder):
-            listed = self._run_with_timeout(self._sftp.readdir(self._full_path(folder) or "."), SFTP_LISTING_TIMEOUT_S)
+            listed = self._run_with_timeout(
+                self._sftp.readdir(self._build_full_path(folder) or "."), SFTP_LISTING_TIMEOUT_S
+            )
         for one in listed:
             name, attrs = str(one.filename), one.attrs
             if name in (".", ".."):
@@ -87,7 +89,7 @@ class SftpWatchSource(FolderTreeSource):
     def find_entry(self, path: str) -> ListedFile | None:
         try:
             with self._translate_errors(path):
-                return _make_entry(path, self._run_with_timeout(self._sftp.stat(self._full_path(path))))
+                return _make_entry(path, self._run_with_timeout(self._sftp.stat(self._build_full_path(path))))
         except UnknownFile:
             return None
 
@@ -104,13 +106,15 @@ class SftpWatchSource(FolderTreeSource):
 
     def rename(self, path: str, to: str) -> None:
         with self._translate_errors(path):
-            self._run_with_timeout(self._sftp.makedirs(self._full_path(to).rpartition("/")[0] or ".", exist_ok=True))
-            self._run_with_timeout(self._sftp.rename(self._full_path(path), self._full_path(to)))
+            self._run_with_timeout(
+                self._sftp.makedirs(self._build_full_path(to).rpartition("/")[0] or ".", exist_ok=True)
+            )
+            self._run_with_timeout(self._sftp.rename(self._build_full_path(path), self._build_full_path(to)))
 
     async def _open_file(self, path: str) -> asyncssh.SFTPClientFile:
-        return await self._sftp.open(self._full_path(path), "rb")
+        return await self._sftp.open(self._build_full_path(path), "rb")
 
-    def _full_path(self, path: str) -> str:
+    def _build_full_path(self, path: str) -> str:
         return join_path(self._address.path, path) if path else self._address.path
 
     def _run_with_timeout(self, operation: Coroutine[Any, Any, T], seconds: float = SERVER_SILENCE_TIMEOUT_S) -> T:

@@ -130,12 +130,12 @@ class FolderTreeSource(WatchSource):
         moved = self.find_entry(to)
         if moved is None and now is None:
             raise UnknownFile(f'"{entry.path}" does not exist any more')
-        if moved is None or self._is_same_version(entry, moved):  # a moved relative link may be broken, hence None
+        if moved is None or self._may_be_same_version(entry, moved):  # a moved relative link may be broken, hence None
             return True
         self._undo_move(entry.path, to)
         return False
 
-    def _is_same_version(self, entry: ListedFile, there: ListedFile) -> bool:
+    def _may_be_same_version(self, entry: ListedFile, there: ListedFile) -> bool:
         return there.is_same_version(entry) if self.preserves_mtime else there.size == entry.size
 
     def _undo_move(self, path: str, to: str) -> None:
