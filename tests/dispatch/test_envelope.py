@@ -72,7 +72,7 @@ def test_invalid_envelope_bytes_are_rejected_with_problems(message: bytes) -> No
     [
         (changed("header", version="1.1"), "header.version: must be 1.0, not 1.1"),
         (changed("header", job_id="7"), "header.job_id: must be a UUID; body.job_id: must equal header.job_id"),
-        (changed("header", type=""), "header.type: must be a kind"),
+        (changed("header", type=""), "header.type: must be the name of a kind"),
         (
             changed("header", created_at="2024-12-24T12:00:00"),
             "header.created_at: must be a timestamp with a time zone",

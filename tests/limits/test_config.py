@@ -38,7 +38,7 @@ def test_limiters_are_declared_in_config_file_and_on_mill(settings: Settings, tm
         ({"concurrency": 2, "burst": 3}, 'limiters.shop.burst: Requires "rate"'),
         ({"concurrency": 0}, "Input should be an integer from 1"),
         ({"rate": 1, "burst": 1.5}, "Input should be an integer from 1"),
-        ({"rate": 1, "lowest": "2/s"}, "The lowest rate is above the rate"),
+        ({"rate": 1, "lowest": "2/s"}, '"lowest" must not be greater than "rate"'),
         ({"delay": "soon"}, "Input should be a duration"),
         ({"rate": 1, "burts": 2}, 'Unknown key; did you mean "burst"?'),
     ],

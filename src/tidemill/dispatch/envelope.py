@@ -122,7 +122,7 @@ def _find_header_problems(header: JsonObject) -> list[str]:
     if not _matches_pattern(_ENVELOPE_UUID_PATTERN, header["job_id"]):
         problems.append("header.job_id: must be a UUID")
     if not (isinstance(header["type"], str) and header["type"]):
-        problems.append("header.type: must be a kind")
+        problems.append("header.type: must be the name of a kind")
     if not _is_zoned_timestamp(header["created_at"]):
         problems.append("header.created_at: must be a timestamp with a time zone")
     attempt, most = header["attempt"], header["max_attempts"]

@@ -25,7 +25,7 @@ class QuarantinedMessageOut(BaseModel):
 
     id: int
     at: datetime
-    source: MessageSource = Field(description="Whether the message was received, or the broker refused to accept it")
+    source: MessageSource = Field(description="Whether a worker received the message, or the broker rejected it")
     reason: str = Field(description="All problems of the message")
     message: str = Field(description="The first 4 kB of the message")
     size: int = Field(description="Size in bytes")

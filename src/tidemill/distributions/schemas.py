@@ -39,7 +39,8 @@ class DistributionIn(RequestModel):
 
     dataset: str = Field(min_length=1, max_length=63)
     inputs: list[dict[str, Any]] = Field(
-        min_length=1, description="Objects with the fields of the dataset, without duplicates"
+        min_length=1,
+        description="Inputs: one object per file, with the fields of the dataset. No two inputs may be equal.",
     )
     reuse: ReuseIn | None = None
     policy: PolicyIn | None = Field(

@@ -48,7 +48,7 @@ class LimiterTable(ConfigTable):
         delay = info.data.get("delay")
         rate = 1 / delay if delay else info.data.get("rate")
         if rate is not None and lowest > rate:
-            raise ValueError("The lowest rate is above the rate")
+            raise ValueError('"lowest" must not be greater than "rate"')
         return lowest
 
     def build_limiter(self, name: str) -> Limiter:
