@@ -9,6 +9,7 @@ from uuid import UUID
 
 from support import assert_sound, job_of, rows
 from tidemill import Mill
+from tidemill.app.mill_declarations import DatasetOptions
 from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.core.job import Job
@@ -38,7 +39,7 @@ QUERY = """
 SELECT member, price FROM public.prices WHERE index_key = %(index_key)s AND effective_date = %(effective_date)s
 AND asofindicator = %(asofindicator)s ORDER BY member
 """
-PRICES = {"query": QUERY, "fields": FIELDS, "date_field": "effective_date", "read": ["user"]}
+PRICES: DatasetOptions = {"query": QUERY, "fields": FIELDS, "date_field": "effective_date", "read": ["user"]}
 ABC = b"member,price\nmember 1,1.5\nmember 2,3.0\nmember 3,4.5\n"
 
 

@@ -150,5 +150,5 @@ async def test_artifact_is_reused_for_other_spelling_of_same_input(scene: Scene)
 
 
 async def test_dataset_without_date_field_is_regenerated_each_time(scene: Scene) -> None:
-    scene.mill.dataset("dateless", **{name: value for name, value in PRICES.items() if name != "date_field"})
+    scene.mill.dataset("dateless", query=PRICES["query"], fields=PRICES["fields"], read=PRICES["read"])
     assert [(await scene.run(dataset="dateless"))[0]["reused"] for _ in range(2)] == [False, False]

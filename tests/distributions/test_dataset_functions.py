@@ -14,7 +14,7 @@ from tidemill.core.errors import InvalidSettings
 from tidemill.core.file_format import FileFormat
 from tidemill.distributions.use_cases import load_datasets
 
-FIELDS = {"to": "text", "on": {"type": "date", "required": False}}
+FIELDS: dict[str, str | dict[str, Any]] = {"to": "text", "on": {"type": "date", "required": False}}
 TO_ADA = {"to": "ADA", "on": "2024-02-02"}
 
 

@@ -96,7 +96,14 @@ def digits(text: str) -> str:
     return text
 
 
-@mill.dataset("prices", fields=["sku"])
+mill.limiter("shop", "5/s", burst=10, concurrency=4, lowest="1/s")
+mill.limiter("shop", "5/s", burts=10)  # E: call-arg
+mill.resource("users", table="public.users", key=["id"], write=["user"], fields={"email": {"required": True}})
+mill.resource("users", key=["id"])  # E: call-arg
+mill.resource("users", table=["public", "users"])  # E: arg-type
+
+
+@mill.dataset("prices", fields={"sku": "text"}, columns=("sku", "price"), format="csv")
 def prices(input_: dict[str, Any]) -> list[dict[str, Any]]:
     raise Retry("later", after=5)
 

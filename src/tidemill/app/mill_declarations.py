@@ -1,8 +1,8 @@
 """Declarations of a mill: handlers, limiters, resources, datasets, normalizers and hooks."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Required, TypedDict, TypeVar, Unpack
 
 from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, make_item_handler, normalize_column_names
 from tidemill.config import Settings, load_settings
@@ -18,6 +18,42 @@ BatchFunction = TypeVar(
 )
 Producer = TypeVar("Producer", bound=Callable[..., object])
 HookFunction = TypeVar("HookFunction", bound=Callable[[], object])
+
+
+class LimiterOptions(TypedDict, total=False):
+    """The keys of ``[limiters.NAME]`` in ``tidemill.toml``, besides ``rate``."""
+
+    delay: str | float | None
+    burst: int | None
+    concurrency: int | None
+    adaptive: bool
+    lowest: str | float | None
+
+
+class ResourceOptions(TypedDict, total=False):
+    """The keys of ``[resources.NAME]`` in ``tidemill.toml``."""
+
+    table: Required[str]
+    key: Sequence[str] | None
+    unique: Sequence[Sequence[str]]
+    columns: Sequence[str] | Mapping[str, Any] | str | None
+    read: Sequence[str]
+    write: Sequence[str]
+    fields: Mapping[str, Mapping[str, Any]]
+    references: Sequence[Mapping[str, Any]]
+    conditions: Sequence[Mapping[str, Any]]
+
+
+class DatasetOptions(TypedDict, total=False):
+    """The keys of ``[datasets.NAME]`` in ``tidemill.toml``."""
+
+    fields: Required[Mapping[str, str | Mapping[str, Any]]]
+    query: str | None
+    date_field: str | None
+    columns: Sequence[str]
+    format: str
+    compression: str
+    read: Sequence[str]
 
 
 class MillDeclarations:
@@ -144,12 +180,12 @@ class MillDeclarations:
         self.registry.stop_hooks.append(function)
         return function
 
-    def limiter(self, name: str, rate: str | float | None = None, **declaration: Any) -> None:
+    def limiter(self, name: str, rate: str | float | None = None, **declaration: Unpack[LimiterOptions]) -> None:
         """Declare a limiter, with the keys of ``tidemill.toml``: ``burst``, ``concurrency``, ….
 
         All workers share it. It is validated when a worker starts.
         """
-        self.registry.add_limiter(name, declaration if rate is None else {"rate": rate} | declaration)
+        self.registry.add_limiter(name, ({} if rate is None else {"rate": rate}) | dict(declaration))
 
     def limit(self, name: str, key: str = "") -> DeferredPermit:
         """Return a permit for one call in a handler: ``async with mill.limit("shop"):``, or ``with`` in a sync handler.
@@ -158,21 +194,21 @@ class MillDeclarations:
         """
         return self.registry.limiter_handle.defer_permit(name, key)
 
-    def resource(self, name: str, **declaration: Any) -> None:
+    def resource(self, name: str, **declaration: Unpack[ResourceOptions]) -> None:
         """Declare a table to import into and export from, with the keys of ``tidemill.toml``: ``table``, ``key``, ….
 
         It is validated when the API or an import starts.
         """
-        self.registry.declarations.resources[name] = declaration
+        self.registry.declarations.resources[name] = dict(declaration)
 
-    def dataset(self, name: str, **declaration: Any) -> Callable[[Producer], Producer]:
+    def dataset(self, name: str, **declaration: Unpack[DatasetOptions]) -> Callable[[Producer], Producer]:
         """Declare a dataset of distributions, with the keys of ``tidemill.toml``: ``fields``, ``date_field``, ….
 
         The function produces the rows of one input's file. It gets the input as a dict and returns or yields dicts, or
         tuples if ``columns`` are declared; it may be async. With a ``query``, no function is needed. The
         declaration is validated when the API or a worker starts.
         """
-        self.registry.declarations.datasets[name] = declaration
+        self.registry.declarations.datasets[name] = dict(declaration)
 
         def register_producer(function: Producer) -> Producer:
             self.registry.declarations.dataset_functions[name] = function

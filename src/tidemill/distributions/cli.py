@@ -98,7 +98,7 @@ def run_distribution(wanted: DistributionSpec, *, processes: int, app: str, path
         await _print_distribution_report(runtime, distribution)
         if paths_to is not None:
             with open_atomic_output(paths_to) as file:
-                await _write_inputs_as_ndjson(runtime, job_id, file)
+                await _write_input_results(runtime, job_id, file)
         return distribution.job
 
     return run_with_runtime(action, app=app, migrate=True)
@@ -167,6 +167,6 @@ def _print_failure(text: str) -> None:
     console.print(f"  [red]{escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
-async def _write_inputs_as_ndjson(runtime: Runtime, job_id: UUID, file: BinaryIO) -> None:
+async def _write_input_results(runtime: Runtime, job_id: UUID, file: BinaryIO) -> None:
     async for entry in iterate_distribution_inputs(runtime.db, job_id):
         file.write((json.dumps(entry, ensure_ascii=False, default=str) + "\n").encode())

@@ -40,7 +40,7 @@ class DistributionIn(RequestModel):
     dataset: str = Field(min_length=1, max_length=63)
     inputs: list[dict[str, Any]] = Field(
         min_length=1,
-        description="Inputs: one object per file, with the fields of the dataset. No two inputs may be equal.",
+        description="One object per file, with the fields of the dataset. No two inputs may be equal.",
     )
     reuse: ReuseIn | None = None
     policy: PolicyIn | None = Field(

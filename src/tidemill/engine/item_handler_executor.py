@@ -174,7 +174,7 @@ class ItemHandlerExecutor:
             await asyncio.sleep(pause)
             now = time.monotonic()
             if now - slept_at > pause + EVENT_LOOP_LAG_S:
-                self._credit_blocked_time(now - slept_at)
+                self._extend_timeouts_by_loop_lag(now - slept_at)
             for slot, (task, started) in list(self._running_by_slot.items()):
                 if self._context.is_grace_over:
                     task.cancel()
@@ -187,7 +187,7 @@ class ItemHandlerExecutor:
                     self._timed_out_slots.add(slot)
                     task.cancel()
 
-    def _credit_blocked_time(self, seconds: float) -> None:
+    def _extend_timeouts_by_loop_lag(self, seconds: float) -> None:
         """Extend the timeouts of all running items by the time for which one item blocked the event loop."""
         for slot, (task, started) in self._running_by_slot.items():
             self._running_by_slot[slot] = (task, started + seconds)

@@ -237,7 +237,7 @@ class Database:
         async with self._pool.connection() as conn:
             waited_ms = (time.monotonic() - requested) * 1000
             if waited_ms >= POOL_WAIT_MIN_MS or self.stats.pool_wait_ms:
-                is_exhausted = waited_ms >= POOL_WAIT_MIN_MS and self._detect_pool_exhaustion()
+                is_exhausted = waited_ms >= POOL_WAIT_MIN_MS and self._was_pool_exhausted()
                 self.stats.record_pool_wait(waited_ms, is_exhausted=is_exhausted)
             yield conn
 
@@ -301,7 +301,7 @@ class Database:
                 emit("database.retry", verb=verb.__name__, attempt=failed, error=str(error).strip())
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(failed, 10)) * (0.5 + random.random()))  # noqa: S311
 
-    def _detect_pool_exhaustion(self) -> bool:
+    def _was_pool_exhausted(self) -> bool:
         """Whether a request was queued since the last check while the pool had its maximum of connections.
 
         The duration of a wait proves nothing, because the process itself may have been suspended.

@@ -110,7 +110,7 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
         yield CopyStep(sql("item/copy"), _encode_and_count_rows(job_id, at, rows, counter))
     yield ExecuteStep(sql("ingest/add"), {"job_id": job_id, "next_seq": counter.n})
     if counter.n:
-        los, his = counter.cutter.finish_ranges()
+        los, his = counter.cutter.close_and_list_ranges()
         batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
         yield ExecuteStep(sql("batch/add_ranges"), batches | {"los": los, "his": his})
     if spec.idem_key is not None:
