@@ -144,12 +144,15 @@ class ImportMeasurement:
 
     async def _wait_until_closed(self, job_id: UUID, worker: BenchWorker, name: str, started: float) -> None:
         first = None
-        while not await self._db.run(database.is_job_closed, job_id):
+        is_closed = False
+        while not is_closed:
+            is_closed = await self._db.run(database.is_job_closed, job_id)
             worker.sample_memory()
             if first is None and (await self._db.read(job_records.get_job, job_id)).counts.settled:
                 first = time.monotonic() - started
                 self._record(f"{name}first_row_s", first)
-            await asyncio.sleep(IMPORT_JOB_POLL_S)
+            if not is_closed:
+                await asyncio.sleep(IMPORT_JOB_POLL_S)
 
     async def _check_row_counts(self, job_id: UUID, sample: ImportSample, table: str) -> None:
         counts = (await self._db.read(job_records.get_job, job_id)).counts

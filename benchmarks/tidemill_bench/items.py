@@ -179,7 +179,7 @@ class ItemsMeasurement:
             for _ in range(self._plan.starts):
                 since_call, since_return = await self._engine.measure_start_latency(worker)
                 self._record("start_ms", since_call)
-                self._record("start_after_commit_ms", since_return)
+                self._record("start_after_commit_ms", max(0.0, since_return))  # it may start before submit returns
 
     async def _read_wal_bytes(self) -> float:
         return await self._db.run(database.read_wal_bytes)
