@@ -20,35 +20,35 @@ class Feature:
 
     name: str
     handlers: Mapping[str, ObjectName] = field(default_factory=dict)
-    """Kind -> function of a ``Runtime`` that returns the ``Handler``."""
+    """Kind -> function that takes a ``Runtime`` and returns the ``Handler``."""
     kinds: Mapping[str, ObjectName] = field(default_factory=dict)
-    """Kind -> ``KindHooks``, for kinds whose jobs need special treatment in the shared use cases."""
+    """Kind -> its ``KindHooks``, for kinds that change what Tidemill does for all jobs."""
     kind_aliases: Mapping[str, str] = field(default_factory=dict)
-    """Alias of a kind in requests -> the kind."""
+    """Other name for a kind in requests -> the kind."""
     routers: Sequence[ObjectName] = ()
     """FastAPI routers, mounted under ``/v1``."""
     openapi_tag: tuple[str, str] | None = None
-    """Name and description of the tag of its routes in the OpenAPI document."""
+    """Tag of the feature's routes in the OpenAPI document: its name and description."""
     openapi_examples: ObjectName | None = None
-    """Mapping of pydantic model -> example; models that no route declares are added to the document."""
+    """Pydantic model -> example. Models that no route declares are added to the OpenAPI document."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """Command -> its summary in ``tidemill --help``."""
     commands_module: str | None = None
     """The module whose ``commands`` is a ``typer.Typer`` with these commands."""
     declarations: Sequence[ObjectName] = ()
-    """Functions of a ``Runtime`` that load the declarations of the feature, or raise InvalidSettings."""
+    """Functions that take a ``Runtime`` and load the feature's declarations; they can raise InvalidSettings."""
     config_sections: Sequence[str] = ()
-    """Its sections in ``tidemill.toml``; ``Runtime.load_section`` reads them."""
+    """Sections of the feature in ``tidemill.toml``; ``Runtime.load_section`` reads them."""
     worker_loops: ObjectName | None = None
-    """Function of a ``Runtime`` and the worker's id that returns loops for the parent process of a worker."""
+    """Function that takes a ``Runtime`` and a worker's id and returns loops for the worker's parent process."""
     housekeeping: Sequence[ObjectName] = ()
     """Store functions that the maintenance loop runs periodically."""
     limiter_users: ObjectName | None = None
-    """Function of a ``Runtime`` that returns (user, limiter) pairs; these limiters must be declared."""
+    """Function that takes a ``Runtime`` and returns pairs: the user of a limiter and the limiter's name."""
     file_tasks: Mapping[str, ObjectName] = field(default_factory=dict)
     """Key in the table of a watch in ``tidemill.toml`` -> class of the ``FileTask`` that it configures."""
     open_results: ObjectName | None = None
-    """Function of a ``Runtime``, a ``Job`` and a format that returns an open file with the job's results."""
+    """Function that takes a ``Runtime``, a ``Job`` and a format, and returns an open file with the job's results."""
 
 
 def import_object(name: ObjectName) -> Any:

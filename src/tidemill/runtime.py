@@ -23,6 +23,7 @@ from tidemill.store.users import User
 
 DEFAULT_CONFIG_PATH = Path("tidemill.toml")
 CORE_SECTIONS = ("resources", "limiters")
+APP_KEY = "app"  # a key of the file, beside its sections
 T = TypeVar("T")
 
 
@@ -32,16 +33,22 @@ def _read_toml_file(path: Path, modified_ns: int, size: int) -> dict[str, Any]: 
     return tomllib.loads(path.read_text("utf-8"))
 
 
+def find_config_path(configured: Path | None) -> Path | None:
+    """Return the configuration file, by default ``tidemill.toml`` in the working directory; None if there is none."""
+    if configured is None and DEFAULT_CONFIG_PATH.is_file():
+        return DEFAULT_CONFIG_PATH
+    return configured
+
+
 def load_section(path: Path | None, parse: Callable[[dict[str, Any]], dict[str, T]]) -> dict[str, T]:
     """Parse a file, by default ``tidemill.toml`` in the working directory if it exists.
 
     Raises:
         InvalidSettings: The file cannot be read, is not valid TOML, or ``parse`` rejects it.
     """
+    path = find_config_path(path)
     if path is None:
-        if not DEFAULT_CONFIG_PATH.is_file():
-            return {}
-        path = DEFAULT_CONFIG_PATH
+        return {}
     try:
         stat = path.stat()
         return parse(_read_toml_file(path.absolute(), stat.st_mtime_ns, stat.st_size))
@@ -53,9 +60,28 @@ def load_section(path: Path | None, parse: Callable[[dict[str, Any]], dict[str, 
         raise InvalidSettings(f"{path}: {error}") from None
 
 
+def find_configured_app(settings: Settings) -> tuple[str, str] | None:
+    """Return the mill of ``TIDEMILL_APP`` or of ``app`` in the configuration file, and the source of this value.
+
+    Raises:
+        InvalidSettings: The file is invalid, or its ``app`` is not a text.
+    """
+    if settings.app is not None:
+        return settings.app, "TIDEMILL_APP"
+    found = load_section(settings.config, _parse_app_key)
+    return (found[APP_KEY], f'{find_config_path(settings.config)}, key "{APP_KEY}"') if found else None
+
+
+def _parse_app_key(document: dict[str, Any]) -> dict[str, str]:
+    value = document.get(APP_KEY)
+    if value is not None and (not isinstance(value, str) or not value):
+        raise InvalidSettings(f'{APP_KEY}: Input should be MODULE:NAME of a mill, such as "app:mill"')
+    return {} if value is None else {APP_KEY: value}
+
+
 def check_section_names(document: Mapping[str, Any], enabled: Sequence[Feature], disabled: Iterable[Feature]) -> None:
     """Raise InvalidSettings with all sections that belong neither to the core nor to an enabled feature."""
-    known = [*CORE_SECTIONS, *(section for feature in enabled for section in feature.config_sections)]
+    known = [APP_KEY, *CORE_SECTIONS, *(section for feature in enabled for section in feature.config_sections)]
     disabled_features = {section: feature.name for feature in disabled for section in feature.config_sections}
     problems = []
     for section in document:
@@ -80,26 +106,26 @@ class Declarations:
 
 @dataclass(frozen=True, slots=True)
 class KindHooks:
-    """Callbacks and messages for jobs of one kind, used by the use cases that serve all kinds."""
+    """Callbacks and messages for jobs of one kind. The code that serves jobs of all kinds calls them."""
 
     get_target: Callable[[Job], str | None] | None = None
     """Returns the resource or dataset that a job reads or writes."""
     authorize: Callable[["Runtime", Principal, str], Awaitable[None]] | None = None
-    """Raises if a user may not use this target now. Called before items of a job run again."""
+    """Raises if a user has no access to this target. Called before items of a job are reprocessed."""
     prepare_submission: Callable[["Runtime", Submission, Role], Submission] | None = None
-    """Returns the submission to store. A built-in kind without it cannot be submitted directly."""
+    """Returns the submission to store. A built-in kind without this callback cannot be submitted directly."""
     check_columns: Callable[[Submission, Sequence[str]], None] | None = None
-    """Raises if the inputs have no column of a name that the submission refers to."""
+    """Raises if the submission names a column that the inputs do not have."""
     parse_fix: Callable[["Runtime", Job, int, Any], Awaitable[Any]] | None = None
-    """Returns the new input for an item that is fixed; raises if it is invalid."""
+    """Returns the new input for an item that a user fixes; raises if the new input is invalid."""
     fix_refusal: str | None = None
-    """Error message if items of this kind cannot be fixed; None if they can."""
+    """Error message for users who try to fix an item; None if items of this kind can be fixed."""
     done_refusal: str | None = None
-    """Error message if done items cannot be reprocessed; None if they can."""
+    """Error message for users who try to reprocess done items; None if done items can be reprocessed."""
     get_links: Callable[[Job], Mapping[str, str]] | None = None
-    """Returns additional links for the HTTP view of a job."""
+    """Returns additional links for a job in the HTTP API."""
     after_close: Callable[[Job, float], None] | None = None
-    """Called after a job has closed, with the job and the seconds since its submission; it may emit events."""
+    """Called with a job that has closed and its duration in seconds, for example to emit events."""
 
 
 FindKindHooks = Callable[[str], KindHooks | None]
@@ -184,6 +210,19 @@ class Runtime:
         self.on_demand_pool = on_demand_pool
         self.permits = permits  # for handlers that acquire limiter permits per request
         self._made: dict[Callable[[Runtime], Any], Any] = {}
+
+    def replace_settings(self, **changes: object) -> "Runtime":
+        """Return a runtime with the same database and declarations, and some other settings."""
+        settings = self.settings.model_copy(update=changes)
+        return Runtime(
+            self._db,
+            settings,
+            self.features,
+            self.declarations,
+            self.on_demand_pool,
+            self.permits,
+            self.disabled_features,
+        )
 
     @property
     def db(self) -> Database:

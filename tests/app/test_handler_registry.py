@@ -69,9 +69,9 @@ def test_invalid_kind_name_is_rejected(mill: Mill, kind: str) -> None:
         ({"max_attempts_not_found": 0}, "max_attempts must be at least 1"),
         ({"max_attempts": 40_000}, "max_attempts must be at most"),
         ({"max_attempts_not_found": 40_000}, "at most"),
-        ({"backoff": -1}, "delays must not be negative"),
-        ({"backoff_cap": -1}, "delays must not be negative"),
-        ({"not_found_delay": -1}, "delays must not be negative"),
+        ({"backoff": -1}, "backoff, backoff_cap and not_found_delay must not be negative"),
+        ({"backoff_cap": -1}, "backoff, backoff_cap and not_found_delay must not be negative"),
+        ({"not_found_delay": -1}, "backoff, backoff_cap and not_found_delay must not be negative"),
     ],
 )
 def test_handler_option_out_of_bounds_is_rejected(mill: Mill, options: dict[str, Any], message: str) -> None:
@@ -80,7 +80,7 @@ def test_handler_option_out_of_bounds_is_rejected(mill: Mill, options: dict[str,
 
 
 def test_invalid_handler_options_are_reported_in_one_error(mill: Mill) -> None:
-    with pytest.raises(InvalidInput, match=r'Handler "a": concurrency.*; timeout.*; delays'):
+    with pytest.raises(InvalidInput, match=r'Handler "a": concurrency.*; timeout.*; backoff'):
         mill.handler("a", concurrency=0, timeout=0, backoff=-1)(one)
 
 
@@ -118,7 +118,7 @@ def test_handler_mode_is_detected_from_function() -> None:
 def test_blocking_batch_handler_with_transaction_is_rejected() -> None:
     def run_batch_in_transaction(items: list[Item], conn: Any) -> None: ...
 
-    with pytest.raises(InvalidInput, match="and must be async"):
+    with pytest.raises(InvalidInput, match="so it must be async"):
         make_batch_handler("a", run_batch_in_transaction)
 
 

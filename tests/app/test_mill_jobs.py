@@ -1,7 +1,9 @@
 """Mill methods: submit all types of jobs, wait, iterate and control."""
 
 import io
+import tempfile
 from pathlib import Path
+from typing import BinaryIO, cast
 from uuid import uuid4
 
 import psycopg
@@ -69,7 +71,7 @@ async def test_a_kind_that_nobody_knows_is_refused(submitter: Mill, tidemill_dat
 
 async def test_waiting_ends_with_the_job(mill: Mill) -> None:
     job_id = await mill.submit_async("double", [1, -1])
-    with pytest.raises(TimeoutError, match=r"is pending after 0.1 s: 0 of 2 items are settled"):
+    with pytest.raises(TimeoutError, match=r"is still pending after 0.1 s: 0 of 2 items are settled"):
         await mill.wait_async(job_id, timeout=0.1)
     await drain(mill)
     assert (await mill.wait_async(job_id)).status is JobStatus.COMPLETED_WITH_ERRORS
@@ -135,6 +137,21 @@ async def test_an_import_and_an_export_of_a_table(mill: Mill, db: Database, tmp_
     with mill.open_export(export) as file:
         assert file.read() == b"name\nHopper\n"
     mill.close()
+
+
+@pytest.mark.parametrize(("name", "stored"), [("users.csv", "users.csv"), (None, "")])
+async def test_import_of_temporary_file_stores_given_name_only(
+    mill: Mill, db: Database, name: str | None, stored: str
+) -> None:
+    """A temporary file has no name, or the number of its file descriptor."""
+    await rows(db, "CREATE TABLE public.users (id int PRIMARY KEY)")
+    with tempfile.SpooledTemporaryFile() as file:
+        file.write(b"id\n1\n")
+        file.seek(0)
+        job_id = await mill.submit_import_async(
+            cast("BinaryIO", file), "public.users", name=name, layout={"format": "csv"}
+        )
+    assert await rows(db, "SELECT coalesce(source->>'name', '') FROM tidemill.job WHERE id = %s", job_id) == [(stored,)]
 
 
 async def test_an_import_that_cannot_be_planned_leaves_no_file(mill: Mill, db: Database, settings: Settings) -> None:

@@ -104,7 +104,7 @@ class Odd(Outcome):
 
 
 def test_unknown_outcome_class_raises_type_error() -> None:
-    with pytest.raises(TypeError, match="A handler must not return Odd"):
+    with pytest.raises(TypeError, match="A handler returned Odd"):
         decide_from_outcome(item(), Odd(), POLICY, 0.5)
 
 

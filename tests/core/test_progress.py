@@ -23,7 +23,7 @@ def samples(*settled: tuple[float, int]) -> list[ProgressSample]:
 
 def job(done: int, total: int = 10_000, status: JobStatus = JobStatus.RUNNING) -> Job:
     counts = Counts(total=total, done=done, pending=total - done)
-    return Job(UUID(int=1), "J1", "test", 0, status, counts, created_at=BEGIN)
+    return Job(UUID(int=1), "J1", "test", 0, status, counts, created_at=BEGIN, started_at=BEGIN)
 
 
 def steady(per_s: int, until: int) -> list[ProgressSample]:
@@ -117,7 +117,7 @@ def test_ingesting_job_has_no_estimate() -> None:
 
 
 def test_closed_job_has_only_average_rate() -> None:
-    closed = replace(job(10_000, status=JobStatus.COMPLETED), closed_at=at(50))
+    closed = replace(job(10_000, status=JobStatus.COMPLETED), closed_at=at(50), duration_s=50)
     found = compute_rates(steady(200, 50), closed, at(1_000))
     assert (found.now_per_s, found.eta_s, found.why) == (0, None, NoEstimate.CLOSED)
     assert found.average_per_s == pytest.approx(200)
@@ -131,3 +131,17 @@ def test_current_rate_ignores_items_taken_back_by_reprocess() -> None:
 def test_job_without_elapsed_time_has_zero_rates() -> None:
     found = compute_rates([], job(5), at(0))
     assert (found.now_per_s, found.average_per_s, found.why) == (0, 0, NoEstimate.NOT_MOVING)
+
+
+def test_average_rate_excludes_time_in_queue_and_time_closed_before_reopening() -> None:
+    queued = replace(job(1_000), started_at=at(3_600), idle_s=600)
+    assert compute_rates(steady(10, 100), queued, at(4_300)).average_per_s == pytest.approx(10)
+    closed = replace(queued, closed_at=at(4_300), duration_s=100)
+    assert compute_rates([], closed, at(9_000)).average_per_s == pytest.approx(10)
+
+
+def test_job_without_worker_has_no_estimate() -> None:
+    found = compute_rates(steady(10, 100), job(1_000), at(100), has_worker=False)
+    assert (found.eta_s, found.why) == (None, NoEstimate.NO_WORKER)
+    paused = job(1_000, status=JobStatus.PAUSED)
+    assert compute_rates(steady(10, 100), paused, at(100), has_worker=False).why is NoEstimate.PAUSED

@@ -82,7 +82,7 @@ async def test_ingest_chunks_shrink_after_database_errors(
 
     async def troubled(conn: Connection, *args: Any, **kwargs: Any) -> Any:
         if next(calls) in (5, 6):
-            raise errors.DeadlockDetected("somebody stood in the way")
+            raise errors.DeadlockDetected("deadlock detected")
         return await append(conn, *args, **kwargs)
 
     monkeypatch.setattr(ingestion, "append_chunk", troubled)

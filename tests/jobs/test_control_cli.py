@@ -1,5 +1,6 @@
-"""The commands pause, resume, cancel, delete, reprocess and redrive."""
+"""The commands pause, resume, cancel, delete, retry and reprocess."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support import assert_sound, job_of, rows
@@ -43,11 +44,26 @@ async def test_cancelled_job_items_are_requeued_by_reprocess_not_redrive(
     assert "cancelled" in tidemill("watch", key, code=1).out
     assert "cannot be resumed" in tidemill.refuses("resume", key)
     assert len(tidemill("items", key, "--status", "canceled").out.splitlines()) == 3
-    assert tidemill("redrive", key).out == "Requeued 0 items\n", "items that the user cancelled are not retried"
+    assert tidemill("retry", key).out == "Requeued 0 items\n", "items that the user cancelled are not retried"
     assert tidemill("reprocess", key, "--status", "cancelled").out == "Requeued 3 items\n"
     await drain(cli_mill, db=db)
     assert "3 done of 3" in tidemill("watch", key).out
     await assert_sound(db)
+
+
+async def test_reprocess_of_job_cancelled_before_its_file_was_read_reports_reopened_job(
+    tidemill: "Tidemill", cli_mill: Mill, db: Database, tmp_path: Path
+) -> None:
+    await key_of(cli_mill, {})  # registers the kind
+    file = tmp_path / "rows.csv"
+    file.write_text("n\n1\n2\n")
+    key = tidemill("submit", "test", str(file)).out.strip()
+    tidemill("cancel", key)
+    assert "cancelled" in tidemill("watch", key, code=1).out
+    said = tidemill("reprocess", key, "--status", "cancelled").out
+    assert said == f"Reopened {key}: workers continue to read its file\nRequeued 0 items\n"
+    await drain(cli_mill, db=db)
+    assert "2 done of 2" in tidemill("watch", key).out
 
 
 async def test_reprocess_command_requeues_items_selected_by_code_seq_or_status(
@@ -55,10 +71,10 @@ async def test_reprocess_command_requeues_items_selected_by_code_seq_or_status(
 ) -> None:
     key = await key_of(cli_mill, {}, BAD, BAD | {"code": "other"}, {"as": "not_found"})
     await drain(cli_mill, db=db)
-    assert tidemill("reprocess", key, "--code", "other").out == "Requeued 1 items\n"
-    assert tidemill("reprocess", key, "--seq", "1", "--seq", "0").out == "Requeued 1 items\n"
-    assert tidemill("reprocess", key, "--status", "success", "--status", "dlq").out == "Requeued 1 items\n"
-    assert tidemill("reprocess", key).out == "Requeued 1 items\n"
+    assert tidemill("reprocess", key, "--code", "other").out == "Requeued 1 item\n"
+    assert tidemill("reprocess", key, "--seq", "1", "--seq", "0").out == "Requeued 1 item\n"
+    assert tidemill("reprocess", key, "--status", "success", "--status", "dlq").out == "Requeued 1 item\n"
+    assert tidemill("reprocess", key).out == "Requeued 1 item\n"
     assert tidemill("reprocess", key).out == "Requeued 0 items\n"
     await assert_sound(db)
     assert "Items with status pending are not settled" in tidemill.refuses("reprocess", key, "--status", "pending")
@@ -79,9 +95,9 @@ async def test_redrive_command_requeues_dead_letters_of_several_jobs(
 ) -> None:
     one, two = await key_of(cli_mill, BAD, {}), await key_of(cli_mill, BAD | {"code": "other"}, BAD)
     await drain(cli_mill, db=db)
-    assert tidemill("redrive", one, two, "--code", "other").out == "Requeued 1 items\n"
-    assert tidemill("redrive", one, two).out == "Requeued 2 items\n"
-    assert 'Unknown job "nope"' in tidemill.refuses("redrive", one, "nope")
+    assert tidemill("retry", one, two, "--code", "other").out == "Requeued 1 item\n"
+    assert tidemill("retry", one, two).out == "Requeued 2 items\n"
+    assert 'Unknown job "nope"' in tidemill.refuses("retry", one, "nope")
 
 
 async def test_delete_command_confirms_and_removes_job_with_rows(

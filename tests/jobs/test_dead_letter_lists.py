@@ -1,6 +1,8 @@
-"""Dead letters across jobs: newest first, of one owner or all owners, and their causes."""
+"""Dead letters across jobs: newest first, of one owner or all owners, by category and group, and their causes."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -9,11 +11,11 @@ import pytest
 
 from jobs.list_scenes import walk
 from store.scenes import fail_some, send_round
-from support import FAILED, add_job, rows, settle, take
+from support import FAILED, add_job, assert_sound, rows, settle, take
 from tidemill.core.decide import Verdict
 from tidemill.core.errors import InvalidInput, UnknownJob
-from tidemill.jobs import job_control, queries
-from tidemill.store import job_lifecycle
+from tidemill.jobs import job_control, queries, reprocessing
+from tidemill.store import job_lifecycle, workers
 from tidemill.store.database import Database
 from tidemill.store.reprocess_items import ReprocessSelection
 
@@ -167,3 +169,256 @@ async def test_dead_letter_list_contains_single_failed_item_of_batch(db: Databas
     job_id = await add_job(db, 10)
     await fail_some(db, job_id, [4])
     assert await letters(db) == [(job_id, 4)]
+
+
+IMPORT = "tidemill.import"
+DRY_RUN = {"plan": {"validate_only": True}}
+
+
+async def one_of_each_category(db: Database) -> dict[str, UUID]:
+    """Create failures of a handler, of an import (one row is invalid, one write is exhausted) and of a dry run."""
+    return {
+        "handler": await failing_job(db, ["not_sold"], owner_id=1),
+        "import": await failing_job(db, ["email.pattern", "exhausted"], owner_id=1, kind=IMPORT),
+        "dry_run": await failing_job(db, ["email.pattern"] * 2, owner_id=1, kind=IMPORT, params=DRY_RUN),
+    }
+
+
+async def test_dead_letter_list_filters_by_category(db: Database) -> None:
+    jobs = await one_of_each_category(db)
+    await failing_job(db, ["a"], owner_id=2)
+    assert await letters(db, owner_id=1, category="handler") == [(jobs["import"], 1), (jobs["handler"], 0)]
+    assert await letters(db, owner_id=1, category="invalid_row") == [(jobs["import"], 0)]
+    assert await letters(db, owner_id=1, category="dry_run", limit=1) == newest_first((jobs["dry_run"], 2))
+    assert await letters(db, owner_id=1, job_id=jobs["import"], category="handler") == [(jobs["import"], 1)]
+    assert len(await letters(db, category="handler")) == 3
+    assert {one["category"] for one in (await queries.list_dead_letters(db, owner_id=1, limit=9)).items} == {
+        "handler",
+        "invalid_row",
+        "dry_run",
+    }
+
+
+async def test_dead_letter_list_by_category_reads_many_jobs_in_groups(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.store.dead_letter_lists.DEAD_LETTER_JOBS_PER_PAGE", 3)
+    jobs = [(await failing_job(db, ["a"] * 3, owner_id=1), 3) for _ in range(7)]
+    await failing_job(db, ["email.pattern"] * 9, owner_id=1, kind=IMPORT)
+    assert await letters(db, owner_id=1, category="handler", limit=4) == newest_first(*reversed(jobs))
+    first = await queries.list_dead_letters(db, owner_id=1, category="handler", limit=4)
+    assert len(first.items) == 4, "rows of other categories cost no page"
+
+
+async def test_dead_letters_are_counted_by_category_without_dismissed_items(db: Database) -> None:
+    jobs = await one_of_each_category(db)
+    _, counts, _ = await queries.group_dead_letters(db, owner_id=1)
+    assert (counts.handler, counts.invalid_row, counts.dry_run, counts.dismissed) == (2, 1, 2, 0)
+    await dismiss(db, [(jobs["dry_run"], 0), (jobs["handler"], 0)])
+    category, counts, groups = await queries.group_dead_letters(db, owner_id=1)
+    assert (category, counts.handler, counts.invalid_row, counts.dry_run, counts.dismissed) == ("handler", 1, 1, 1, 2)
+    assert counts.is_exact
+    assert [group["count"] for group in groups.groups] == [1]
+    _, _, dismissed = await queries.group_dead_letters(db, owner_id=1, dismissed=True)
+    assert sorted((group["kind"], group["count"]) for group in dismissed.groups) == [("test", 1), (IMPORT, 1)]
+
+
+async def test_dead_letter_groups_default_to_first_category_with_items(db: Database) -> None:
+    assert (await queries.group_dead_letters(db, owner_id=1))[0] == "handler"
+    await failing_job(db, ["email.pattern"], owner_id=1, kind=IMPORT, params=DRY_RUN)
+    assert (await queries.group_dead_letters(db, owner_id=1))[0] == "dry_run"
+    await failing_job(db, ["email.pattern"], owner_id=1, kind=IMPORT)
+    assert (await queries.group_dead_letters(db, owner_id=1))[0] == "invalid_row"
+    with pytest.raises(UnknownJob):
+        await queries.group_dead_letters(db, owner_id=1, job_id=uuid4())
+
+
+async def failing_with(db: Database, *errors: dict[str, Any], **options: Any) -> UUID:
+    """Create a job whose items fail, one with each of these errors."""
+    job_id = await add_job(db, len(errors), **options)
+    said = [
+        Verdict(seq, FAILED, 1, 1, error=json.dumps(error).encode(), code=error["code"])
+        for seq, error in enumerate(errors)
+    ]
+    await settle(db, await take(db, job_id), said)
+    return job_id
+
+
+async def test_dead_letters_are_grouped_by_type_and_message_without_values(db: Database) -> None:
+    messages = [
+        'Order 17 of "Ada" isn\'t 0x1F at 12:30:01',
+        'Order 4,5 of "Bob" isn\'t 0xab at 1',
+        f'Order {uuid4()} of "" isn\'t 0x0 at 2.5',
+    ]
+    errors = [{"code": "exhausted", "reason": text} for text in messages]
+    job_id = await failing_with(db, *errors, {"code": "exhausted", "type": "KeyError", "reason": "'sku'"}, owner_id=1)
+    later = await failing_with(db, errors[0], owner_id=1)
+    other = await failing_with(db, errors[0], owner_id=1, kind="other")
+    _, _, found = await queries.group_dead_letters(db, owner_id=1)
+    message = "Order … of … isn't … at …"
+    assert [(one["kind"], one["type"], one["message"], one["count"]) for one in found.groups] == [
+        ("test", "exhausted", message, 4),
+        ("test", "KeyError", "…", 1),
+        ("other", "exhausted", message, 1),
+    ]
+    assert (found.grouped, found.is_complete) == (6, True)
+    largest = found.groups[0]
+    assert (largest["example"]["job_id"], largest["example"]["error"]["reason"]) == (later, messages[0])
+    assert largest["first_at"] < largest["last_at"] == largest["example"]["updated_at"]
+    assert await letters(db, owner_id=1, group=largest["id"]) == [(later, 0), (job_id, 2), (job_id, 1), (job_id, 0)]
+    assert await letters(db, owner_id=1, group=found.groups[2]["id"], category="handler") == [(other, 0)]
+
+
+def row_errors(*codes: str) -> dict[str, Any]:
+    """Return the stored error of a row of an import that has several errors."""
+    errors = [{"code": code, "reason": f'"{n}" breaks {code}'} for n, code in enumerate(codes)]
+    return errors[0] | {"errors": errors}
+
+
+@pytest.mark.parametrize(("category", "params"), [("invalid_row", {}), ("dry_run", DRY_RUN)])
+async def test_import_row_with_several_errors_is_in_group_of_each_error(
+    db: Database, category: str, params: dict[str, Any]
+) -> None:
+    errors = [row_errors("email.pattern", "age.minimum", "age.minimum"), row_errors("age.minimum", "role.enum")]
+    job_id = await failing_with(db, *errors, row_errors("role.enum"), owner_id=1, kind=IMPORT, params=params)
+    await failing_with(db, row_errors("age.minimum", "email.pattern"), owner_id=1)
+    _, _, found = await queries.group_dead_letters(db, owner_id=1, category=category)
+    groups = {one["type"]: one for one in found.groups}
+    assert {name: one["count"] for name, one in groups.items()} == {
+        "age.minimum": 2,
+        "role.enum": 2,
+        "email.pattern": 1,
+    }
+    assert (found.grouped, groups["age.minimum"]["message"]) == (3, "… breaks age.minimum")
+    for name, seqs in {"age.minimum": [1, 0], "role.enum": [2, 1], "email.pattern": [0]}.items():
+        rows_of_group = [(job_id, seq) for seq in seqs]
+        assert await letters(db, owner_id=1, group=groups[name]["id"]) == rows_of_group
+        assert await letters(db, owner_id=1, group=groups[name]["id"], category=category) == rows_of_group
+    _, _, found = await queries.group_dead_letters(db, owner_id=1, category="handler")
+    assert [one["type"] for one in found.groups] == ["age.minimum"], "a failure of a handler is one error"
+
+
+async def test_dismiss_restore_and_redrive_by_group_match_any_error_of_import_row(db: Database) -> None:
+    errors = [row_errors("email.pattern", "age.minimum"), row_errors("age.minimum", "role.enum")]
+    job_id = await failing_with(db, *errors, row_errors("role.enum"), owner_id=1, kind=IMPORT)
+    _, _, found = await queries.group_dead_letters(db, owner_id=1)
+    groups = {one["type"]: one["id"] for one in found.groups}
+    assert await dismiss(db, None, group=groups["role.enum"]) == 2
+    assert await letters(db, owner_id=1, dismissed=True, group=groups["age.minimum"]) == [(job_id, 1)]
+    restored = await reprocessing.redrive_dead_letters(
+        db, verb="restore", owner_id=1, filters={"group": groups["age.minimum"]}
+    )
+    assert restored.items == 1
+    redriven = await reprocessing.redrive_dead_letters(db, owner_id=1, filters={"group": groups["age.minimum"]})
+    assert redriven.items == 2
+    assert await letters(db, owner_id=1, dismissed=True) == [(job_id, 2)]
+
+
+async def test_dead_letter_groups_read_newest_items_only(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.store.dead_letter_lists.MAX_GROUPED_DEAD_LETTERS", 5)
+    monkeypatch.setattr("tidemill.store.dead_letter_lists.GROUPING_PAGE_ROWS", 2)
+    await failing_job(db, ["old"] * 4, owner_id=1)
+    await failing_job(db, ["new"] * 3, owner_id=1)
+    _, counts, found = await queries.group_dead_letters(db, owner_id=1)
+    assert [(one["type"], one["count"]) for one in found.groups] == [("new", 3), ("old", 2)]
+    assert (found.grouped, found.is_complete, counts.handler) == (5, False, 7)
+
+
+async def dismiss(db: Database, items: list[tuple[UUID, int]] | None, **filters: Any) -> int:
+    operation = await reprocessing.redrive_dead_letters(
+        db, verb="dismiss", owner_id=1, items=items, filters=filters, user_id=7
+    )
+    return operation.items
+
+
+async def test_dismissed_dead_letters_leave_list_and_keep_job_and_counts(db: Database) -> None:
+    job_id = await failing_job(db, ["a", "b", "a"], owner_id=1)
+    before = await rows(db, "SELECT to_jsonb(p) FROM tidemill.job_progress p")
+    assert await dismiss(db, [(job_id, 0), (job_id, 1)]) == 2
+    assert await dismiss(db, [(job_id, 0)]) == 0, "a second time, nothing is left to do"
+    assert await rows(db, "SELECT to_jsonb(p) FROM tidemill.job_progress p") == before
+    assert await letters(db, owner_id=1) == await letters(db) == [(job_id, 2)]
+    assert await letters(db, job_id=job_id) == await letters(db, category="handler") == [(job_id, 2)]
+    for asked in ({"owner_id": 1}, {"owner_id": None}, {"job_id": job_id}, {"category": "handler"}):
+        assert await letters(db, dismissed=True, **asked) == [(job_id, 1), (job_id, 0)], asked
+    [first, _] = (await queries.list_dead_letters(db, owner_id=1, dismissed=True, limit=5)).items
+    assert (first["dismissed_by"], first["dismissed_at"] is not None) == (7, True)
+    await assert_sound(db)
+
+
+async def test_newer_dismissed_items_do_not_hide_older_dead_letters(db: Database) -> None:
+    error = {"code": "exhausted", "reason": "no answer"}
+    few = await failing_with(db, *[error] * 5, owner_id=1, kind="few")
+    many = await failing_with(db, *[error] * 900, owner_id=1, kind="many")
+    await dismiss(db, None, kind="many")
+    page = await queries.list_dead_letters(db, owner_id=1, category="handler", limit=5)
+    assert [row["job_id"] for row in page.items] == [few] * 5
+    _, _, found = await queries.group_dead_letters(db, owner_id=1, category="handler")
+    assert [(group["kind"], group["count"]) for group in found.groups] == [("few", 5)]
+    await dismiss(db, [(few, 0)])
+    _, counts, _ = await queries.group_dead_letters(db, owner_id=1, kind="few")
+    assert (counts.handler, counts.dismissed, counts.is_exact) == (4, 1, True)
+    assert (await queries.list_dead_letters(db, owner_id=1, dismissed=True, limit=1000)).items[0]["job_id"] == many
+
+
+async def test_dismiss_by_group_and_category_and_restore_change_matching_items_only(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemill.store.reprocess_items.DISMISS_CHUNK_ITEMS", 2)
+    jobs = await one_of_each_category(db)
+    many = await failing_job(db, ["not_sold"] * 5, owner_id=1)
+    _, _, found = await queries.group_dead_letters(db, owner_id=1)
+    assert await dismiss(db, None, group=found.groups[0]["id"]) == 6
+    assert await dismiss(db, None, category="dry_run") == 2
+    assert await letters(db, owner_id=1) == [(jobs["import"], 1), (jobs["import"], 0)]
+    restored = await reprocessing.redrive_dead_letters(db, verb="restore", owner_id=1, filters={"jobs": [str(many)]})
+    assert (restored.items, restored.state) == (5, "done")
+    assert (await letters(db, owner_id=1))[:5] == newest_first((many, 5))
+
+
+async def test_redrive_by_filter_skips_dismissed_items_and_named_retry_removes_dismissal(db: Database) -> None:
+    job_id = await failing_job(db, ["a"] * 3, owner_id=1)
+    await dismiss(db, [(job_id, 0), (job_id, 1)])
+    assert (await reprocessing.redrive_dead_letters(db, owner_id=1)).items == 1
+    assert (await reprocessing.redrive_dead_letters(db, owner_id=1, items=[(job_id, 0)])).items == 1
+    await send_round(db, job_id, ReprocessSelection())
+    assert await rows(db, "SELECT DISTINCT status, dismissed_at, dismissed_by FROM tidemill.outcome") == [
+        ("pending", None, None)
+    ]
+    await assert_sound(db)
+
+
+async def test_redrive_by_category_and_group_retries_matching_items_only(db: Database) -> None:
+    jobs = await one_of_each_category(db)
+    assert (await reprocessing.redrive_dead_letters(db, owner_id=1, filters={"category": "invalid_row"})).items == 1
+    _, _, found = await queries.group_dead_letters(db, owner_id=1)
+    group = next(one for one in found.groups if one["type"] == "not_sold")
+    assert (await reprocessing.redrive_dead_letters(db, owner_id=1, filters={"group": group["id"]})).items == 1
+    assert await letters(db, owner_id=1) == [(jobs["dry_run"], 1), (jobs["dry_run"], 0), (jobs["import"], 1)]
+
+
+async def test_retry_forecast_counts_each_item_under_first_reason_that_applies(db: Database) -> None:
+    jobs = await one_of_each_category(db)
+    await failing_with(
+        db,
+        {"code": "poison", "retryable": True, "reason": "r"},
+        {"code": "exhausted", "retryable": True, "reason": "r"},
+        owner_id=1,
+    )
+    await failing_job(db, ["a"], owner_id=1, kind="unserved")
+    await failing_job(db, ["a"], owner_id=2)
+    await db.run(workers.register_worker, "w", "host", 1, {"kinds": ["test"]})
+    found = await queries.forecast_retry(db, owner_id=1, items=None)
+    assert asdict(found) == {
+        "dry_run": 2,
+        "invalid_row": 1,
+        "no_worker": 2,  # also the exhausted row of the import
+        "poison": 1,
+        "not_retryable": 1,
+        "retryable": 1,
+        "is_complete": True,
+    }
+    some = [(jobs["handler"], 0), (jobs["dry_run"], 1), (uuid4(), 0)]
+    named = await queries.forecast_retry(db, owner_id=1, items=some, excluded_items=some[:1])
+    assert (named.dry_run, named.not_retryable) == (1, 0)
+    assert (await queries.forecast_retry(db, owner_id=2, items=some)).dry_run == 0, "items of other owners are unknown"

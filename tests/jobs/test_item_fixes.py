@@ -23,18 +23,18 @@ from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 async def test_fixed_item_is_reprocessed_with_latest_input(db: Database) -> None:
     job_id = await add_job(db, 5)
     await fail_some(db, job_id, [2, 3])
-    assert await fix_item(db, job_id, 2, {"n": "mended"}, by=7) == 1
-    assert await fix_item(db, job_id, 2, {"n": "mended again"}, by=8) == 2
+    assert await fix_item(db, job_id, 2, {"n": "fixed"}, by=7) == 1
+    assert await fix_item(db, job_id, 2, {"n": "fixed again"}, by=8) == 2
     assert (await walk_items(db, job_id, FAILED))[0]["status"] == "failed"
     await send_round(db, job_id, ReprocessSelection(seqs=[2, 3]))
     lease = await take(db, job_id)
     assert [item.input for item in await db.run_async_commit(read_unsettled_items, lease)] == [
-        {"n": "mended again"},
+        {"n": "fixed again"},
         {"n": 3},
     ]
     await settle(db, lease)
     item = await queries.get_item(db, job_id, 2)
-    assert (item["status"], item["input"], item["original"]) == ("done", {"n": "mended again"}, {"n": 2})
+    assert (item["status"], item["input"], item["original"]) == ("done", {"n": "fixed again"}, {"n": 2})
     await assert_sound(db)
 
 
@@ -128,12 +128,10 @@ async def test_reprocess_waits_for_open_fix_and_uses_its_input(db: Database) -> 
     job_id = await add_job(db, 1)
     await fail_some(db, job_id, [0])
     async with db.transaction() as conn:
-        await store.add_item_fix(conn, job_id, 0, b'"mended"', by=1)
+        await store.add_item_fix(conn, job_id, 0, b'"fixed"', by=1)
         sending = await held_up(db, send_round(db, job_id))
     assert await at_once(sending) == 1
-    assert [item.input for item in await db.run_async_commit(read_unsettled_items, await take(db, job_id))] == [
-        "mended"
-    ]
+    assert [item.input for item in await db.run_async_commit(read_unsettled_items, await take(db, job_id))] == ["fixed"]
 
 
 async def test_fix_that_waited_for_reprocess_raises_conflict(db: Database) -> None:

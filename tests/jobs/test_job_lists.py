@@ -14,6 +14,7 @@ from tidemill.core.status import Intent, JobStatus
 from tidemill.jobs import job_control, queries
 from tidemill.store import job_lifecycle
 from tidemill.store.database import Database
+from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 from tidemill.telemetry.events import subscribe
 
 
@@ -91,6 +92,83 @@ async def test_job_list_finds_jobs_by_key_or_id_prefix(db: Database) -> None:
         assert await listed(db, q=nothing) == []
     with pytest.raises(InvalidInput, match="contains a NUL character or an unpaired surrogate"):
         await listed(db, q="\x00")
+
+
+async def add_named_job(db: Database, name: str, **options: Any) -> UUID:
+    job_id = await add_job(db, 1, **options)
+    await rows(db, "UPDATE tidemill.job SET source = jsonb_build_object('name', %s::text) WHERE id = %s", name, job_id)
+    return job_id
+
+
+async def test_job_search_matches_part_of_file_name_key_or_target_in_any_case(db: Database) -> None:
+    orders = await add_named_job(db, "Orders-2026.CSV")
+    feed = await add_named_job(db, "feed.xlsx", owner_id=1)
+    into_shop = await add_job(db, 1, params={"plan": {"resource": {"name": "Shop.Product"}}})
+    prices = await add_job(db, 1, params={"dataset": "prices"})
+    assert await listed(db, search="orders") == [orders]
+    assert await listed(db, search=" 2026.csv ") == [orders]
+    assert await listed(db, search="FEED") == [feed]
+    assert await listed(db, search="feed", owner_id=1) == [feed]
+    assert await listed(db, search="feed", owner_id=2) == []
+    assert await listed(db, search="shop.prod") == [into_shop]
+    assert await listed(db, search="prices", kind="test") == [prices]
+    assert await listed(db, search="prices", kind="other") == []
+    key = (await job_of(db, feed)).key
+    for text in (key, key.lower(), key[-6:], str(feed), str(feed).upper()):
+        assert await listed(db, search=text) == [feed], text
+    assert len(await listed(db, search=key[:9])) == 4
+    assert await listed(db, search="J19990101") == []
+
+
+async def test_job_search_takes_wildcards_literally(db: Database) -> None:
+    percent, underscore = await add_named_job(db, "100% sure.csv"), await add_named_job(db, "a_b.csv")
+    await add_named_job(db, "axb.csv")
+    assert await listed(db, search="%") == [percent]
+    assert await listed(db, search="0% S") == [percent]
+    assert await listed(db, search="a_b") == [underscore]
+    assert await listed(db, search="\\") == []
+    assert await listed(db, search="'; --") == []
+
+
+async def test_job_search_among_100000_jobs_reads_bounded_pages(db: Database) -> None:
+    oldest = await add_named_job(db, "needle.csv", owner_id=1)
+    await rows(
+        db,
+        "INSERT INTO tidemill.job (owner_id, kind, source, ingest_done, closed_as, closed_at)"
+        " SELECT 1, 'test', jsonb_build_object('name', 'file ' || n || '.csv'), true, 'completed', tidemill.now()"
+        " FROM generate_series(1, 100000) n",
+    )
+    pages, after = [], None
+    while True:
+        page = await queries.list_jobs(db, owner_id=1, search="needle", after=after)
+        pages.append([job.id for job in page.items])
+        if (after := page.after) is None:
+            break
+    assert pages == [[], [], [], [], [oldest]]
+
+
+async def test_job_duration_excludes_time_in_queue_and_time_closed(db: Database) -> None:
+    job_id = await add_job(db, 2)
+    assert (await job_of(db, job_id)).started_at is None
+    await shift_clock(db, "30 minutes")
+    lease = await take(db, job_id)
+    started = (await job_of(db, job_id)).started_at
+    assert started is not None
+    await shift_clock(db, "30 minutes 10 seconds")
+    await settle(db, lease, [verdict(0), verdict(1, FAILED)])
+    await db.run(close_job_as, job_id)
+    assert (await job_of(db, job_id)).started_at == started, "folding its batches keeps the start"
+    assert (await job_of(db, job_id)).duration_s == pytest.approx(10, abs=5)
+
+    await shift_clock(db, "2 hours")
+    await db.run(reprocess_items, job_id, ReprocessSelection())
+    assert (await job_of(db, job_id)).duration_s is None
+    await settle(db, await take(db, job_id))
+    await db.run(close_job_as, job_id)
+    job = await job_of(db, job_id)
+    assert job.started_at == started
+    assert job.idle_s == pytest.approx(5_390, abs=5)
+    assert job.duration_s == pytest.approx(10, abs=5)
 
 
 async def test_job_list_finds_rare_kind_within_page_budget(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

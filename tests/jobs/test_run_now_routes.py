@@ -9,6 +9,7 @@ from jobs.test_job_control_routes import failing, submitted
 from support import RETRY, assert_sound, rows, settle, take, verdict
 from support.api import Api
 from tidemill import Mill
+from tidemill.store import workers
 
 
 async def retrying(api: Api, ada: httpx2.AsyncClient, n: int = 5) -> str:
@@ -103,3 +104,17 @@ async def test_dead_letter_causes_can_be_filtered_by_job_and_kind(
     assert [one["count"] for one in (await ada.get("/v1/dead-letters/causes?kind=echo")).json()] == [6]
     assert (await ada.get("/v1/dead-letters/causes?kind=other")).json() == []
     assert (await bob.get(f"/v1/dead-letters/causes?job_id={job}")).status_code == 404
+
+
+async def test_flow_names_kinds_without_worker_and_counts_paused_items(
+    api: Api, ada: httpx2.AsyncClient, bob: httpx2.AsyncClient
+) -> None:
+    await rows(api.db, "DELETE FROM tidemill.worker")
+    await submitted(ada, [1, 2, 3])
+    paused = await submitted(ada, [1, 2])
+    assert (await ada.post(f"/v1/jobs/{paused}/pause")).status_code == 200
+    flow = (await ada.get("/v1/flow")).json()
+    assert (flow["paused"], flow["unserved"]) == (2, [{"kind": "echo", "items": 3, "jobs": 1}])
+    assert (await bob.get("/v1/flow")).json()["unserved"] == []
+    await api.db.run(workers.register_worker, "w", "host", 1, {"kinds": ["echo"]})
+    assert (await ada.get("/v1/flow")).json()["unserved"] == []

@@ -9,14 +9,18 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg.types.datetime import TimestamptzLoader
+from psycopg.types.string import TextLoader
 
 from support import assert_sound, closed, job_of, rows
 from tidemill import Item, Mill
+from tidemill.config import Settings
 from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, UnknownJob, UnknownKind
 from tidemill.core.status import JobStatus
 from tidemill.jobs.submission import submit_job
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
+from tidemill.store.workers import register_kinds
 from tidemill.testing import drain
 
 ROWS = [{"n": n} for n in range(10)]
@@ -85,6 +89,78 @@ async def test_submit_accepts_blocking_connection(mill: Mill, db: Database, tide
     job = await job_of(db, job_id)
     assert (job.counts.total, job.priority, job.params, job.owner_id) == (10, 3, {"a": 1}, 7)
     await assert_sound(db)
+
+
+async def test_submit_accepts_async_connection_with_dict_rows(mill: Mill, db: Database, tidemill_database: str) -> None:
+    connected = psycopg.AsyncConnection.connect(tidemill_database, row_factory=psycopg.rows.dict_row)
+    async with await connected as conn:
+        job_id = await mill.submit_async("test", ROWS, connection=conn)
+    assert (await job_of(db, job_id)).counts.total == 10
+
+
+async def test_submit_on_autocommit_connection_stores_whole_job_or_nothing(
+    mill: Mill, db: Database, tidemill_database: str
+) -> None:
+    with psycopg.connect(tidemill_database, autocommit=True) as conn:
+        with pytest.raises(InvalidInput, match="Input 2 "):
+            mill.submit("test", [1, object()], connection=conn)
+        assert await counts(db) == NOTHING
+        kept = mill.submit("test", ROWS, connection=conn)
+        with conn.transaction(force_rollback=True):
+            mill.submit("test", ROWS, connection=conn)
+    async with await psycopg.AsyncConnection.connect(tidemill_database, autocommit=True) as aconn:
+        with pytest.raises(InvalidInput, match="Input 2 "):
+            await mill.submit_async("test", [1, object()], connection=aconn)
+    assert await rows(db, "SELECT id FROM tidemill.job") == [(kept,)]
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+async def test_submit_accepts_connection_with_own_loaders_for_json_and_times(
+    mill: Mill, settings: Settings, db: Database, tidemill_database: str, is_declared: bool
+) -> None:
+    """Django loads jsonb as text, and times without their zone if USE_TZ is off."""
+
+    class NaiveTimeLoader(TimestamptzLoader):
+        def load(self, data: Any) -> dt.datetime:
+            return super().load(data).replace(tzinfo=None)
+
+    await db.run(register_kinds, mill.registry.make_all())
+    submitter = mill if is_declared else Mill(settings)
+    with psycopg.connect(tidemill_database, options="-c TimeZone=Asia/Tokyo") as conn:
+        conn.adapters.register_loader("jsonb", TextLoader)
+        conn.adapters.register_loader("timestamptz", NaiveTimeLoader)
+        submitter.submit("test", ROWS, connection=conn, idempotency_key="once")
+        submitter.submit("test", ROWS, connection=conn, idempotency_key="once")
+    assert await counts(db) == (1, 10, 1, 1, 1)
+    await drain(mill, db=db)
+    await assert_sound(db)
+
+
+async def test_submit_reads_inputs_through_connection_that_it_writes_to(
+    mill: Mill, db: Database, tidemill_database: str
+) -> None:
+    with psycopg.connect(tidemill_database) as conn, conn.cursor("lazy") as lazy:
+        lazy.execute("SELECT n, repeat('x', 1000) FROM generate_series(1, 1000) AS n")
+        job_id = mill.submit("test", ([n, text] for n, text in lazy), connection=conn)
+    assert (await job_of(db, job_id)).counts.total == 1_000
+    await drain(mill, db=db)
+    await assert_sound(db)
+
+
+async def test_submit_with_bad_row_leaves_callers_transaction_usable(
+    mill: Mill, db: Database, tidemill_database: str
+) -> None:
+    bad = [*("x" * 1_000 for _ in range(1_000)), object()]
+    with psycopg.connect(tidemill_database) as conn:
+        with pytest.raises(InvalidInput, match="Input 1001 "):
+            mill.submit("test", bad, connection=conn)
+        kept = mill.submit("test", ROWS, connection=conn)
+    async with await psycopg.AsyncConnection.connect(tidemill_database) as aconn:
+        with pytest.raises(InvalidInput, match="Input 1001 "):
+            await mill.submit_async("test", bad, connection=aconn)
+        await aconn.execute("SELECT 1")
+    assert await rows(db, "SELECT id FROM tidemill.job") == [(kept,)]
+    assert await counts(db) == (1, 10, 1, 1, 1)
 
 
 async def test_submit_is_undone_by_callers_savepoint_rollback(mill: Mill, db: Database, tidemill_database: str) -> None:

@@ -14,6 +14,7 @@ from tidemill.core.errors import Unavailable
 from tidemill.store import migrate as store
 from tidemill.store.database import Database
 from tidemill.store.migrate import PARTITION_WEEKS_AHEAD, Migration, check_schema, list_migrations, migrate_schema
+from tidemill.store.retention import purge_old_weeks
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 NAMES = [migration.name for migration in list_migrations()]
@@ -146,3 +147,37 @@ async def test_migrate_leaves_user_tables_unchanged(empty: Database) -> None:
     await migrate_schema(empty)
     found = await rows(empty, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
     assert found == [("job",)]
+
+
+@pytest.fixture
+def plain_role(empty_database: str) -> Iterator[str]:
+    """A role without privileges in the database."""
+    with psycopg.connect(empty_database, autocommit=True) as conn:
+        conn.execute("DROP ROLE IF EXISTS plain_role")
+        conn.execute("CREATE ROLE plain_role LOGIN")
+        yield "plain_role"
+        conn.execute("DROP OWNED BY plain_role")
+        conn.execute("DROP ROLE plain_role")
+
+
+async def test_migrate_uses_schema_that_role_may_not_create(empty: Database, plain_role: str) -> None:
+    await rows(empty, f"CREATE SCHEMA tidemill AUTHORIZATION {plain_role}")
+    async with Database(psycopg.conninfo.make_conninfo(empty.url, user=plain_role), size=1) as db:
+        assert await migrate_schema(db) == NAMES
+        await check_schema(db)
+
+
+async def test_migrate_changes_nothing_for_role_that_owns_no_table(
+    empty: Database, plain_role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await migrate_schema(empty)
+    await rows(empty, f"GRANT USAGE ON SCHEMA tidemill TO {plain_role}")
+    await rows(empty, f"GRANT SELECT ON tidemill.migration TO {plain_role}")
+    async with Database(psycopg.conninfo.make_conninfo(empty.url, user=plain_role), size=1) as db:
+        assert await migrate_schema(db) == []
+        new = Migration("9999_new.sql", b"CREATE TABLE tidemill.fresh ()")
+        monkeypatch.setattr(store, "list_migrations", lambda: [*list_migrations(), new])
+        with pytest.raises(Unavailable, match='Role "plain_role" does not own the tables of Tidemill'):
+            await migrate_schema(db)
+        with pytest.raises(Unavailable, match='Role "plain_role" does not own the tables of Tidemill'):
+            await purge_old_weeks(db, 0)

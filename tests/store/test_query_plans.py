@@ -97,11 +97,13 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
     batches = {"since": NEVER, "batch": -1, "until": ALWAYS, "limit": 102}
     matching = batches | {"budget": 5_000, "statuses": ["pending"], "kind": None}
     letters = {"at": ALWAYS, "job": UUID(int=0), "seq": -1, "from": NEVER, "kind": None, "codes": None, "each": 101}
-    ids = {"lo": UUID(int=0), "hi": UUID(int=2**128 - 1), "prefix": "", "words": None, "kind": None}
+    letters |= {"category": None, "group": None, "with_patterns": False}
+    ids = {"lo": UUID(int=0), "hi": UUID(int=2**128 - 1), "prefix": "", "search": None, "words": None, "kind": None}
     ids |= {"created_from": None, "created_to": None, "budget": 500}
     by_seq = {"sparse": False, "statuses": ["skipped"], "stored": ["skipped"], "among": None, "codes": None}
     everywhere = {"first": 0, "last": 2**40}
     return {
+        "worker/unserved_kinds": {"live": ["other"], "limit": 5},
         "batch/get": {"batch_id": 30_000},
         "batch/list": job | {"before": 10**9} | page,
         "batch/pick_of_job": job | batches | {"states": ["ready", "leased"], "retryings": [False, False]},
@@ -122,8 +124,12 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "outcome/list_exceptions": job | {"at": NEVER, "seq": -1, "statuses": ["failed", "skipped"]} | page,
         "outcome/list_codes": job | {"at": NEVER, "seq": -1, "codes": ["test"], "budget": 500} | page,
         "outcome/owners_of_dead_letters": {"owner_id": -1} | page,
+        "outcome/owners_of_dismissed": {"owner_id": -1} | page,
         "outcome/pick_dead_letters_of_owners": letters | {"owners": [0]} | page,
-        "outcome/pick_dead_letters_of_job": job | letters | page,
+        "outcome/pick_dismissed_of_owners": letters | {"owners": [0]} | page,
+        "outcome/pick_dead_letters_of_jobs": {"job_ids": [job_id], "dismissed": False} | letters | page,
+        "outcome/count_dismissed": {"owner_id": None, "kind": None, "job_id": None} | page,
+        "outcome/describe_dead_letters": {"owner_id": 0, "job_ids": [job_id] * 3, "seqs": [10, 20, 30]},
         "outcome/list_dead_letters": {"job_ids": [job_id] * 3, "seqs": [10, 20, 30]},
         "job/find": {"text": "J1", "lo": UUID(int=1), "hi": UUID(int=2)},
         "job/find_of_owner": {"text": "J1", "lo": UUID(int=1), "hi": UUID(int=2), "owner_id": 3},
@@ -174,7 +180,7 @@ async def test_prepared_frequent_statements_use_no_seq_scan_on_big_tables(full: 
         ("outcome/list_codes", 210),
         ("outcome/owners_of_dead_letters", 2),
         ("outcome/pick_dead_letters_of_owners", 210),
-        ("outcome/pick_dead_letters_of_job", 210),
+        ("outcome/pick_dead_letters_of_jobs", 210),
         ("outcome/list_dead_letters", 9),
         ("job/find_of_owner", 1),
         ("job/pick_of_owner", 501),
@@ -230,7 +236,7 @@ async def test_deep_page_of_open_items_reads_no_more_rows_than_first(full: Datab
 async def test_deep_page_of_failed_items_reads_no_more_rows_than_first(full: Database, big: Big) -> None:
     asked = asked_all_day(big.job_id)
     [(at,)] = await rows(full, "SELECT updated_at FROM tidemill.outcome WHERE job_id = %s AND seq = 40000", big.job_id)
-    for statement in ("outcome/list_exceptions", "outcome/list_codes", "outcome/pick_dead_letters_of_job"):
+    for statement in ("outcome/list_exceptions", "outcome/list_codes", "outcome/pick_dead_letters_of_jobs"):
         assert (await rows_looked_at(full, statement, asked[statement] | {"at": at, "seq": 40_000})).total() <= 210
     letters = asked["outcome/pick_dead_letters_of_owners"] | {"at": at, "seq": 40_000, "job": big.job_id}
     assert (await rows_looked_at(full, "outcome/pick_dead_letters_of_owners", letters)).total() <= 210

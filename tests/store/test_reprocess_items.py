@@ -1,9 +1,14 @@
 """Tests that reprocessing requeues each item once and adjusts the counters."""
 
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
 import pytest
 
 from store.scenes import at_once, batches, fail_some, held_up, retry_some, send_round, status_of, unsettled
 from support import FAILED, add_job, assert_sound, close_job_as, job_of, rows, settle, take, try_take, verdict
+from tidemill.core.decide import list_further_codes
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Counts
 from tidemill.core.status import ItemStatus, JobStatus
@@ -12,6 +17,7 @@ from tidemill.jobs.reprocessing import redrive_dead_letters
 from tidemill.store import batch_leases, job_lifecycle, retention
 from tidemill.store.database import Database
 from tidemill.store.item_records import get_item_details, read_unsettled_items
+from tidemill.store.jsonb import decode_json, encode_json
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 
 CANCELLED = ReprocessSelection(statuses=[ItemStatus.CANCELLED])
@@ -68,6 +74,49 @@ async def test_reprocess_without_reset_continues_attempts_and_skips_exhausted(db
     assert [
         (item.seq, item.attempt) for item in await db.run_async_commit(read_unsettled_items, await take(db, job_id))
     ] == [(0, 2)]
+    await assert_sound(db)
+
+
+async def further_codes(db: Database, job_id: UUID) -> list[dict[str, int]]:
+    """The counters of further errors: those of the job, then those of its batches that are not folded."""
+    found = await rows(
+        db,
+        "SELECT further_codes FROM tidemill.job_tally WHERE job_id = %s UNION ALL "
+        "SELECT further_codes FROM tidemill.batch WHERE job_id = %s AND NOT folded AND further_codes IS NOT NULL",
+        job_id,
+        job_id,
+    )
+    return [codes for (codes,) in found]
+
+
+async def test_further_errors_are_counted_until_their_items_are_requeued(db: Database) -> None:
+    job_id = await add_job(db, 3)
+    listed = [{"code": code, "reason": "because"} for code in ("test", "age", "name", "name")]
+    failures = [replace(verdict(seq, FAILED), error=encode_json(listed[0] | {"errors": listed})) for seq in range(3)]
+    failures = [replace(one, further_codes=list_further_codes(decode_json(one.error or b""))) for one in failures]
+    assert failures[0].further_codes == ("age", "name")
+    await settle(db, await take(db, job_id), failures)
+    assert await further_codes(db, job_id) == [{}, {"age": 3, "name": 3}]
+    assert (await job_of(db, job_id)).codes == {"test": 3}
+    await assert_sound(db)
+    assert await send_round(db, job_id, ReprocessSelection(seqs=[0, 2])) == 2
+    assert await further_codes(db, job_id) == [{"age": 1, "name": 1}]
+    await assert_sound(db)
+    await settle(db, await take(db, job_id))
+    await db.run(close_job_as, job_id)
+    assert await further_codes(db, job_id) == [{"age": 1, "name": 1}]
+    await assert_sound(db)
+
+
+@pytest.mark.parametrize("errors", [[], {}, "text", [7, None, [], {"code": 5}, {"code": "test"}, {}], None])
+async def test_errors_without_further_codes_are_not_counted(db: Database, errors: Any) -> None:
+    job_id = await add_job(db, 1)
+    error = {"code": "test", "reason": "because", "errors": errors}
+    assert list_further_codes(error) == ()
+    await settle(db, await take(db, job_id), [replace(verdict(0, FAILED), error=encode_json(error))])
+    assert await further_codes(db, job_id) == [{}]
+    await assert_sound(db)
+    assert await send_round(db, job_id) == 1
     await assert_sound(db)
 
 

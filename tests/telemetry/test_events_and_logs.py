@@ -1,6 +1,7 @@
 """Tests of events and log lines."""
 
 import asyncio
+import io
 import json
 import logging
 import re
@@ -179,6 +180,20 @@ def test_log_level_is_raised_for_high_error_rate_and_server_errors(
     name: str, fields: dict[str, Any], level: int
 ) -> None:
     assert logs.choose_log_level(Event(name, fields)) == level
+
+
+def test_terminal_log_prints_traceback_below_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    configure_event_logging("info")
+    emit("handler.failed", type="ValueError", traceback="Traceback …\n  File x\nValueError: no")
+    line, *below = screen.getvalue().splitlines()
+    assert "handler.failed" in line
+    assert below == ["Traceback …", "  File x", "ValueError: no"]
 
 
 def documented() -> dict[str, set[str]]:

@@ -36,9 +36,8 @@ async def test_job_closed_event_summarizes_job(mill: Mill, db: Database, told: T
     assert summary["counts"] == {"total": 10, "done": 6, "failed": 2, "not_found": 1, "skipped": 1}
     assert (summary["closed_as"], summary["error_rate"], summary["kind"]) == ("completed_with_errors", 0.2, "test")
     job = await closed(db, job_id)
-    assert job.closed_at is not None
-    assert job.created_at is not None
-    seconds = (job.closed_at - job.created_at).total_seconds()
+    seconds = job.duration_s
+    assert seconds is not None
     assert summary["duration_ms"] == round(seconds * 1000)
     assert summary["rows_per_sec"] == pytest.approx(10 / seconds, abs=0.1)
     names = list(dict.fromkeys(name for name, _ in told.about(job_id)))
@@ -155,3 +154,15 @@ async def test_repeated_submission_emits_job_submitted_once(db: Database, told: 
     one, _ = await submit_job(db, Submission("test", idem_key="one"), [b"1"])
     assert await submit_job(db, Submission("test", idem_key="one"), [b"1"]) == (one, False)
     assert len(told.of("job.submitted")) == 1
+
+
+async def test_handler_failed_event_has_traceback_once_per_line_of_code(mill: Mill, db: Database, told: Told) -> None:
+    @mill.handler("raises", max_attempts=1)
+    async def raises(item: Item) -> None:
+        raise LookupError(item.input)
+
+    job_id = await mill.submit_async("raises", list(range(50)))
+    await drain(mill, db=db)
+    (event,) = told.of("handler.failed")
+    assert (event["job"], event["type"], event["status"], event["attempt"]) == (job_id, "LookupError", "failed", 1)
+    assert event["traceback"].endswith(f"LookupError: {event['seq']}")

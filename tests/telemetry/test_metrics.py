@@ -18,7 +18,7 @@ from tidemill.telemetry.events import Event
 from tidemill.telemetry.metric_families import ExpiringGauge
 from tidemill.telemetry.metrics import MetricsSubscriber
 
-DOCS = Path(__file__).parents[2] / "docs" / "telemetry.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md"
 FLUSHED: dict[str, Any] = {"items": 0, "done": 0, "not_found": 0, "skipped": 0, "failed": 0, "retried": 0, "codes": {}}
 FLUSHED |= {"fill": 0.5, "ms": 3.0, "kind": "k"}
 

@@ -12,7 +12,7 @@ from telemetry.recorded_events import Told
 from tidemill.core.progress import NoEstimate, ProgressSample
 from tidemill.engine.maintenance_loop import MaintenanceLoop, ProgressSampler, QueueDepthLoop, report_queue_depth
 from tidemill.jobs import job_control
-from tidemill.store import job_lifecycle, progress_samples
+from tidemill.store import job_lifecycle, progress_samples, workers
 from tidemill.store.database import Connection, Database
 from tidemill.store.retention import purge_old_weeks
 
@@ -92,8 +92,8 @@ async def test_cancelled_items_count_in_no_sample_and_no_rate(db: Database, told
     assert (job.counts.done, job.counts.cancelled) == (10, 990)
     assert await settled(db, job_id) == [10]
     assert job.closed_at is not None
-    assert job.created_at is not None
-    seconds = (job.closed_at - job.created_at).total_seconds()
+    assert job.started_at is not None
+    seconds = (job.closed_at - job.started_at).total_seconds()
     assert told.of("job.closed")[0]["rows_per_sec"] == pytest.approx(10 / seconds, abs=0.1)
 
 
@@ -151,9 +151,11 @@ async def test_progress_chart_of_few_samples_shows_all_of_them(db: Database) -> 
     assert [point.settled for point in await db.read(progress_samples.read_progress_chart, job_id)] == [0, 10, 20, 30]
 
 
-async def test_running_job_has_rate_and_estimate_until_paused(db: Database) -> None:
+async def test_running_job_has_estimate_while_worker_handles_it_until_paused(db: Database) -> None:
     job_id = await add_job(db, 100)
     await settle(db, await take(db, job_id, 50))
+    assert (await db.read(progress_samples.read_job_rates, await job_of(db, job_id))).why is NoEstimate.NO_WORKER
+    await db.run(workers.register_worker, "w1", "here", 1, {"kinds": ["test"]})
     found = await db.read(progress_samples.read_job_rates, await job_of(db, job_id))
     assert found.now_per_s > 0
     assert found.eta_s == pytest.approx(50 / found.now_per_s)

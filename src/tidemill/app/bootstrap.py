@@ -12,12 +12,14 @@ from pathlib import Path
 from tidemill.app.mill import Mill
 from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import load_settings
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, InvalidSettings
 from tidemill.runtime import Runtime
 from tidemill.store import workers
 from tidemill.store.database import Database
 from tidemill.store.migrate import migrate_schema
 from tidemill.store.open_database import open_database
+
+COMMAND_DB_RETRY_BUDGET_S = 30.0
 
 
 async def create_demo_tables(db: Database) -> None:
@@ -31,6 +33,7 @@ def load_mill(reference: str) -> Mill:
 
     Raises:
         InvalidInput: The module cannot be imported, or the object is not a Mill.
+        InvalidSettings: The settings of the environment, which a mill reads when it declares a handler, are invalid.
     """
     module_name, _, name = reference.partition(":")
     here = str(Path.cwd())
@@ -42,6 +45,8 @@ def load_mill(reference: str) -> Mill:
         if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise InvalidInput(f'Module "{module_name}" not found. Use MODULE:NAME, such as app:mill.') from error
         raise InvalidInput(_format_import_error(module_name, error)) from error
+    except InvalidSettings:
+        raise  # the message lists the settings; a traceback of the module would not help
     except Exception as error:
         raise InvalidInput(_format_import_error(module_name, error)) from error
     mill = getattr(module, name or "mill", None)
@@ -75,24 +80,27 @@ class LocalCommandHost:
     @asynccontextmanager
     async def open_runtime(self, app: str, *, migrate: bool, check: bool) -> AsyncIterator[Runtime]:
         settings = load_settings()
-        async with open_database(settings, check=check and not migrate) as db:
+        async with open_database(settings, check=check and not migrate, patience=COMMAND_DB_RETRY_BUDGET_S) as db:
             if migrate:
                 await migrate_schema(db)
             yield make_runtime(db, settings, load_mill(app).registry)
 
     @asynccontextmanager
-    async def ensure_worker(self, runtime: Runtime, kind: str, app: str, processes: int) -> AsyncIterator[None]:
+    async def ensure_worker(self, runtime: Runtime, kind: str, app: str, processes: int) -> AsyncIterator[bool]:
         if kind in await runtime.db.read(workers.list_live_kinds):
-            yield
+            yield False
             return
         from tidemill.app.worker import make_worker  # noqa: PLC0415  commands that need no worker start faster
 
         worker = make_worker(runtime.db, load_mill(app), app, processes)
         await worker.start()
         try:
-            yield
+            yield True
         finally:
             await worker.stop()
 
     async def save_kind_options(self, runtime: Runtime, app: str, kind: str) -> None:
         await runtime.db.run(workers.register_kinds, [load_mill(app).registry.get(kind)])
+
+    def list_mill_kinds(self, app: str) -> list[str]:
+        return load_mill(app).registry.kinds()

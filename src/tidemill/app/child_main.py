@@ -1,8 +1,12 @@
 """The main module of a child process, which a worker starts."""
 
 import os
+import signal
 import sys
 import traceback
+
+if __name__ == "__main__":  # the parent handles Ctrl-C; the imports below take a second
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 import uvloop
 

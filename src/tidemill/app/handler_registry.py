@@ -38,6 +38,7 @@ class HandlerRegistry:
         self.limiter_handle = desk or LimiterHandle()
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
+        self.redact_traceback: Callable[[str], str] | None = None
         self._handlers = {handler.kind: handler for handler in handlers}
         self._builtins = builtins or {}
 
@@ -136,7 +137,7 @@ def make_batch_handler(kind: str, call: Callable[..., Any], **options: Any) -> H
     """Return a handler of batches. If the function has a second parameter, it receives the flush transaction."""
     in_transaction = len(inspect.signature(call).parameters) > 1
     if in_transaction and not inspect.iscoroutinefunction(call):
-        raise InvalidInput(f'Batch handler "{kind}" takes a transaction and must be async')
+        raise InvalidInput(f'Batch handler "{kind}" takes a connection as its second parameter, so it must be async')
     return Handler(kind, call, "batch", concurrency=1, in_transaction=in_transaction, **options)
 
 
@@ -167,7 +168,10 @@ def _validate_handler(handler: Handler) -> None:
             (handler.timeout is not None and handler.timeout <= 0, "timeout must be positive, or None for no limit"),
             (handler.flush_size is not None and handler.flush_size < 1, "flush_size must be at least 1"),
             (handler.limit_by is not None and handler.limiter is None, "limit_by requires limit"),
-            (handler.limit_by is not None and not callable(handler.limit_by), "limit_by must be a function of an item"),
+            (
+                handler.limit_by is not None and not callable(handler.limit_by),
+                "limit_by must be a function that takes an item",
+            ),
             (len(handler.columns) > GRID_COLUMNS_MAX, f"columns must have at most {GRID_COLUMNS_MAX} names"),
             (len(set(handler.columns)) < len(handler.columns), "columns must have unique names"),
             (
@@ -179,7 +183,10 @@ def _validate_handler(handler: Handler) -> None:
                 max(retry.max_attempts, retry.max_attempts_not_found) > HANDLER_MAX_ATTEMPTS,
                 f"max_attempts must be at most {HANDLER_MAX_ATTEMPTS}",
             ),
-            (retry.backoff < 0 or retry.backoff_cap < 0 or retry.not_found_delay < 0, "delays must not be negative"),
+            (
+                retry.backoff < 0 or retry.backoff_cap < 0 or retry.not_found_delay < 0,
+                "backoff, backoff_cap and not_found_delay must not be negative",
+            ),
         )
         if wrong
     ]

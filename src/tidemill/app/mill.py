@@ -31,8 +31,8 @@ class Mill(MillSubmission):
 
     A mill opens its database on first use and keeps it open: one connection pool per event loop, and one for all
     blocking calls of a process. ``close`` and ``with mill:`` close the pool of blocking calls; ``close_async`` and
-    ``async with mill:`` close the pool of the running event loop. Open pools are closed when the event loop or the
-    process ends.
+    ``async with mill:`` close the pool of the running event loop. A pool that is still open is closed when its event
+    loop or the process ends.
     """
 
     def job(self, job_id: UUID) -> Job:
@@ -44,7 +44,7 @@ class Mill(MillSubmission):
         return await (await self.shared_database.get()).read(job_records.get_job, job_id)
 
     def wait(self, job_id: UUID, timeout: float = WAIT_TIMEOUT_S) -> Job:
-        """Wait until a job is completed, failed or cancelled, and return it. A paused job is not closed.
+        """Wait until a job is completed, failed or cancelled, and return the job. A paused job keeps the call waiting.
 
         Raises:
             TimeoutError: The job is still open after ``timeout`` seconds.
@@ -58,15 +58,15 @@ class Mill(MillSubmission):
             left = deadline - time.monotonic()
             if left <= 0:
                 progress = f"{job.counts.settled} of {job.counts.total} items are settled"
-                raise TimeoutError(f"Job {job.key} is {job.status} after {timeout:g} s: {progress}")
+                raise TimeoutError(f"Job {job.key} is still {job.status} after {timeout:g} s: {progress}")
             await asyncio.sleep(min(pause, left))
             pause = min(pause * 1.5, WAIT_POLL_MAX_S)
         return job
 
     def iter_items(self, job_id: UUID, status: ItemStatusName | None = None) -> Iterator[ItemRecord]:
-        """Iterate over the items of a job, optionally of one status, with input, status and result or error.
+        """Iterate over the items of a job, or over those with one status. Each has its input and outcome.
 
-        Items are read page by page. An item that changes in the meantime appears with its old or its new state.
+        Items are read page by page. An item that changes during the iteration appears with its old or its new state.
         """
         items = self.iter_items_async(job_id, status)
         try:
@@ -136,7 +136,7 @@ class Mill(MillSubmission):
         rows: Sequence[int] | None = None,
         reset_attempts: bool = True,
     ) -> int:
-        """Requeue settled items of a job and return their number.
+        """Requeue settled items of a job and return the number of requeued items.
 
         Args:
             job_id: The job. A closed job is reopened.
@@ -170,7 +170,7 @@ class Mill(MillSubmission):
         return operation.items
 
     def open_export(self, job_id: UUID) -> BinaryIO:
-        """Open the file of a completed export; the caller closes it. Raise Conflict if there is no file."""
+        """Open the file of a completed export. The caller must close the file. Raise Conflict if there is no file."""
         return self._run_blocking(self.open_export_async(job_id))
 
     async def open_export_async(self, job_id: UUID) -> BinaryIO:

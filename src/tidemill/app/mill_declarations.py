@@ -6,6 +6,7 @@ from typing import Any, Required, TypedDict, TypeVar, Unpack
 
 from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, make_item_handler, normalize_column_names
 from tidemill.config import Settings, load_settings
+from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item
 from tidemill.core.policies import RetryPolicy
 from tidemill.limits.limiter_permit import DeferredPermit
@@ -57,16 +58,28 @@ class DatasetOptions(TypedDict, total=False):
 
 
 class MillDeclarations:
-    """The declaring half of a ``Mill``."""
+    """The methods of a ``Mill`` that declare handlers, limiters, resources and datasets."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(
+        self, settings: Settings | None = None, *, redact_traceback: Callable[[str], str] | None = None
+    ) -> None:
+        """Create a mill.
+
+        Args:
+            settings: The settings; by default, they are read from the environment.
+            redact_traceback: A function that takes the traceback of a handler's exception and returns the text to store
+                and log, for example without secrets. If the function raises, the traceback is not kept.
+        """
+        if redact_traceback is not None and not callable(redact_traceback):
+            raise InvalidInput("redact_traceback must be None or a function that takes a text")
         self.registry = HandlerRegistry()
+        self.registry.redact_traceback = redact_traceback
         if settings is not None:
             self.settings = settings
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings that the constructor got, or those of the environment, loaded on first use."""
+        """The settings that the constructor received; by default, they are read from the environment on first use."""
         return load_settings()
 
     def handler(
@@ -86,18 +99,18 @@ class MillDeclarations:
         limit_by: Callable[[Item], str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Callable[[ItemFunction], ItemFunction]:
-        """Declare the handler of a kind: a function of one ``Item``, async or not.
+        """Declare the handler of a kind: a function that takes one ``Item``, async or not.
 
         Args:
             kind: The name that jobs are submitted with.
-            concurrency: Items that one process runs concurrently.
+            concurrency: Maximum number of items that one process runs concurrently.
             timeout: Timeout of one item in seconds; None for no limit.
-            max_attempts: Attempts for an item that fails; TIDEMILL_MAX_ATTEMPTS_ERROR by default.
-            max_attempts_not_found: Attempts for an item that is not found; TIDEMILL_MAX_ATTEMPTS_NOT_FOUND by default.
-            backoff: Seconds before the second attempt; doubles with each further attempt.
+            max_attempts: Maximum attempts if an item fails; TIDEMILL_MAX_ATTEMPTS_ERROR by default.
+            max_attempts_not_found: Maximum attempts if it is not found; TIDEMILL_MAX_ATTEMPTS_NOT_FOUND by default.
+            backoff: Seconds before the second attempt; the delay doubles with each further attempt.
             backoff_cap: Maximum delay between attempts, in seconds.
             not_found_delay: Seconds before a NotFound is retried.
-            flush_size: Outcomes per flush; use 1 if work must not be repeated after a crash. Adaptive by default.
+            flush_size: Outcomes per flush; adaptive by default. With 1, a crash repeats the fewest finished items.
             permanent: Exceptions that are not retried.
             limit: The limiter that grants a permit before an item starts.
             limit_by: Returns the limiter member of an item, such as a domain. Each member has its own limit.
@@ -139,11 +152,12 @@ class MillDeclarations:
         limit: str | None = None,
         columns: Sequence[str] | None = None,
     ) -> Callable[[BatchFunction], BatchFunction]:
-        """Declare a batch handler: a function of a list of items, whose outcomes are written in one transaction.
+        """Declare a batch handler: a function that takes a list of items. One transaction writes all of their outcomes.
 
-        An async function may take a second parameter, the connection of that transaction; its writes happen exactly
-        once. The function returns None (all done) or one outcome per item. With ``sparse``, done items have no outcome
-        row. A batch needs one permit of its ``limit``. Other options are as for ``handler``.
+        An async function can take a second parameter, the connection of that transaction. Writes on this connection
+        happen exactly once. The function returns None if all items are done, or a list with one outcome per item.
+        With ``sparse``, done items have no outcome row. A batch needs one permit of the limiter ``limit``. The other
+        options are as for ``handler``.
         """
         retry = self._make_retry_policy(max_attempts, max_attempts_not_found, backoff, backoff_cap, not_found_delay)
 
@@ -181,9 +195,9 @@ class MillDeclarations:
         return function
 
     def limiter(self, name: str, rate: str | float | None = None, **declaration: Unpack[LimiterOptions]) -> None:
-        """Declare a limiter, with the keys of ``tidemill.toml``: ``burst``, ``concurrency``, ….
+        """Declare a limiter. The options are the keys of ``tidemill.toml``: ``burst``, ``concurrency``, ….
 
-        All workers share it. It is validated when a worker starts.
+        All workers share the limiter. A worker validates the declaration when it starts.
         """
         self.registry.add_limiter(name, ({} if rate is None else {"rate": rate}) | dict(declaration))
 
@@ -195,14 +209,15 @@ class MillDeclarations:
         return self.registry.limiter_handle.defer_permit(name, key)
 
     def resource(self, name: str, **declaration: Unpack[ResourceOptions]) -> None:
-        """Declare a table to import into and export from, with the keys of ``tidemill.toml``: ``table``, ``key``, ….
+        """Declare a resource: a table to import into and export from.
 
-        It is validated when the API or an import starts.
+        The options are the keys of ``tidemill.toml``: ``table``, ``key``, …. The declaration is validated when the
+        API or an import starts.
         """
         self.registry.declarations.resources[name] = dict(declaration)
 
     def dataset(self, name: str, **declaration: Unpack[DatasetOptions]) -> Callable[[Producer], Producer]:
-        """Declare a dataset of distributions, with the keys of ``tidemill.toml``: ``fields``, ``date_field``, ….
+        """Declare a dataset of distributions. The options are the keys of ``tidemill.toml``: ``fields``, ….
 
         The function produces the rows of one input's file. It gets the input as a dict and returns or yields dicts, or
         tuples if ``columns`` are declared; it may be async. With a ``query``, no function is needed. The
@@ -219,7 +234,8 @@ class MillDeclarations:
     def normalizer(self, name: str) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
         """Declare a normalizer for fields of resources, in addition to ``trim``, ``collapse``, ``lower`` and ``upper``.
 
-        The function gets a text and returns the normalized text. If it raises ValueError, the row fails with that text.
+        The function gets a text and returns the normalized text. If it raises ValueError, the row fails with the
+        message of that exception.
         """
 
         def register_normalizer(function: Callable[[str], str]) -> Callable[[str], str]:

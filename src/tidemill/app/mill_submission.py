@@ -49,7 +49,7 @@ class FailurePolicyOptions(TypedDict, total=False):
 
 
 class MillSubmission(MillDeclarations):
-    """The submitting half of a ``Mill``."""
+    """The methods of a ``Mill`` that submit jobs."""
 
     @cached_property
     def shared_database(self) -> SharedDatabase:
@@ -78,7 +78,8 @@ class MillSubmission(MillDeclarations):
             policy: When failed items fail the job.
             owner_id: The user who owns the job. Workers divide their time fairly between owners.
             idempotency_key: A repeated submission with the same key returns the first job.
-            connection: A psycopg connection. The job exists if and only if its transaction commits.
+            connection: A psycopg connection. The job exists if and only if the transaction of this connection commits.
+                In autocommit mode outside a transaction, the job is committed at once.
 
         Raises:
             UnknownKind: Neither this mill nor a worker has a handler for the kind.
@@ -129,6 +130,7 @@ class MillSubmission(MillDeclarations):
         spreadsheet_safe: bool = False,
         keep_empty: bool = False,
         layout: Mapping[str, Any] | None = None,
+        name: str | None = None,
         priority: int = 0,
         policy: FailurePolicyOptions | None = None,
         owner_id: int = LOCAL_USER_ID,
@@ -144,9 +146,10 @@ class MillSubmission(MillDeclarations):
             validate_only: Dry run: validate all rows and write none.
             duplicates: Which of several rows with the same key to import; ``error`` fails all but the first.
             mapping: Column of the file -> field, or an empty string to ignore the column.
-            spreadsheet_safe: The file was exported with ``spreadsheet_safe``: remove the apostrophes.
+            spreadsheet_safe: Remove the apostrophes of a file that was exported with ``spreadsheet_safe``.
             keep_empty: Import empty text as empty text and not as NULL.
             layout: ``format``, ``encoding``, ``delimiter`` and other options that override detection.
+            name: The file name to store with the job and to detect the format by; the name of ``file`` by default.
             priority: As for ``submit``.
             policy: As for ``submit``.
             owner_id: As for ``submit``.
@@ -164,6 +167,7 @@ class MillSubmission(MillDeclarations):
                 spreadsheet_safe=spreadsheet_safe,
                 keep_empty=keep_empty,
                 layout=layout,
+                name=name,
                 priority=priority,
                 policy=policy,
                 owner_id=owner_id,
@@ -184,6 +188,7 @@ class MillSubmission(MillDeclarations):
         spreadsheet_safe: bool = False,
         keep_empty: bool = False,
         layout: Mapping[str, Any] | None = None,
+        name: str | None = None,
         priority: int = 0,
         policy: FailurePolicyOptions | None = None,
         owner_id: int = LOCAL_USER_ID,
@@ -206,7 +211,7 @@ class MillSubmission(MillDeclarations):
         runtime = await self._make_loop_runtime()
         imports = runtime.get(make_import_use_cases)
         submission = await imports.prepare_import(options, role=None, spec=spec)
-        return (await imports.submit(submission, await _stage_import_source(runtime, file))).job_id
+        return (await imports.submit(submission, await _stage_import_source(runtime, file, name))).job_id
 
     def submit_export(
         self,
@@ -297,8 +302,9 @@ class MillSubmission(MillDeclarations):
         Args:
             dataset: A dataset of this mill or of ``tidemill.toml``.
             inputs: The field values of each file. All inputs are validated before the job is stored.
-            reuse: Whether unchanged files are reused; TIDEMILL_REUSE_ENABLED by default.
-            reuse_days: Regenerate files of inputs with a date within this many days; TIDEMILL_REUSE_DAYS by default.
+            reuse: Whether to reuse files of earlier distributions; TIDEMILL_REUSE_ENABLED by default.
+            reuse_days: Regenerate files of inputs whose date is less than this many days ago; TIDEMILL_REUSE_DAYS by
+                default.
             format: Overrides the format of the dataset.
             compression: Overrides the compression of the dataset.
             priority: As for ``submit``.
@@ -388,12 +394,15 @@ class MillSubmission(MillDeclarations):
         return spec, handler is not None
 
 
-async def _stage_import_source(runtime: Runtime, file: str | PathLike[str] | BinaryIO) -> ImportSource:
+async def _stage_import_source(
+    runtime: Runtime, file: str | PathLike[str] | BinaryIO, name: str | None
+) -> ImportSource:
     """Return a reference to the URL, or a staged copy of the file."""
     if isinstance(file, str) and is_remote_url(file):
         return FileReference(url=file)
     staged = runtime.get(make_staged_files)
     if isinstance(file, str | PathLike):
-        return ImportFile(await staged.stage_file(Path(file)), Path(file).name)
-    name = Path(str(getattr(file, "name", ""))).name
-    return ImportFile(await staged.stage_chunks(iter_chunks(file)), name)
+        return ImportFile(await staged.stage_file(Path(file)), Path(name or file).name)
+    own_name = getattr(file, "name", None)  # None or a file descriptor, if the file is temporary
+    name = name or (own_name if isinstance(own_name, str) else "")
+    return ImportFile(await staged.stage_chunks(iter_chunks(file)), Path(name).name)

@@ -80,6 +80,7 @@ def make_engine_context(
         shared_state,
         runtime.find_kind_hooks,
         declared_limiters=load_limiters(runtime, registry),
+        redact_traceback=registry.redact_traceback,
     )
     registry.limiter_handle.bind(context.limiter_registry)
     return context

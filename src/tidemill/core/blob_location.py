@@ -68,7 +68,7 @@ def parse_blob_location(text: str) -> Path | BucketLocation:
         raise InvalidInput("must be a folder, or a URL that starts with s3://, gs:// or az://")
     if any(sign in rest for sign in "@?#:"):
         raise InvalidInput(
-            "the URL of a bucket has only its name and a prefix; put credentials into environment variables"
+            "the URL of a bucket can contain only its name and a prefix; put credentials into environment variables"
         )
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.strip("/")

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from tidemill.core.job import Item
-from tidemill.core.outcome import Done, Fail, NotFound, Outcome, Retry, Skip
+from tidemill.core.outcome import Done, Fail, HandlerException, NotFound, Outcome, Retry, Skip
 from tidemill.core.policies import UNCHARGED_THROTTLES_MAX, RetryPolicy
 from tidemill.core.status import ItemStatus
 from tidemill.core.throttling import is_throttling_error, read_retry_after_s
 
 ERROR_REASON_MAX_CHARS, ERROR_CODE_MAX_CHARS = 2_000, 100
 RETRY_DELAY_MAX_S = 365 * 86_400.0
+# The failures of an import that are no invalid rows. The function tidemill.failure_category has the same codes.
+HANDLER_FAILURE_CODES = frozenset(("exhausted", "timeout", "memory", "throttled", "poison"))
 _NO_DETAILS: Mapping[str, Any] = {}
 _RESERVED_ERROR_KEYS = frozenset(
     ("row", "attempt", "retryable", "misses", "throttles")
@@ -22,7 +24,10 @@ _RESERVED_ERROR_KEYS = frozenset(
 
 @dataclass(slots=True)  # not frozen: one is made per item, and freezing costs 1 µs of its 0.4
 class Verdict:
-    """The result of one attempt at one item. ``delay`` is set if and only if the item will be retried."""
+    """The result of one attempt at one item.
+
+    ``delay`` is set if and only if the item will be retried. ``charged`` is whether the attempt counts.
+    """
 
     seq: int
     status: ItemStatus
@@ -33,6 +38,9 @@ class Verdict:
     error: bytes | None = None
     code: str | None = None
     delay: float | None = None
+    charged: bool = True
+    exception: HandlerException | None = None
+    further_codes: tuple[str, ...] = ()  # of a failed item with several errors
 
 
 @dataclass(slots=True)
@@ -66,7 +74,7 @@ def decide_from_outcome(
         case Fail():
             return Decision(ItemStatus.FAILED, error=build_failure_error(outcome))
         case Outcome():
-            raise TypeError(f"A handler must not return {type(outcome).__name__}: it is not a known outcome")
+            raise TypeError(f"A handler returned {type(outcome).__name__}, which is not a known outcome")
         case _:
             assert_never(outcome)
 
@@ -130,7 +138,7 @@ def describe_exception(error: BaseException) -> str:
     name = type(error).__name__
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001  a user's __str__ may raise anything
+    except BaseException:  # noqa: BLE001  a user's __str__ may raise anything, even SystemExit
         message = ""
     return f"{name}: {message}" if message else name
 
@@ -146,13 +154,27 @@ def make_timeout_retry(seconds: float) -> Retry:
 
 
 def make_poison_failure(deaths: int) -> Fail:
-    return Fail(f"The item crashed its process {deaths} times while it ran alone", code="poison", retryable=True)
+    return Fail(
+        f"The item ran without other items and crashed its process {deaths} times", code="poison", retryable=True
+    )
 
 
 def _build_exhausted_error(outcome: Retry) -> dict[str, Any]:
     # Users search for these codes. All other codes become "exhausted"; the reason keeps the cause.
     code = outcome.code if outcome.code in ("timeout", "memory", "throttled") else "exhausted"
     return _build_error(code, outcome.reason, retryable=True)
+
+
+def list_further_codes(error: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the codes of a decoded error's list of errors, each once, without the code of the error itself.
+
+    The function ``tidemill.further_codes`` of the database returns the same codes.
+    """
+    errors = error["errors"]
+    if not isinstance(errors, list):
+        return ()
+    codes = [one.get("code") for one in errors if isinstance(one, dict)]
+    return tuple(dict.fromkeys(code for code in codes if isinstance(code, str) and code != error["code"]))
 
 
 def complete_stored_error(error: Mapping[str, Any], seq: int, attempts: int) -> dict[str, Any]:
@@ -183,7 +205,7 @@ def clean_text(text: object, max_chars: int) -> str:
 
 def _clamp_delay(seconds: float) -> float:
     if not math.isfinite(seconds):  # raises TypeError if it is not a number
-        raise ValueError(f"Retry(after={seconds}): after must be a finite number of seconds")
+        raise ValueError(f"Invalid Retry(after={seconds}): the delay must be a finite number of seconds")
     return min(max(float(seconds), 0.0), RETRY_DELAY_MAX_S)
 
 
@@ -192,7 +214,10 @@ _FAILED = ItemStatus.FAILED  # looked up once: the lookup of an enum member cost
 
 @dataclass(slots=True)
 class Tally:
-    """The number of items per result; ``codes`` counts the failures per error code."""
+    """The number of items per result.
+
+    ``codes`` counts the failures per error code, ``further_codes`` per code of their further errors.
+    """
 
     items: int = 0
     done: int = 0
@@ -201,6 +226,7 @@ class Tally:
     failed: int = 0
     retried: int = 0
     codes: Counter[str] = field(default_factory=Counter)
+    further_codes: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def from_verdicts(cls, verdicts: Sequence[Verdict]) -> "Tally":
@@ -214,6 +240,7 @@ class Tally:
             failed=failed,
             retried=statuses.count(ItemStatus.RETRY_WAIT),
             codes=_count_codes([v for v in verdicts if v.status is _FAILED]) if failed else Counter(),
+            further_codes=Counter([code for v in verdicts for code in v.further_codes]) if failed else Counter(),
         )
 
     def add_tally(self, other: "Tally") -> None:
@@ -224,6 +251,7 @@ class Tally:
         self.failed += other.failed
         self.retried += other.retried
         self.codes += other.codes
+        self.further_codes += other.further_codes
 
 
 def count_retry_codes(verdicts: Iterable[Verdict]) -> Counter[str]:

@@ -5,13 +5,14 @@ TidemillError
 │   ├── InvalidColumns       columns of a file do not match the resource; one message per column
 │   ├── InvalidRequest       a request has several problems; one message per problem
 │   └── InvalidRows          rows of a file are invalid; one message per row
-├── InvalidSettings          settings prevent the start; the message lists all of them
+├── InvalidSql               a statement of a script failed; the message has its line and column
+├── InvalidSettings          Tidemill cannot start because of invalid settings
 ├── DiskFull                 a local disk is full or rejects writes
 ├── TooLarge                 the input exceeds a limit; nothing of it is stored
 ├── StartHookFailed          a start hook of a mill failed; the child process cannot start
 ├── UnknownKind              no handler is registered for the kind
 ├── Forbidden                the user lacks the permission
-├── UnknownEntity            it does not exist, or the user may not see it
+├── UnknownEntity            the object does not exist, or the user has no access to it
 │   ├── UnknownJob
 │   ├── UnknownItem
 │   ├── UnknownFile
@@ -46,7 +47,7 @@ def escape_unprintable(text: str) -> str:
 
 
 class TidemillError(Exception):
-    """The base class of all errors; its message is written for the user and contains no control characters."""
+    """The base class of all errors of Tidemill. Messages are written for users and contain no control characters."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(escape_unprintable(one) if isinstance(one, str) else one for one in args))
@@ -86,8 +87,12 @@ class InvalidRows(InvalidInput):
         self.count = count
 
 
+class InvalidSql(TidemillError):
+    """PostgreSQL rejected a statement of a script."""
+
+
 class InvalidSettings(TidemillError):
-    """Settings prevent the start; the message lists all of them."""
+    """Tidemill cannot start because of invalid settings. The message lists all of them."""
 
 
 class DiskFull(TidemillError):

@@ -13,7 +13,7 @@ from tidemill.core.status import Intent, ItemStatus, JobStatus
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The number of items of a job per status. ``total`` is always their sum."""
+    """The number of items of a job per status. ``total`` is always the sum of these numbers."""
 
     total: int = 0
     pending: int = 0
@@ -35,7 +35,7 @@ class Counts:
 
     @property
     def processed(self) -> int:
-        """Settled items without cancelled ones, which took no work and would distort the rate."""
+        """The number of settled items that were not cancelled. Cancelled items would distort the rate."""
         return self.settled - self.cancelled
 
     @property
@@ -58,7 +58,10 @@ class Job:
     failure_reason: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    started_at: datetime | None = None  # when a worker leased its source or its first batch
     closed_at: datetime | None = None
+    idle_s: float = 0.0  # seconds for which the job was closed before it was reopened
+    duration_s: float | None = None  # seconds from start to close, without idle_s; None while the job is open
     purged_at: datetime | None = None
     intent: Intent = Intent.RUN
     params: JsonObject = field(default_factory=dict)
@@ -66,6 +69,7 @@ class Job:
     codes: dict[str, int] = field(default_factory=dict)
     retried: int = 0  # attempts that were followed by a retry
     source: str | None = None  # the format of the job's input file
+    file_name: str | None = None  # the original name of the job's input file
     file_id: str | None = None
     result_columns: tuple[str, ...] = ()
     request_id: str | None = None
@@ -79,7 +83,7 @@ class Job:
 
 @dataclass(slots=True)  # not frozen: one is created per item
 class Item:
-    """One input row of a job. ``key`` is the same at every attempt: pass it to services as an idempotency key."""
+    """One input row of a job. Pass ``key`` to services as an idempotency key: it is the same at every attempt."""
 
     job_id: UUID
     seq: int

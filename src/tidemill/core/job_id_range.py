@@ -20,6 +20,9 @@ JOB_KEY_YEAR_MAX = 9_998  # adding one day cannot overflow
 _HEX_PREFIX_PATTERN = re.compile("[0-9a-f]{1,32}")
 
 
+_COMPLETE_ID_PATTERN = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
 _JOB_KEY_PREFIX_PATTERN = re.compile(r"J(\d{8})?\d{0,7}(_\d*)?")
 
 
@@ -82,6 +85,13 @@ def parse_job_prefix(text: str) -> JobIdRange | None:
     day = None if match[1] is None else _parse_day(match[1])
     ids = JobIdRange(prefix=key)
     return ids if day is None else ids.limit_to_created(day, day + timedelta(days=1))
+
+
+def parse_key_or_id(text: str) -> JobIdRange | None:
+    """Return the range of jobs for a complete ID or the start of a key with its day; None for any other text."""
+    name = text.strip()
+    is_key = re.match(r"[Jj]\d{8}", name) is not None
+    return parse_job_prefix(name) if is_key or _COMPLETE_ID_PATTERN.fullmatch(name) else None
 
 
 def _parse_day(digits: str) -> datetime | None:

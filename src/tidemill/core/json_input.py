@@ -20,5 +20,5 @@ def is_json_too_deep(data: bytes) -> bool:
 
 
 JsonObject = dict[str, Any]
-"""A JSON object from outside: an item's input, a job's parameters, a response that is not validated yet.
+"""A JSON object that Tidemill did not create: an item's input, a job's parameters or a response.
 For fields that Tidemill itself defines, use a dataclass or a TypedDict."""

@@ -120,6 +120,7 @@ def _is_encodable(text: str) -> bool:
 
 PAGE_ITEM_BUDGET = 10_000  # items: 2 to 5 ms
 PAGE_BATCH_BUDGET = 5_000  # batches, dead letters or jobs that are skipped because they do not match
+PAGE_SEARCH_BUDGET = 25_000  # jobs that a search for a part of a name reads: about 100 ms
 
 
 class PageBatch(NamedTuple):

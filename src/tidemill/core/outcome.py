@@ -4,6 +4,7 @@ Any other return value becomes the result of ``Done``. Any other exception is a 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 
@@ -24,12 +25,23 @@ class ErrorDetails(TypedDict, total=False):
     errors: list["ErrorDetails"]  # all errors of an imported row, if it has several
 
 
+@dataclass(frozen=True, slots=True)
+class HandlerException:
+    """An exception that a handler raised, as it is stored and logged."""
+
+    type: str  # the qualified name of its class
+    traceback: str
+    location: str  # file and line that raised it
+
+
 class Outcome(Exception):
     """The base class of all outcomes."""
 
+    exception: HandlerException | None = None  # the unexpected exception that caused it
+
 
 class Done(Outcome):
-    """The item succeeded; the results table and result exports show ``result``."""
+    """The item succeeded. The results table and result exports show ``result``."""
 
     def __init__(self, result: Any = None, *, normalized: Any = None) -> None:
         super().__init__()
@@ -40,8 +52,9 @@ class Done(Outcome):
 class NotFound(Outcome):
     """The lookup found nothing. By default the item is retried once, after ``RetryPolicy.not_found_delay`` seconds.
 
-    ``result`` is shown in the results anyway, such as the nearest candidates. A handler with several lookup strategies
-    sets ``again`` to True while there is another one to use; ``item.misses`` is the number it has used.
+    The results show ``result`` although the item was not found, for example the nearest candidates. A handler with
+    several lookup strategies sets ``again`` to True while it has another strategy to use. ``item.misses`` is the number
+    of strategies that the item has used.
     """
 
     def __init__(
@@ -63,10 +76,10 @@ class Skip(Outcome):
 
 
 class Retry(Outcome):
-    """Retry the item, after ``after`` seconds if set, else with exponential backoff.
+    """Retry the item after ``after`` seconds. Without ``after``, the delay grows exponentially with each attempt.
 
-    Set ``throttled`` if the called service rejected the request because of its rate: no attempt is charged, and the
-    worker runs fewer items of the kind at a time for a while.
+    Set ``throttled`` if the called service rejected the request because of a rate limit. The attempt then does not
+    count, and the worker temporarily runs fewer items of the kind concurrently.
     """
 
     throttled: bool = False
@@ -92,9 +105,9 @@ class Wait(Retry):
 
 
 class Fail(Outcome):
-    """The item failed; ``code`` groups failures, ``retryable`` states whether a manual retry can succeed.
+    """The item failed. ``code`` groups failures. ``retryable`` is True if a manual retry can succeed.
 
-    ``details`` are stored with the error, such as the invalid field and its value.
+    ``details`` are more data to store with the error, such as the invalid field and its value.
     """
 
     def __init__(

@@ -29,12 +29,13 @@ class NoEstimate(StrEnum):
     PAUSED = "paused"
     CANCELLING = "cancelling"
     INGESTING = "ingesting"  # the total number of items is not known yet
+    NO_WORKER = "no_worker"  # no running worker handles the kind
     NOT_MOVING = "not_moving"  # no item was settled within the rate window
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressRates:
-    """Items settled per second, without cancelled ones: in the last 30 seconds, and since the job was submitted."""
+    """Items settled per second, without cancelled ones: in the last 30 seconds, and since the job started."""
 
     now_per_s: float
     average_per_s: float
@@ -42,34 +43,39 @@ class ProgressRates:
     why: NoEstimate | None  # the reason if eta_s is None
 
 
-def compute_rates(samples: Sequence[ProgressSample], job: Job, now: datetime) -> ProgressRates:
-    """Compute the rates from the newest samples, in order of time, and the job's counts at ``now``."""
-    created = job.created_at or now
-    seconds = ((job.closed_at or now) - created).total_seconds()
+def compute_rates(
+    samples: Sequence[ProgressSample], job: Job, now: datetime, *, has_worker: bool = True
+) -> ProgressRates:
+    """Compute the rates from the newest samples, in order of time, and the job's counts at ``now``.
+
+    ``has_worker``: a running worker handles the kind of the job.
+    """
+    started = job.started_at or job.created_at or now
+    seconds = (job.duration_s or 0.0) if job.is_closed else (now - started).total_seconds() - job.idle_s
     average = job.counts.processed / seconds if seconds > 0 else 0.0
-    current = 0.0 if job.is_closed else _compute_current_rate(samples, job.counts.processed, created, now)
-    why = _explain_missing_estimate(job, current)
+    current = 0.0 if job.is_closed else _compute_current_rate(samples, job.counts.processed, started, now)
+    why = _explain_missing_estimate(job, current, has_worker=has_worker)
     return ProgressRates(current, average, job.counts.open / current if why is None else None, why)
 
 
-def _compute_current_rate(samples: Sequence[ProgressSample], settled: int, created: datetime, now: datetime) -> float:
+def _compute_current_rate(samples: Sequence[ProgressSample], settled: int, started: datetime, now: datetime) -> float:
     """Return the settled items per second in the rate window. Items reopened by a reprocess do not reduce it."""
-    origin, base = _find_rate_baseline(samples, created, now)
+    origin, base = _find_rate_baseline(samples, started, now)
     counts = [base, *(sample.settled for sample in samples if origin < sample.at <= now), settled]
     moved = sum(max(0, later - earlier) for earlier, later in pairwise(counts))
     seconds = (now - origin).total_seconds()
     return moved / seconds if seconds > 0 else 0.0
 
 
-def _find_rate_baseline(samples: Sequence[ProgressSample], created: datetime, now: datetime) -> tuple[datetime, int]:
+def _find_rate_baseline(samples: Sequence[ProgressSample], started: datetime, now: datetime) -> tuple[datetime, int]:
     """Return the start of the measurement and the number of items settled at that time."""
     start = now - RATE_WINDOW
     before = [sample for sample in samples if sample.at <= start]
     if before:
         # A sample is valid until the next one. After a long standstill, count only the last sample interval of it.
         return max(before[-1].at, start - PROGRESS_SAMPLE_INTERVAL), before[-1].settled
-    if created >= start or not samples:
-        return created, 0  # without samples, use the average since the start
+    if started >= start or not samples:
+        return started, 0  # without samples, use the average since the start
     first = samples[0]
     # There is no earlier sample. Assume that a recent first sample was settled within one sample interval.
     return (
@@ -79,13 +85,15 @@ def _find_rate_baseline(samples: Sequence[ProgressSample], created: datetime, no
     )
 
 
-def _explain_missing_estimate(job: Job, current: float) -> NoEstimate | None:
+def _explain_missing_estimate(job: Job, current: float, *, has_worker: bool) -> NoEstimate | None:
     if job.is_closed:
         return NoEstimate.CLOSED
     if job.status is JobStatus.PAUSED:
         return NoEstimate.PAUSED
     if job.status is JobStatus.CANCELLING:
         return NoEstimate.CANCELLING
+    if not has_worker:
+        return NoEstimate.NO_WORKER
     if not job.ingest_complete:
         return NoEstimate.INGESTING
     return None if current > 0 else NoEstimate.NOT_MOVING

@@ -20,7 +20,7 @@ _PASSTHROUGH_TYPES: Final = frozenset({str, float, bool, type(None)})
 
 @dataclass(frozen=True, slots=True)
 class GridColumns:
-    """The column names in order, taken from the results or, if there are none, from the inputs."""
+    """The column names in order, taken from the results, or from the inputs if no item has a result."""
 
     names: tuple[str, ...]
     value_key: Literal["result", "input"] = "result"

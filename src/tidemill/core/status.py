@@ -200,7 +200,7 @@ def explain_open_item(
     if intent is Intent.PAUSE:
         return "Paused"
     if not has_worker:
-        return "No running worker handles this kind" + ("; a kickoff can run it" if has_kickoff else "")
+        return "No running worker handles this kind" + ("; a kickoff request can run the item" if has_kickoff else "")
     if status is ItemStatus.RETRY_WAIT and due_at is not None and not is_due:
         return f"Waiting for its retry at {due_at.isoformat(timespec='seconds')}"
     if limiter is not None and blocked_until is not None:

@@ -17,7 +17,13 @@ from tidemill.engine.admission import Admission, CallPermit
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
 from tidemill.engine.learned_columns import LearnedColumns
-from tidemill.engine.verdicts import BatchDecision, outcome_from_error, parse_batch_result, repeat_outcome
+from tidemill.engine.verdicts import (
+    BatchDecision,
+    add_exception_of_cause,
+    outcome_from_error,
+    parse_batch_result,
+    repeat_outcome,
+)
 from tidemill.limits.limiter_permit import ThrottleReports
 from tidemill.store import batch_leases, job_lifecycle
 from tidemill.store import outcome_flush as store
@@ -110,13 +116,14 @@ class BatchHandlerExecutor:
             await self._fail_job(abort.reason)
             raise BatchInterrupted from abort
         except Outcome as outcome:
+            add_exception_of_cause(outcome, self._context.tracebacks)
             return await self._flush_same_outcome(items, outcome)
         except BaseException as error:  # every exception of a handler is an outcome
             if isinstance(error, asyncio.CancelledError) and _is_task_cancelled():
                 raise
             is_broken = semaphore.detect_repeated_code_errors(error)
             if len(items) > 1 and not is_throttling_error(error) and not is_broken:
-                self._batch_outcome = outcome_from_error(error, self._handler, self._reports)
+                self._batch_outcome = outcome_from_error(error, self._handler, self._reports, self._context.tracebacks)
                 pieces = split_in_half(self._lease)
                 await self._context.db.run(batch_leases.split_batch, self._lease, pieces)
                 emit("batch.split", job=self._lease.job_id, batch=self._lease.batch_id, pieces=len(pieces))
@@ -184,7 +191,7 @@ class BatchHandlerExecutor:
             return Fail("PostgreSQL cannot store the result of the handler", code="invalid_result")
         if isinstance(error, TimeoutError) or is_timeout(error):
             return make_timeout_retry(self._handler.timeout or 0)
-        return outcome_from_error(error, self._handler, self._reports)
+        return outcome_from_error(error, self._handler, self._reports, self._context.tracebacks)
 
     async def _flush_decision(self) -> FlushResult:
         await self._columns.store_new_columns(self._context.db)

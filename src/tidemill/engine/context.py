@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ from tidemill.engine.adaptive.sizing import Sizing
 from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore, SharedExclusiveLock
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.learned_columns import LearnedColumnsCache
+from tidemill.engine.verdicts import TracebackCapture
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_registry import LimiterRegistry
 from tidemill.runtime import FindKindHooks
@@ -35,6 +36,7 @@ class EngineContext:
     shared_state: SharedState
     find_kind_hooks: FindKindHooks
     declared_limiters: Mapping[str, Limiter] = field(default_factory=dict)
+    redact_traceback: Callable[[str], str] | None = None
     isolation_lock: SharedExclusiveLock = field(default_factory=SharedExclusiveLock)
     semaphore_by_kind: dict[str, AdaptiveSemaphore] = field(default_factory=dict)
     thread_pools: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
@@ -45,9 +47,11 @@ class EngineContext:
     has_abandoned_thread: bool = False  # a handler's thread could not be cancelled and runs until the process ends
     sizing: Sizing = field(init=False)
     limiter_registry: LimiterRegistry = field(init=False)
+    tracebacks: TracebackCapture = field(init=False)
 
     def __post_init__(self) -> None:
         self.sizing = Sizing(self.settings)
+        self.tracebacks = TracebackCapture(is_enabled=self.settings.tracebacks, redact=self.redact_traceback)
         self.limiter_registry = LimiterRegistry(
             self.db,
             self.declared_limiters,

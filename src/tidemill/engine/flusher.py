@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidemill.core.batch import Lease
@@ -22,6 +22,8 @@ from tidemill.telemetry.events import emit
 BUFFER_HIGH_WATER_SHARE = 0.8
 MAX_EVENT_CODES = 10  # per event: handlers define their own codes
 MAX_EVENT_DECISIONS = 5
+LOGGED_EXCEPTION_INTERVAL_S = 60.0
+LOGGED_EXCEPTIONS_MAX = 100  # types and locations per interval; the tracebacks of others are only stored
 
 
 class Flusher:
@@ -195,7 +197,54 @@ def tally_and_emit_flush(
                 for verdict in retries[:MAX_EVENT_DECISIONS]
             ],
         )
+    if tally.retried or tally.failed:
+        for verdict, suppressed in _exception_log.select_verdicts_to_log(verdicts):
+            assert verdict.exception is not None  # noqa: S101  selected by its exception
+            emit(
+                "handler.failed",
+                job=lease.job_id,
+                batch=lease.batch_id,
+                seq=verdict.seq,
+                attempt=verdict.attempts,
+                status=verdict.status.value,
+                type=verdict.exception.type,
+                traceback=verdict.exception.traceback,
+                suppressed=suppressed,
+            )
     return tally
+
+
+class ExceptionLog:
+    """Limits the tracebacks in the log: one per minute for each type and location of exceptions of this process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._logged: dict[tuple[str, str], tuple[float, int]] = {}  # time of the last event, suppressed since then
+
+    def select_verdicts_to_log(self, verdicts: Sequence[Verdict]) -> list[tuple[Verdict, int]]:
+        """Return the verdicts to log, each with the number of equal exceptions that were not logged since the last."""
+        selected: list[tuple[Verdict, int]] = []
+        for verdict in verdicts:
+            if verdict.exception is None:
+                continue
+            key, now = (verdict.exception.type, verdict.exception.location), self._clock()
+            logged_at, suppressed = self._logged.get(key, (float("-inf"), 0))
+            if now - logged_at < LOGGED_EXCEPTION_INTERVAL_S:
+                self._logged[key] = logged_at, suppressed + 1
+            elif key in self._logged or self._has_room(now):
+                self._logged[key] = now, 0
+                selected.append((verdict, suppressed))
+        return selected
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._logged) >= LOGGED_EXCEPTIONS_MAX:
+            self._logged = {
+                key: entry for key, entry in self._logged.items() if now - entry[0] < LOGGED_EXCEPTION_INTERVAL_S
+            }
+        return len(self._logged) < LOGGED_EXCEPTIONS_MAX
+
+
+_exception_log = ExceptionLog()
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class ItemHandlerExecutor:
         try:
             permit = await self._admission.acquire_call_permit(item)
         except Exception as error:  # noqa: BLE001  the user's limit_by function failed for this item
-            return outcome_from_error(error, self._handler, reports), 0, 0.0
+            return outcome_from_error(error, self._handler, reports, self._context.tracebacks), 0, 0.0
         if not isinstance(permit, CallPermit):
             return None if permit is None else (permit, 0, 0.0)
         reports.clear()
@@ -135,9 +135,11 @@ class ItemHandlerExecutor:
                 return None
             if task.cancelling():
                 raise
-            return outcome_from_error(error, self._handler, reports)  # the handler itself raised it
+            return outcome_from_error(
+                error, self._handler, reports, self._context.tracebacks
+            )  # the handler itself raised it
         except BaseException as error:  # noqa: BLE001  every exception of a handler is an outcome
-            return outcome_from_error(error, self._handler, reports)
+            return outcome_from_error(error, self._handler, reports, self._context.tracebacks)
         finally:
             del self._running_by_slot[slot]
             if slot in self._timed_out_slots:
@@ -160,7 +162,7 @@ class ItemHandlerExecutor:
             result = self._handler.call(item)
             return result if isinstance(result, Outcome) else Done(result)
         except BaseException as error:  # noqa: BLE001  every exception of a handler is an outcome
-            return outcome_from_error(error, self._handler, reports)
+            return outcome_from_error(error, self._handler, reports, self._context.tracebacks)
 
     async def _cancel_overdue_items(self) -> None:
         """Cancel async items that exceed their timeout, and all items when the grace period of a stop ends.

@@ -1,10 +1,15 @@
 """Administration of an installation: schema, old rows, invariants, health and workers."""
 
-from dataclasses import asdict, dataclass
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, dataclass, field
 
-from tidemill.core.errors import Unavailable
-from tidemill.store import doctor, migrate, retention, workers
+from tidemill.core.errors import InvalidSettings, Unavailable
+from tidemill.store import doctor, migrate, retention, statements, workers
 from tidemill.store.database import Database
+from tidemill.store.open_database import build_psql_environment, find_psql
 
 WORKER_SILENT_S = 30.0
 QUEUE_AGE_DEGRADED_S = 300.0
@@ -24,6 +29,7 @@ class SystemHealth:
     outbox: int = 0
     outbox_age_s: float = 0.0
     quarantined: int = 0
+    unserved: Mapping[str, int] = field(default_factory=dict)  # kinds without a live worker, and their open jobs
 
     @property
     def is_operational(self) -> bool:
@@ -44,9 +50,17 @@ class SystemHealth:
             f"The oldest due work has waited for {self.queue_age_s:.0f} s": self.queue_age_s > QUEUE_AGE_DEGRADED_S,
             "Jobs are open, but no worker is running": self.open_jobs and not self.workers,
             "The broker is not reachable; workers fall back to polling": self.broker == "lost",
+            **{
+                f'No worker serves "{kind}": {_format_waiting_jobs(n)}': self.workers
+                for kind, n in self.unserved.items()
+            },
             f"The oldest hint for the broker has waited for {self.outbox_age_s:.0f} s": is_late,
         }
         return [reason for reason, holds in checks.items() if holds]
+
+
+def _format_waiting_jobs(n: int) -> str:
+    return "1 job waits" if n == 1 else f"{n:,} jobs wait"
 
 
 async def check_health(db: Database) -> SystemHealth:
@@ -74,6 +88,38 @@ async def check_installation(db: Database) -> list[doctor.Finding]:
     return await doctor.check_database(db)
 
 
+async def list_live_kinds(db: Database) -> set[str]:
+    """Return every kind that a running worker serves."""
+    return await db.read(workers.list_live_kinds)
+
+
 async def list_workers(db: Database) -> list[workers.WorkerRecord]:
     """Return the registered workers with their last reports."""
     return await db.read(workers.list_workers)
+
+
+def run_sql_script(
+    db: Database, text: str, name: str, *, row_limit: int, as_text: bool
+) -> AsyncIterator[statements.StatementResult]:
+    """Run the SQL statements of a text, whose name is for messages, and yield the result of each statement.
+
+    Raises:
+        InvalidInput: The text contains no statement.
+        InvalidSql: A statement failed.
+    """
+    statements.check_script(text, name)
+    return statements.run_script(db, text, row_limit=row_limit, as_text=as_text)
+
+
+async def run_psql(db: Database) -> int:
+    """Run psql on the database with this terminal, and return its exit code; raise InvalidSettings if it is missing."""
+    program = find_psql()
+    if program is None:
+        raise InvalidSettings('psql is not installed. Use `tidemill sql FILE.sql` or `tidemill sql -c "SELECT …"`.')
+    # The terminal sends Ctrl-C to both processes. Only psql may act on it: it cancels the query.
+    previous = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        psql = await asyncio.create_subprocess_exec(program, env=os.environ | build_psql_environment(db.url))
+        return await psql.wait()
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,5 +1,6 @@
 """Routes for bulk operations on items."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -13,12 +14,14 @@ from tidemill.jobs.bulk_operation_schemas import (
     CancelItemsIn,
     CountIn,
     CountOut,
+    DeadLetterSelectionIn,
     ItemChoiceIn,
     OperationOut,
     OperationPage,
     OperationQuery,
     RedriveIn,
     ReprocessIn,
+    RetryForecastOut,
 )
 from tidemill.jobs.dependencies import (
     RunnableJob,
@@ -31,7 +34,7 @@ from tidemill.jobs.dependencies import (
 )
 from tidemill.jobs.job_control import CancelSelection
 from tidemill.jobs.job_views import build_operation_out
-from tidemill.jobs.reprocessing import BulkOperation, ReprocessSelection
+from tidemill.jobs.reprocessing import BulkOperation, ItemId, ReprocessSelection
 from tidemill.rest import schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
@@ -132,28 +135,88 @@ async def redrive_dead_letters(
     body: RedriveIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> OperationOut:
     """Retry dead letters of several jobs: all that match a filter, or the given items."""
-    if body.all_matching == (body.item_ids is not None):
-        raise InvalidInput('Send either "all_matching" or "item_ids"')
+    extra = {"reset_attempts": body.reset_attempts}
+    return build_operation_response(response, await _run_on_dead_letters("redrive", body, me, request, runtime, extra))
+
+
+@router.post("/dead-letters/forecast", **build_route_options(Permission.USER, 404))
+async def forecast_redrive(body: DeadLetterSelectionIn, me: CurrentUser, db: DatabaseDep) -> RetryForecastOut:
+    """Count the dead letters that a redrive would retry, by the probable result of the retry. Nothing is changed."""
+    items = _parse_selected_items(body)
+    owner_id = await resolve_owner_filter(db, me, body.user_id)
+    given = body.filter
+    forecast = await queries.forecast_retry(
+        db,
+        owner_id=owner_id,
+        items=items,
+        excluded_items=parse_item_ids(body.except_, "except"),
+        kind=given.kind,
+        codes=given.error_codes,
+        job_id=await resolve_job_filter(db, given.job_id, owner_id),
+        category=given.category,
+        group=given.group,
+        from_=given.from_,
+        to=given.to,
+    )
+    return RetryForecastOut.model_validate(forecast, from_attributes=True)
+
+
+@router.post(
+    "/dead-letters/dismiss",
+    **build_route_options(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE),
+)
+async def dismiss_dead_letters(
+    body: DeadLetterSelectionIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
+) -> OperationOut:
+    """Remove failed items from the list of dead letters. Their jobs and counts do not change. Idempotent."""
+    return build_operation_response(response, await _run_on_dead_letters("dismiss", body, me, request, runtime))
+
+
+@router.post(
+    "/dead-letters/restore",
+    **build_route_options(Permission.USER, 404, 409, extra_responses=RUNNING_OPERATION_RESPONSE),
+)
+async def restore_dead_letters(
+    body: DeadLetterSelectionIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
+) -> OperationOut:
+    """Return dismissed items to the list of dead letters. Idempotent."""
+    return build_operation_response(response, await _run_on_dead_letters("restore", body, me, request, runtime))
+
+
+async def _run_on_dead_letters(
+    verb: reprocessing.DeadLetterVerb,
+    body: DeadLetterSelectionIn,
+    me: CurrentUser,
+    request: Request,
+    runtime: RuntimeDep,
+    extra: Mapping[str, Any] | None = None,
+) -> BulkOperation:
+    items = _parse_selected_items(body)
     db = runtime.db
     owner_id = await resolve_owner_filter(db, me, body.user_id)
-    items = None if body.item_ids is None else parse_item_ids(body.item_ids, "item_ids")
-    operation = await reprocessing.redrive_for_user(
+    return await reprocessing.redrive_for_user(
         runtime,
         me,
+        verb=verb,
         owner_id=owner_id,
         items=items,
         excluded_items=parse_item_ids(body.except_, "except"),
         job_id=await resolve_job_filter(db, body.filter.job_id, owner_id),
-        filters=_build_redrive_filters(body),
+        filters=_build_dead_letter_filters(body) | dict(extra or {}),
         request_id=request.state.request_id,
         timeout_s=OPERATION_WAIT_S,
     )
-    return build_operation_response(response, operation)
+
+
+def _parse_selected_items(body: DeadLetterSelectionIn) -> list[ItemId] | None:
+    if body.all_matching == (body.item_ids is not None):
+        raise InvalidInput('Send either "all_matching" or "item_ids"')
+    return None if body.item_ids is None else parse_item_ids(body.item_ids, "item_ids")
 
 
 @router.get("/operations", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_operations(query: Annotated[OperationQuery, Query()], me: CurrentUser, db: DatabaseDep) -> OperationPage:
-    """List bulk operations with user, predicate and progress, newest first."""
+    """List bulk operations, newest first. Each has its user, selection and progress."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     before = _parse_operation_cursor(schema_types.decode_cursor(query.after))
     operations = await reprocessing.list_operations(db, owner_id, before=before, limit=query.page_size + 1)
@@ -170,15 +233,17 @@ async def get_operation(operation_id: UUID, me: CurrentUser, db: DatabaseDep) ->
     return build_operation_out(await reprocessing.get_operation(db, me, operation_id))
 
 
-def _build_redrive_filters(body: RedriveIn) -> dict[str, Any]:
+def _build_dead_letter_filters(body: DeadLetterSelectionIn) -> dict[str, Any]:
     given = body.filter
     check_time_zones(given.from_, given.to)
-    return {
+    filters = {
         "kind": given.kind,
         "codes": given.error_codes,
-        "reset_attempts": body.reset_attempts,
         "since": _format_timestamp(given.from_),
         "until": _format_timestamp(given.to),
+    }
+    return filters | {
+        name: value for name, value in (("category", given.category), ("group", given.group)) if value is not None
     }
 
 

@@ -28,12 +28,13 @@ from tidemill.rest.schema_types import (
 )
 
 ReprocessScope = TypeAliasType("ReprocessScope", Literal["job", "items"])
-OperationVerb = TypeAliasType("OperationVerb", Literal["reprocess", "redrive", "cancel"])
+OperationVerb = TypeAliasType("OperationVerb", Literal["reprocess", "redrive", "cancel", "dismiss", "restore"])
 CountFor = TypeAliasType("CountFor", Literal["reprocess", "cancel", "export"])
 OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed"])
 
 RESET_ATTEMPTS_DESCRIPTION = (
-    "Reset the attempt count. If false, only items with attempts left, by the limits of their handler, run again"
+    "Reset the attempt count of the items. If false, only items that have not used all attempts of their handler "
+    "run again"
 )
 
 ROW_RANGES_MAX = 100
@@ -41,14 +42,14 @@ ROW_RANGES_MAX = 100
 
 def _check_range_order(ends: list[int]) -> list[int]:
     if ends[0] > ends[1]:
-        raise ValueError("the first item of a range must not be after its last")
+        raise ValueError("the first item of a range must not be after its last item")
     return ends
 
 
 RowNumber = Annotated[StrictInt, Field(ge=0, le=BIGINT_SAFE_MAX)]
 RowRange = Annotated[list[RowNumber], Field(min_length=2, max_length=2), AfterValidator(_check_range_order)]
 ROW_RANGES_DESCRIPTION = (
-    "Ranges of `seq`, each with its first and last item, both included; in addition to `item_ids`, or instead"
+    "Ranges of `seq`: the first and the last item of each range, both included. You can combine them with `item_ids`"
 )
 RowRanges = Annotated[list[RowRange] | None, Field(max_length=ROW_RANGES_MAX, description=ROW_RANGES_DESCRIPTION)]
 ExcludedItemIds = Annotated[
@@ -101,25 +102,59 @@ class CountOut(BaseModel):
     is_complete: bool = Field(description="False if counting stopped early: there may be more items")
 
 
+FailureCategory = TypeAliasType("FailureCategory", Literal["handler", "invalid_row", "dry_run"])
+CATEGORY_DESCRIPTION = (
+    "Only failures of handlers (`handler`), invalid rows of imports (`invalid_row`), or rows of dry runs (`dry_run`)"
+)
+CategoryFilter = Annotated[FailureCategory | None, Field(description=CATEGORY_DESCRIPTION)]
+FailureGroupFilter = Annotated[
+    Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None,
+    Field(description="Only this group, by its `id` in `GET /v1/dead-letters/groups`"),
+]
+
+
 class DeadLetterFilter(RequestModel):
     """A filter for dead letters that match all conditions."""
 
     job_id: JobFilter = None
     kind: KindFilter = None
     error_codes: ErrorCodeList | None = None
-    from_: Timestamp | None = Field(None, validation_alias=FROM_ALIASES, description="Failed at or after this time")
-    to: Timestamp | None = Field(None, description="Failed before this time")
+    category: CategoryFilter = None
+    group: FailureGroupFilter = None
+    from_: Timestamp | None = Field(
+        None, validation_alias=FROM_ALIASES, description="Only items that failed at or after this time"
+    )
+    to: Timestamp | None = Field(None, description="Only items that failed before this time")
 
 
-class RedriveIn(RequestModel):
-    """Dead letters to retry: all that match `filter`, without `except`; or those in `item_ids`."""
+class DeadLetterSelectionIn(RequestModel):
+    """A selection of dead letters: all that match `filter` except those in `except`, or those in `item_ids`."""
 
     all_matching: StrictBool = False
     filter: DeadLetterFilter = DeadLetterFilter()
     except_: list[ItemIdText] = Field([], max_length=ITEM_IDS_MAX, validation_alias=AliasChoices("except", "except_"))
-    item_ids: list[ItemIdText] | None = Field(None, max_length=ITEM_IDS_MAX, description="Instead of all_matching")
-    reset_attempts: StrictBool = Field(True, description=RESET_ATTEMPTS_DESCRIPTION)
+    item_ids: list[ItemIdText] | None = Field(
+        None, max_length=ITEM_IDS_MAX, description="The items to select, instead of all_matching"
+    )
     user_id: UserFilter = "me"
+
+
+class RedriveIn(DeadLetterSelectionIn):
+    """Dead letters to retry. A filter does not match dismissed items."""
+
+    reset_attempts: StrictBool = Field(True, description=RESET_ATTEMPTS_DESCRIPTION)
+
+
+class RetryForecastOut(BaseModel):
+    """What a retry of dead letters will probably do. Each item counts once, under the first reason that applies."""
+
+    dry_run: int = Field(description="Rows of dry runs: a retry checks the row again and writes nothing")
+    invalid_row: int = Field(description="Invalid rows of imports: they fail again unless the row was fixed")
+    no_worker: int = Field(description="Items whose kind no running worker handles: they wait for a worker")
+    poison: int = Field(description="Items that crashed their process three times: they may crash it again")
+    not_retryable: int = Field(description="Items whose handler declared the error permanent: they fail again")
+    retryable: int = Field(description="Other items: a retry may succeed")
+    is_complete: bool = Field(description="False if only the newest 10,000 matching items were classified")
 
 
 class OperationOut(BaseModel):
@@ -128,7 +163,7 @@ class OperationOut(BaseModel):
     id: UUID
     verb: OperationVerb
     state: OperationState
-    items: int = Field(description="Items requeued or cancelled so far")
+    items: int = Field(description="Items requeued, cancelled, dismissed or restored so far")
     user_id: int
     job_id: UUID | None = None
     predicate: dict[str, Any]

@@ -2,22 +2,34 @@
 
 import asyncio
 import json
+import time
+from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
+from tidemill.core.decide import HANDLER_FAILURE_CODES
 from tidemill.core.errors import Conflict, InvalidInput
 from tidemill.core.job import Job
-from tidemill.core.status import CLOSED_JOB_STATUSES, JobStatus, parse_item_status
-from tidemill.jobs import job_control, queries, reprocessing
+from tidemill.core.kinds import IMPORT_KIND
+from tidemill.core.status import CLOSED_JOB_STATUSES, ItemStatus, JobStatus, parse_item_status
+from tidemill.jobs import administration, job_control, queries, reprocessing
 from tidemill.jobs.reprocessing import BulkOperation, ReprocessSelection
 from tidemill.jobs.submission import Submission, submit_local_file
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import make_command_host, run_with_runtime
+from tidemill.terminal.command_host import (
+    BUILTIN_MILL_REFERENCE,
+    MILL_DEFAULT_HELP,
+    find_configured_mill,
+    is_on_command_line,
+    make_command_host,
+    resolve_mill,
+    run_with_runtime,
+)
 from tidemill.terminal.console import (
     JsonOption,
     console,
@@ -27,16 +39,20 @@ from tidemill.terminal.console import (
     parse_policy_option,
     print_job_summary,
     print_json_lines,
+    print_notice,
+    print_table,
 )
 
 commands = typer.Typer()
 PROGRESS_REFRESH_S = 0.2
+WORKER_CHECK_INTERVAL_S = 2.0
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Key, id or id prefix of a job")]
 
 
 @commands.command("submit")
 def submit_command(
-    kind: Annotated[str, typer.Argument(help="Kind of the job")],
+    ctx: typer.Context,
+    kind: Annotated[str, typer.Argument(help="Kind of the job: the name of the handler that processes its items")],
     file: Annotated[
         Path,
         typer.Argument(
@@ -45,13 +61,26 @@ def submit_command(
             help="A .csv, .tsv, .ndjson, .json, .xlsx or .parquet file; each row becomes an item",
         ),
     ],
-    app: Annotated[str | None, typer.Option(help="MODULE:NAME of the mill that declares the kind")] = None,
+    app: Annotated[
+        str | None,
+        typer.Option(
+            callback=resolve_mill,
+            show_default=MILL_DEFAULT_HELP,
+            help="MODULE:NAME of the mill that declares the kind",
+        ),
+    ] = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="Format of the file, if its name does not show it")
     ] = None,
-    priority: Annotated[int, typer.Option(help="From -100 to 100; each step doubles the job's share")] = 0,
+    priority: Annotated[
+        int, typer.Option(help="From -100 to 100; each step doubles the job's share of the workers")
+    ] = 0,
     policy: Annotated[
-        str, typer.Option(help="continue, fail_fast, tolerate:10 (failures) or tolerate:5%")
+        str,
+        typer.Option(
+            help="Failure policy: continue; fail_fast, which fails the job at the first failed item; tolerate:10 or "
+            "tolerate:5%, which fails the job if more items fail"
+        ),
     ] = "continue",
     params: Annotated[str, typer.Option(help="JSON object that is stored with the job")] = "{}",
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it closes")] = False,
@@ -62,13 +91,18 @@ def submit_command(
     )
 
     async def action(runtime: Runtime) -> Job:
-        if app is not None:
-            await make_command_host().save_kind_options(runtime, app, kind)
-        return await submit_local_file(runtime, request, file, format_)
+        host = make_command_host()
+        # A mill of the environment may be another than that of the kind, which a worker then has registered.
+        if app is not None and (is_on_command_line(ctx, "app") or kind in host.list_mill_kinds(app)):
+            await host.save_kind_options(runtime, app, kind)
+        job = await submit_local_file(runtime, request, file, format_)
+        if not watch:
+            await warn_if_no_worker(runtime, [job.kind], app)
+        return job
 
     job = run_with_runtime(action)
     if watch:
-        follow_job(job.key)
+        follow_job(job.key, app=app)
     else:
         console.print(job.key)
 
@@ -89,7 +123,10 @@ def jobs_command(
     if as_json:
         print_json_lines(build_job_summary(job) for job in jobs)
         return
-    console.print(build_jobs_table(jobs) if jobs else "No jobs yet. Create one with `tidemill submit KIND FILE`.")
+    if jobs:
+        print_jobs_table(jobs)
+    else:
+        console.print("No jobs yet. Create one with `tidemill submit KIND FILE`.")
 
 
 @commands.command("watch")
@@ -98,15 +135,16 @@ def watch_command(job: JobArgument, as_json: JsonOption = False) -> None:
     follow_job(job, as_json=as_json)
 
 
-def follow_job(job_reference: str, *, as_json: bool = False) -> None:
+def follow_job(job_reference: str, *, as_json: bool = False, app: str | None = None) -> None:
     """Show the progress of a job until it closes, then a summary. Exit with code 1 unless it completed.
 
-    With ``as_json``, print a JSON object at the start and after each change.
+    With ``as_json``, print a JSON object at the start and after each change. ``app`` is the mill of the command.
     """
 
     async def action(runtime: Runtime) -> Job:
         job = await queries.get_job_by_reference(runtime.db, job_reference)
-        return await (_print_changes_until_closed if as_json else show_progress_until_closed)(runtime, job)
+        show = _print_changes_until_closed if as_json else show_progress_until_closed
+        return await show(runtime, job, WorkerCheck(runtime, job.kind, app))
 
     job = run_with_runtime(action)
     if not as_json:
@@ -115,7 +153,54 @@ def follow_job(job_reference: str, *, as_json: bool = False) -> None:
         raise typer.Exit(1)
 
 
-async def _print_changes_until_closed(runtime: Runtime, job: Job) -> Job:
+class WorkerCheck:
+    """Reports on standard error, once per outage, that no running worker serves the kind of a job."""
+
+    def __init__(self, runtime: Runtime, kind: str, app: str | None = None) -> None:
+        """``app``: the mill of the command, which the remedy names if it declares the kind."""
+        self._runtime, self._kind, self._app = runtime, kind, app
+        self._next_check = time.monotonic()
+        self._is_reported = False
+
+    async def report_outage(self, job: Job) -> None:
+        """Query the running workers, every two seconds, and report that the job waits for one."""
+        if job.is_closed or job.status is JobStatus.PAUSED or time.monotonic() < self._next_check:
+            return
+        self._next_check = time.monotonic() + WORKER_CHECK_INTERVAL_S
+        if self._kind in await administration.list_live_kinds(self._runtime.db):
+            self._is_reported = False
+        elif not self._is_reported:
+            self._is_reported = True
+            print_notice(_format_no_worker(self._runtime, self._kind, self._app))
+
+
+async def warn_if_no_worker(runtime: Runtime, kinds: Iterable[str], app: str | None = None) -> None:
+    """Report each kind that no running worker serves."""
+    live = await administration.list_live_kinds(runtime.db)
+    for kind in sorted({*kinds} - live):
+        print_notice(_format_no_worker(runtime, kind, app))
+
+
+def _format_no_worker(runtime: Runtime, kind: str, app: str | None) -> str:
+    command = f"tidemill worker {_find_mill_of_kind(runtime, kind, app)}".rstrip()
+    return f'No running worker serves the kind "{kind}". The job waits until you start one: {command}'
+
+
+def _find_mill_of_kind(runtime: Runtime, kind: str, app: str | None) -> str:
+    """Return the APP argument of a worker that serves the kind: empty for a built-in kind, a placeholder if unknown."""
+    if any(kind in feature.handlers for feature in runtime.features):
+        return "" if app in (None, BUILTIN_MILL_REFERENCE) else str(app)
+    configured = find_configured_mill()
+    for reference in (app, configured[0] if configured else None):
+        try:
+            if reference is not None and kind in make_command_host().list_mill_kinds(reference):
+                return reference
+        except InvalidInput:  # the mill of the environment cannot be loaded, and this command does not need it
+            continue
+    return "MODULE:NAME, with the mill that declares this kind"
+
+
+async def _print_changes_until_closed(runtime: Runtime, job: Job, worker_check: WorkerCheck) -> Job:
     printed = None
     while True:
         summary = build_job_summary(job)
@@ -124,23 +209,35 @@ async def _print_changes_until_closed(runtime: Runtime, job: Job) -> Job:
             printed = summary
         if job.is_closed:
             return job
+        await worker_check.report_outage(job)
         await asyncio.sleep(PROGRESS_REFRESH_S)
         job = await queries.get_job(runtime.db, job.id)
 
 
-async def show_progress_until_closed(runtime: Runtime, job: Job) -> Job:
-    """Show a progress bar until the job closes, and return the closed job."""
+async def show_progress_until_closed(runtime: Runtime, job: Job, worker_check: WorkerCheck | None = None) -> Job:
+    """Show a progress bar until the job closes, and return the closed job.
+
+    Without ``worker_check``, the caller runs a worker for the job.
+    """
     with create_job_progress_bar() as progress:
-        task = progress.add_task("", key=job.key, detail="", total=None)
+        task = progress.add_task("", key=job.key, detail="", time_left="", total=None)
         while not job.is_closed:
             total = job.counts.total if job.ingest_complete else None
             shown = format_job_counts(job.counts, progress.tasks[0].speed)
             shown += " · paused" if job.status is JobStatus.PAUSED else ""
-            progress.update(task, total=total, completed=job.counts.settled, detail=shown)
+            left = (await queries.get_job_rates(runtime.db, job)).eta_s  # None while the job is paused or has no worker
+            time_left = "" if left is None else f"{timedelta(seconds=round(left))} left"
+            progress.update(task, total=total, completed=job.counts.settled, detail=shown, time_left=time_left)
+            if worker_check is not None:
+                await worker_check.report_outage(job)
             await asyncio.sleep(PROGRESS_REFRESH_S)
             job = await queries.get_job(runtime.db, job.id)
         progress.update(
-            task, total=job.counts.total, completed=job.counts.settled, detail=format_job_counts(job.counts)
+            task,
+            total=job.counts.total,
+            completed=job.counts.settled,
+            detail=format_job_counts(job.counts),
+            time_left="",
         )
     return job
 
@@ -185,7 +282,7 @@ def reprocess_command(
     seq: Annotated[list[int] | None, typer.Option(help="Only this item; may be repeated")] = None,
     keep_attempts: Annotated[bool, typer.Option("--keep-attempts", help="Keep the existing attempt counts")] = False,
 ) -> None:
-    """Run settled items of a job again. A closed job is reopened."""
+    """Run settled items of one job again, also successful ones. To retry failures, use retry."""
     statuses = [_parse_status_option(word) for word in status]
     choice = ReprocessSelection(
         statuses=statuses, codes=code or None, seqs=seq or None, reset_attempts=not keep_attempts
@@ -193,31 +290,64 @@ def reprocess_command(
 
     async def action(runtime: Runtime) -> BulkOperation:
         found = await queries.get_job_by_reference(runtime.db, job)
-        return await reprocessing.reprocess_items(runtime.db, found.id, choice, find_kind_hooks=runtime.find_kind_hooks)
+        operation = await reprocessing.reprocess_items(
+            runtime.db, found.id, choice, find_kind_hooks=runtime.find_kind_hooks
+        )
+        if operation.items:
+            await warn_if_no_worker(runtime, [found.kind])
+            if ItemStatus.FAILED in statuses:
+                _warn_about_invalid_rows([found], code)
+        await _report_reopened_jobs(runtime, [found])
+        return operation
 
     _print_requeued_count(run_with_runtime(action))
 
 
 @commands.command()
-def redrive(
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs whose dead letters are retried")],
+def retry(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs whose failed items are retried")],
     code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; may be repeated")] = None,
 ) -> None:
     """Retry the failed items of jobs, and items that were cancelled because their job failed."""
 
     async def action(runtime: Runtime) -> BulkOperation:
-        ids = [str((await queries.get_job_by_reference(runtime.db, text)).id) for text in jobs]
-        return await reprocessing.redrive_dead_letters(
-            runtime.db, owner_id=None, filters={"jobs": ids, "codes": code or None}
+        found = [await queries.get_job_by_reference(runtime.db, text) for text in jobs]
+        operation = await reprocessing.redrive_dead_letters(
+            runtime.db, owner_id=None, filters={"jobs": [str(job.id) for job in found], "codes": code or None}
         )
+        if operation.items:
+            await warn_if_no_worker(runtime, [job.kind for job in found])
+            _warn_about_invalid_rows(found, code)
+        await _report_reopened_jobs(runtime, found)
+        return operation
 
     _print_requeued_count(run_with_runtime(action))
+
+
+async def _report_reopened_jobs(runtime: Runtime, before: Iterable[Job]) -> None:
+    """Report jobs that ended before their file was read: they are open again, although no item was requeued."""
+    for job in before:
+        if job.is_closed and not job.ingest_complete and not (await queries.get_job(runtime.db, job.id)).is_closed:
+            console.print(f"Reopened {job.key}: workers continue to read its file", highlight=False)
+
+
+def _warn_about_invalid_rows(jobs: Iterable[Job], codes: Iterable[str] | None) -> None:
+    """Report the imports whose failures were invalid rows before the requeue."""
+    for job in jobs:
+        failures = set(job.codes) & set(codes) if codes else set(job.codes)
+        invalid = failures - HANDLER_FAILURE_CODES
+        if job.kind == IMPORT_KIND and invalid:
+            subject = "These are" if invalid == failures else "Some of these are"
+            print_notice(
+                f"{subject} invalid rows of an import: the same input fails again. "
+                f"Fix them first: tidemill fix {job.key} FILE"
+            )
 
 
 def _print_requeued_count(operation: BulkOperation) -> None:
     if operation.state == "failed":
         raise Conflict(str(operation.error))
-    console.print(f"Requeued {operation.items:,} items")
+    console.print(f"Requeued {operation.items:,} {'item' if operation.items == 1 else 'items'}")
 
 
 @commands.command()
@@ -225,13 +355,14 @@ def items(
     job: JobArgument,
     status: Annotated[str | None, typer.Option(help="Only items with this status")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of items")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Add the attempts and the traceback of each item")] = False,
 ) -> None:
     """Print the items of a job, one JSON object per line."""
     selected = None if status is None else _parse_status_option(status)
 
     async def action(runtime: Runtime) -> None:
         found = await queries.get_job_by_reference(runtime.db, job)
-        async for item in queries.iterate_items(runtime.db, found.id, selected, limit=limit):
+        async for item in queries.iterate_items(runtime.db, found.id, selected, limit=limit, with_details=as_json):
             typer.echo(format_item_json(item))
 
     run_with_runtime(action)
@@ -282,25 +413,27 @@ def build_job_summary(job: Job) -> dict[str, Any]:
     }
 
 
-def build_jobs_table(jobs: list[Job]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("job", "kind", "status"):
-        table.add_column(name, no_wrap=True, overflow="fold")
-    for name in ("total", "done", "failed", "open"):
-        table.add_column(name, justify="right")
-    table.add_column("created")
+def print_jobs_table(jobs: list[Job]) -> None:
+    rows = []
     for job in jobs:
         created = "" if job.created_at is None else job.created_at.strftime("%Y-%m-%d %H:%M:%S")
         total = f"{job.counts.total:,}" + ("" if job.ingest_complete else "+")
         numbers = [f"{n:,}" for n in (job.counts.done, job.counts.failed, job.counts.open)]
-        table.add_row(job.key, escape(job.kind), format_job_status(job.status), total, *numbers, created)
-    return table
+        rows.append((job.key, escape(job.kind), format_job_status(job.status), total, *numbers, created))
+    numbers_columns = ("total", "done", "failed", "open")
+    print_table(
+        ("job", "kind", "status", *numbers_columns, "created"),
+        rows,
+        numbers=numbers_columns,
+        foldable=("kind",),
+        hide_first=("created", "open", "done"),
+    )
 
 
 def format_item_json(item: dict[str, Any]) -> str:
     shown = {
         name: item[name]
-        for name in ("seq", "status", "attempts", "error", "result", "input")
+        for name in ("seq", "status", "attempts", "error", "attempt_history", "result", "input")
         if item.get(name) is not None
     }
     return json.dumps(shown, ensure_ascii=False, default=str)

@@ -1,14 +1,17 @@
 """Pending items, dead letters and throughput of all jobs."""
 
+from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
 from pydantic import AliasChoices, BaseModel, Field
+from typing_extensions import TypeAliasType
 
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control, queries
+from tidemill.jobs.bulk_operation_schemas import CategoryFilter, FailureCategory, FailureGroupFilter
 from tidemill.jobs.dependencies import get_owner_scope, parse_item_ids, resolve_job_filter, resolve_owner_filter
 from tidemill.jobs.queries import make_pending_count_cache
 from tidemill.jobs.schemas import ItemError, ItemOut
@@ -50,7 +53,7 @@ class PendingOut(ItemOut):
 
 
 class PendingPage(BaseModel):
-    """A page of open items, longest unchanged first."""
+    """A page of open items. The item with the oldest change comes first."""
 
     items: list[PendingOut]
     pending_count: int | None = Field(
@@ -66,9 +69,9 @@ class PendingQuery(QueryModel):
     job_type: KindFilter = None
     job_id: JobFilter = None
     from_: Timestamp | None = Field(
-        None, validation_alias=FROM_ALIASES, description="Last changed at or after this time"
+        None, validation_alias=FROM_ALIASES, description="Only items that last changed at or after this time"
     )
-    to: Timestamp | None = Field(None, description="Last changed before this time")
+    to: Timestamp | None = Field(None, description="Only items that last changed before this time")
     page_size: PageSize = 100
     after: AfterCursor = None
 
@@ -87,7 +90,10 @@ class DeadLetterOut(BaseModel):
     updated_at: datetime
     error: ItemError | None
     duration_ms: int | None
-    rev: int | None = Field(description="Number of its newest fix, if it was fixed")
+    rev: int | None = Field(description="Number of the newest fix, if the item was fixed")
+    category: FailureCategory = Field(description="Where the failure comes from")
+    dismissed_at: datetime | None = Field(description="When a user dismissed the item; null if no user dismissed it")
+    dismissed_by: int | None = Field(description="Id of the user who dismissed the item")
     input_summary: object = None
 
 
@@ -102,11 +108,66 @@ class DeadLetterQuery(QueryModel):
     user_id: UserFilter = "me"
     kind: KindFilter = None
     error_codes: ErrorCodeFilter | None = None
+    category: CategoryFilter = None
+    group: FailureGroupFilter = None
+    dismissed: bool = Field(False, description="List only dismissed items; by default, they are not listed")
     job_id: JobFilter = None
-    from_: Timestamp | None = Field(None, validation_alias=FROM_ALIASES, description="Failed at or after this time")
-    to: Timestamp | None = Field(None, description="Failed before this time")
+    from_: Timestamp | None = Field(
+        None, validation_alias=FROM_ALIASES, description="Only items that failed at or after this time"
+    )
+    to: Timestamp | None = Field(None, description="Only items that failed before this time")
     page_size: PageSize = 100
     after: AfterCursor = None
+
+
+class DeadLetterGroupQuery(QueryModel):
+    user_id: UserFilter = "me"
+    kind: KindFilter = None
+    job_id: JobFilter = None
+    category: CategoryFilter = None
+    dismissed: bool = Field(False, description="Group only dismissed items, of all categories")
+    from_: Timestamp | None = Field(
+        None, validation_alias=FROM_ALIASES, description="Only items that failed at or after this time"
+    )
+    to: Timestamp | None = Field(None, description="Only items that failed before this time")
+
+
+class DeadLetterGroupOut(BaseModel):
+    """Failed items of one kind with the same error type and message. Values in the messages can differ."""
+
+    id: str
+    kind: str
+    type: str = Field(description="The class of the exception, or the error code")
+    message: str = Field(description="The message; quoted values, UUIDs and numbers are replaced by `…`")
+    count: int
+    first_at: datetime = Field(description="When the first of these items failed")
+    last_at: datetime = Field(description="When the last of these items failed")
+    example: DeadLetterOut | None = Field(description="The newest of these items")
+
+
+class DeadLetterCountsOut(BaseModel):
+    """The number of failed items in each category, without dismissed items, and the number of dismissed items."""
+
+    handler: int
+    invalid_row: int
+    dry_run: int
+    dismissed: int = Field(description="Number of dismissed items, at most 10,000")
+    is_exact: bool = Field(
+        description="False if more than 10,000 items are dismissed. The other counts then include some dismissed items"
+    )
+
+
+ListedCategory = TypeAliasType("ListedCategory", Literal["handler", "invalid_row", "dry_run", "dismissed"])
+
+
+class DeadLetterGroupsOut(BaseModel):
+    """Groups of failed items, largest first, and the counts of all categories."""
+
+    category: ListedCategory = Field(description="Category of the items in `groups`")
+    counts: DeadLetterCountsOut
+    groups: list[DeadLetterGroupOut] = Field(description="At most 200 groups")
+    grouped: int = Field(description="Number of items that were grouped, at most 10,000")
+    is_complete: bool = Field(description="False if only the newest items were grouped")
 
 
 class CauseQuery(QueryModel):
@@ -121,7 +182,7 @@ class DeadLetterCauseOut(BaseModel):
     code: str
     count: int
     jobs: int = Field(description="Number of jobs with such dead letters")
-    newest: datetime | None = Field(description="When one of these jobs last changed")
+    newest: datetime | None = Field(description="Time of the latest change of these jobs")
 
 
 class RunNowIn(RequestModel):
@@ -147,17 +208,29 @@ class OpenItemCountsOut(BaseModel):
 
 
 class FlowPointOut(BaseModel):
-    """Items settled in one interval; `at` is its end."""
+    """Number of items settled in one interval. `at` is the end of the interval."""
 
     at: datetime
     settled: int
     failed: int = Field(description="Failed items, included in `settled`")
 
 
+class UnservedKindOut(BaseModel):
+    """A kind with open items or jobs that no running worker handles."""
+
+    kind: str
+    items: int = Field(description="Open items of this kind, without those of paused jobs")
+    jobs: int = Field(description="Open jobs of this kind, without paused jobs; also those whose file is not read yet")
+
+
 class FlowOut(BaseModel):
     """Open items and recent throughput of all jobs, or of the newest 1,000 jobs."""
 
     open: OpenItemCountsOut
+    paused: int = Field(description="Open items of jobs that are paused or being cancelled")
+    unserved: list[UnservedKindOut] = Field(
+        description="Kinds that no running worker handles, those with the most items first; at most 20"
+    )
     step_s: int = Field(description="Length of an interval in seconds")
     points: list[FlowPointOut] = Field(description="Intervals of the last 15 minutes")
 
@@ -171,7 +244,7 @@ router = APIRouter(tags=["across jobs"], route_class=AuthenticatedRoute)
 
 @router.get("/pending", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser, runtime: RuntimeDep) -> PendingPage:
-    """List waiting and running items of all jobs, longest unchanged first, with the reason why each waits."""
+    """List waiting and running items of all jobs, and why each waits. The item with the oldest change comes first."""
     if (
         not runtime.settings.pending_dashboard and query.job_id is None
     ):  # listing the items of one job is always allowed
@@ -205,7 +278,7 @@ async def _load_pending_count_field(runtime: Runtime, query: PendingQuery, owner
 async def list_dead_letters(
     query: Annotated[DeadLetterQuery, Query()], me: CurrentUser, db: DatabaseDep
 ) -> DeadLetterPage:
-    """List dead letters of all jobs, newest first."""
+    """List dead letters of all jobs, newest first. Dismissed items are not included, unless `dismissed` is set."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     page = await queries.list_dead_letters(
         db,
@@ -215,6 +288,9 @@ async def list_dead_letters(
         job_id=await resolve_job_filter(db, query.job_id, owner_id),
         from_=query.from_,
         to=query.to,
+        category=query.category,
+        group=query.group,
+        dismissed=query.dismissed,
         limit=query.page_size,
         after=schema_types.decode_cursor(query.after),
     )
@@ -222,11 +298,34 @@ async def list_dead_letters(
     return DeadLetterPage(items=items, **schema_types.build_next_page_dict(page.after))
 
 
+@router.get("/dead-letters/groups", **build_route_options(Permission.USER, 404))
+async def list_dead_letter_groups(
+    query: Annotated[DeadLetterGroupQuery, Query()], me: CurrentUser, db: DatabaseDep
+) -> DeadLetterGroupsOut:
+    """Group the newest 10,000 dead letters of a category by kind, error type and message.
+
+    Without `category`, the response has the first category with dead letters, in the order `handler`, `invalid_row`,
+    `dry_run`.
+    """
+    owner_id = await resolve_owner_filter(db, me, query.user_id)
+    category, counts, found = await queries.group_dead_letters(
+        db,
+        owner_id=owner_id,
+        kind=query.kind,
+        job_id=await resolve_job_filter(db, query.job_id, owner_id),
+        from_=query.from_,
+        to=query.to,
+        category=query.category,
+        dismissed=query.dismissed,
+    )
+    return DeadLetterGroupsOut.model_validate(asdict(found) | {"category": category, "counts": asdict(counts)})
+
+
 @router.get("/dead-letters/causes", **build_route_options(Permission.USER, 404))
 async def list_dead_letter_causes(
     query: Annotated[CauseQuery, Query()], me: CurrentUser, db: DatabaseDep
 ) -> list[DeadLetterCauseOut]:
-    """List the error codes of dead letters with their counts."""
+    """List the error codes of dead letters with their counts. Dismissed items are included."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     job_id = await resolve_job_filter(db, query.job_id, owner_id)
     causes = await queries.list_dead_letter_causes(db, owner_id, kind=query.kind, job_id=job_id)
@@ -235,7 +334,7 @@ async def list_dead_letter_causes(
 
 @router.post("/pending/run-now", **build_route_options(Permission.USER, 404))
 async def run_items_now(body: RunNowIn, me: CurrentUser, db: DatabaseDep) -> RunNowOut:
-    """Make items that wait for a retry due now. Other reasons to wait still apply."""
+    """Retry waiting items now instead of after their delay. They still wait for other reasons, such as a paused job."""
     items = parse_item_ids(body.item_ids, "item_ids")
     return RunNowOut.model_validate(
         await job_control.make_items_due_now(db, items, get_owner_scope(me), by=me.user_id), from_attributes=True
@@ -244,6 +343,6 @@ async def run_items_now(body: RunNowIn, me: CurrentUser, db: DatabaseDep) -> Run
 
 @router.get("/flow", **build_route_options(Permission.USER, 404))
 async def get_flow(query: Annotated[FlowQuery, Query()], me: CurrentUser, db: DatabaseDep) -> FlowOut:
-    """Get the number of open items, and of recently settled and failed items, of all your jobs."""
+    """Get how many items of your jobs are open, and how many recently settled or failed."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     return FlowOut.model_validate(await queries.get_throughput(db, owner_id))

@@ -85,6 +85,7 @@ async def list_jobs_by_query(
         created_from=query.created_from,
         created_to=query.created_to,
         q=query.q,
+        search=query.search,
         limit=query.page_size,
         after=schema_types.decode_cursor(query.after),
     )

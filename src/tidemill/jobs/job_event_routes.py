@@ -36,7 +36,7 @@ LastEventId = Annotated[
 ]
 _EVENT_STREAM_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events; the data of each is a JobOut",
+        "description": "Server-sent events; the data of each event is a JobOut",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": JOB_EVENT_EXAMPLE}},
     }
 }
@@ -46,7 +46,7 @@ class JobEventsQuery(Parameters):
     user_id: UserFilter = "me"
     job: Annotated[
         str | None,
-        Field(max_length=64, description="Id or key of a job to always include", examples=[None]),
+        Field(max_length=64, description="Id or key of a job that the stream always includes", examples=[None]),
     ] = None
 
 
@@ -82,7 +82,7 @@ async def watch_job(
     request: Request,
     runtime: RuntimeDep,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream the counts and status of a job when they change, at most twice a second, until it is deleted.
+    """Stream the counts and status of a job when they change, at most twice a second, until the job is deleted.
 
     The event id identifies the state of the job. Send it as `Last-Event-ID` to receive only later changes.
     """
@@ -104,10 +104,10 @@ async def watch_jobs(
     request: Request,
     runtime: RuntimeDep,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream changes of all your jobs: first the open jobs, then changes.
+    """Stream your jobs: first your open jobs, then their changes.
 
-    The stream follows the newest 100 open jobs, and always the job in `job`. The event id is a timestamp. Send it as
-    `Last-Event-ID` to also receive jobs that closed since then.
+    The stream follows the newest 100 open jobs, and also the job that the parameter `job` names. The event id is a
+    timestamp. Send it as `Last-Event-ID` to also receive jobs that closed since then.
     """
     yield STREAM_OPENED_EVENT
     async for one in _iter_authorized_changes(runtime.get(make_job_feed).stream_changes(watcher), request, me):

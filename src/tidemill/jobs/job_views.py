@@ -21,6 +21,7 @@ def build_job_view(runtime: Runtime, job: Job) -> dict[str, Any]:
     """Return the fields of ``JobOut`` as a dict, which is faster to encode in responses with many jobs."""
     hooks = runtime.kind_hooks.get(job.kind)
     more = hooks.get_links(job) if hooks is not None and hooks.get_links is not None else {}
+    target = hooks.get_target(job) if hooks is not None and hooks.get_target is not None else None
     here = f"/v1/jobs/{job.id}"
     return {
         "id": job.id,
@@ -31,10 +32,15 @@ def build_job_view(runtime: Runtime, job: Job) -> dict[str, Any]:
         "counts": job.counts,
         "ingest_complete": job.ingest_complete,
         "priority": job.priority,
+        "file_name": job.file_name,
+        "target": target,
         "failure_reason": job.failure_reason,
         "created_at": job.created_at,
         "updated_at": job.updated_at,
+        "started_at": job.started_at,
         "closed_at": job.closed_at,
+        "duration_s": job.duration_s,
+        "idle_s": job.idle_s,
         "links": {"self": here} | {name: f"{here}/{name}" for name in JOB_LINKS} | dict(more),
     }
 

@@ -6,7 +6,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 from uuid import UUID
@@ -36,6 +36,12 @@ from tidemill.store import job_lists as job_counts
 from tidemill.store import job_records as jobs
 from tidemill.store import pending_items as pending
 from tidemill.store.database import Database
+from tidemill.store.dead_letter_lists import (
+    DeadLetterCounts,
+    DeadLetterGroups,
+    DeadLetterListRequest,
+    RetryForecast,
+)
 from tidemill.store.job_lists import ItemListScope, JobStatusCounts, OpenItemSums, load_item_list_scope
 from tidemill.store.waiting_items import CANCELLABLE_STATUSES
 from tidemill.telemetry.events import emit
@@ -60,7 +66,7 @@ async def find_job_id(db: Database, reference: str, owner_id: int | None) -> UUI
 
 
 async def find_owner_id(db: Database, name: str) -> int:
-    """Return the id of a user by name or id; raise UnknownUser if there is none."""
+    """Return the id of a user by name or id; raise UnknownUser if no such user exists."""
     return (await db.run(users.get_user, name)).id
 
 
@@ -83,14 +89,18 @@ async def list_jobs(
     created_from: datetime | None = None,
     created_to: datetime | None = None,
     q: str | None = None,
+    search: str | None = None,
     limit: int = 50,
     after: object = None,
 ) -> Page[Job]:
-    """Return a page of jobs, newest first; ``q`` is the prefix of a key or id."""
+    """Return a page of jobs, newest first.
+
+    ``q`` is the prefix of a key or id, ``search`` a part of a key, file name, resource or dataset in any case.
+    """
     check_page_limit(limit)
     check_time_zones(created_from, created_to)
-    check_storable_text("The filter", kind, q)
-    request = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q)
+    check_storable_text("The filter", kind, q, search)
+    request = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q, search)
     return await _run_timed_listing("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
 
 
@@ -145,14 +155,21 @@ async def load_shown_inputs(db: Database, grid: ItemListScope, items: Sequence[V
 
 
 async def iterate_items(
-    db: Database, job_id: UUID, status: ItemStatus | None, *, limit: int
+    db: Database, job_id: UUID, status: ItemStatus | None, *, limit: int, with_details: bool = False
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Iterate over items with complete inputs and results, read page by page."""
+    """Iterate over items with complete inputs and results, read page by page.
+
+    With ``with_details``, items also have their attempts, and errors the traceback of the last attempt.
+    """
     after, left = None, limit
     statuses = [] if status is None else [status]
     while left > 0:
         page = await list_items(db, job_id, statuses, limit=min(left, 500), after=after)
         inputs = await db.run(item_records.read_small_inputs, job_id, [item["seq"] for item in page.items])
+        if with_details:
+            details = await db.run(item_records.read_outcome_details, job_id, [item["seq"] for item in page.items])
+            for item in page.items:
+                item_records.add_outcome_details(item, details.get(item["seq"]))
         for item in page.items:
             if item["result_cut"] or item["seq"] not in inputs:  # too long for a page
                 complete = await get_item(db, job_id, item["seq"])
@@ -256,6 +273,14 @@ async def get_open_item_sums(db: Database, owner_id: int | None = None) -> OpenI
     return await db.run(batches.sum_open_items, owner_id)
 
 
+def _build_dead_letter_request(
+    owner_id: int | None, kind: str | None, codes: Sequence[str] | None, **filters: Any
+) -> DeadLetterListRequest:
+    check_time_zones(filters.get("from_"), filters.get("to"))
+    check_storable_text("The filter", kind, *(codes or ()))
+    return DeadLetterListRequest(owner_id, kind, codes, **filters)
+
+
 async def list_dead_letters(
     db: Database,
     *,
@@ -265,17 +290,63 @@ async def list_dead_letters(
     job_id: UUID | None = None,
     from_: datetime | None = None,
     to: datetime | None = None,
+    category: str | None = None,
+    group: str | None = None,
+    dismissed: bool = False,
     limit: int,
     after: object = None,
 ) -> Page[ViewRow]:
-    """Return a page of failed items across jobs, newest first."""
+    """Return a page of failed items across jobs, newest first: those that are not dismissed, or the dismissed ones."""
     check_page_limit(limit)
-    check_time_zones(from_, to)
-    check_storable_text("The filter", kind, *(codes or ()))
-    request = dead_letter_lists.DeadLetterListRequest(owner_id, kind, codes, job_id, from_, to)
+    filters = {"job_id": job_id, "from_": from_, "to": to, "category": category, "group": group}
+    request = _build_dead_letter_request(owner_id, kind, codes, **filters, dismissed=dismissed)
     return await _run_timed_listing(
         "dead_letters", db.read_snapshot(dead_letter_lists.list_dead_letters, request, limit=limit, after=after)
     )
+
+
+async def group_dead_letters(
+    db: Database,
+    *,
+    owner_id: int | None = None,
+    kind: str | None = None,
+    job_id: UUID | None = None,
+    from_: datetime | None = None,
+    to: datetime | None = None,
+    category: str | None = None,
+    dismissed: bool = False,
+) -> tuple[str, DeadLetterCounts, DeadLetterGroups]:
+    """Return a category, the counts of all categories, and groups of the newest 10,000 items of this category.
+
+    Without ``category``, the first of handler, invalid_row and dry_run that has items is used. Dismissed items of
+    all categories are grouped together.
+    """
+    request = _build_dead_letter_request(
+        owner_id, kind, None, job_id=job_id, from_=from_, to=to, category=category, dismissed=dismissed
+    )
+    if job_id is not None:
+        await get_item_list_scope(db, job_id, owner_id)  # raises UnknownJob
+    counts = await db.read(dead_letter_lists.count_dead_letters, owner_id, kind=kind, job_id=job_id)
+    if category is None and not dismissed:
+        filled = (name for name in dead_letter_lists.CATEGORIES if getattr(counts, name))
+        request = replace(request, category=next(filled, dead_letter_lists.CATEGORIES[0]))
+    groups = await db.read_snapshot(dead_letter_lists.group_dead_letters, request)
+    return request.category or "dismissed", counts, groups
+
+
+async def forecast_retry(
+    db: Database,
+    *,
+    owner_id: int | None,
+    items: Sequence[tuple[UUID, int]] | None,
+    excluded_items: Sequence[tuple[UUID, int]] = (),
+    kind: str | None = None,
+    codes: Sequence[str] | None = None,
+    **filters: Any,
+) -> RetryForecast:
+    """Classify the items that a redrive would retry by its probable result. Reads the newest 10,000 that match."""
+    request = _build_dead_letter_request(owner_id, kind, codes, **filters)
+    return await db.read_snapshot(dead_letter_lists.forecast_retry, request, items=items, excluded_items=excluded_items)
 
 
 async def list_dead_letter_causes(

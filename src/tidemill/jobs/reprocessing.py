@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from tidemill.config import Settings
@@ -78,9 +78,13 @@ def _exclude_done_items(choice: ReprocessSelection, refusal: str) -> ReprocessSe
     return replace(choice, statuses=statuses)
 
 
+DeadLetterVerb = Literal["redrive", "dismiss", "restore"]
+
+
 async def redrive_dead_letters(
     db: Database,
     *,
+    verb: DeadLetterVerb = "redrive",
     owner_id: int | None,
     items: Sequence[ItemId] | None = None,
     excluded_items: Sequence[ItemId] = (),
@@ -89,13 +93,17 @@ async def redrive_dead_letters(
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> BulkOperation:
-    """Requeue dead letters across jobs, and the items that a failed ``fail_fast`` job had cancelled."""
+    """Requeue dead letters across jobs, and the items that a failed ``fail_fast`` job had cancelled.
+
+    A filter does not match dismissed items. With ``verb`` "dismiss" or "restore", the items leave the list of dead
+    letters or return to it; nothing runs.
+    """
     given = dict(filters or {})
     check_storable_text("The filter", given.get("kind"), *(given.get("codes") or ()))
     predicate = given | {"owner_id": owner_id, "except": _group_by_job(excluded_items)}
     if items is not None:
         predicate["items"] = _group_by_job(items)
-    added = await db.run(operation_records.add_operation, "redrive", predicate, user_id=user_id, request_id=request_id)
+    added = await db.run(operation_records.add_operation, verb, predicate, user_id=user_id, request_id=request_id)
     return await run_operation(db, added, timeout_s)
 
 
@@ -103,6 +111,7 @@ async def redrive_for_user(
     runtime: Runtime,
     me: Principal,
     *,
+    verb: DeadLetterVerb = "redrive",
     owner_id: int | None,
     items: Sequence[ItemId] | None,
     excluded_items: Sequence[ItemId],
@@ -111,7 +120,7 @@ async def redrive_for_user(
     request_id: str,
     timeout_s: float,
 ) -> BulkOperation:
-    """Redrive dead letters, except those of jobs whose resource or dataset the user may no longer use.
+    """Redrive, dismiss or restore dead letters. Jobs whose resource or dataset the user may no longer use are skipped.
 
     Raises:
         Forbidden: A job in the request uses such a resource or dataset.
@@ -125,6 +134,7 @@ async def redrive_for_user(
         selected |= {"denied": denied} if denied else {}
     return await redrive_dead_letters(
         runtime.db,
+        verb=verb,
         owner_id=owner_id,
         items=items,
         excluded_items=excluded_items,

@@ -22,9 +22,9 @@ class FieldOut(BaseModel):
 
     name: str
     type: ValueType
-    required: bool = Field(description="Whether an imported row must have a value")
-    writable: bool = Field(description="Whether imports may set it")
-    readable: bool = Field(description="Whether exports may include it")
+    required: bool = Field(description="True if an imported row must have a value for the field")
+    writable: bool = Field(description="True if imports can set the field")
+    readable: bool = Field(description="True if exports can include the field")
     allowed: list[str] = Field([], description="Allowed values, if the field is an enumeration")
 
 

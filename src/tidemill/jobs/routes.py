@@ -72,7 +72,7 @@ async def count_jobs(query: Annotated[JobCountsQuery, Query()], me: CurrentUser,
 
 @router.get("/jobs/{job}", response_model=JobDetail, **build_route_options(Permission.USER, 404))
 async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonBytesResponse:
-    """Get a job with its counts, rates, error codes and the adaptive state of its workers."""
+    """Get a job with its counts, rates and error codes, and how its workers adapt to the load."""
     name, owner = validate_job_name(job), get_owner_scope(me)
     return JsonBytesResponse(
         await runtime.get(make_coalescer).get(("job", name, owner), lambda: _load_job_detail_json(runtime, name, owner))
@@ -136,7 +136,7 @@ async def cancel_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> J
 
 @router.delete("/jobs/{job}", status_code=204, **build_route_options(Permission.USER, 404))
 async def delete_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> None:
-    """Cancel a job and delete its rows, results and file. Late results are discarded."""
+    """Cancel a job and delete its rows, results and file. Results that workers send later are discarded."""
     await job_control.delete_job(db, job.id, by=me.user_id)
 
 
@@ -192,7 +192,7 @@ async def _load_item_page_json(runtime: Runtime, name: str, owner_id: int | None
     "/jobs/{job}/items/{seq}", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404)
 )
 async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDetail:
-    """Get an item with its input, fixes, result and error."""
+    """Get an item with its input, fixes, result, error and attempts."""
     return ItemDetail.model_validate(await queries.get_item(db, job, seq))
 
 
@@ -200,7 +200,7 @@ async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDeta
     "/jobs/{job}/items/{seq}", **build_route_options(Permission.USER, 404, 409, 413, body=BodyLimit.ITEM)
 )
 async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep) -> FixCreatedOut:
-    """Fix the input of an item that failed or was not found. The item uses it when it is reprocessed."""
+    """Fix the input of an item that failed or was not found. Reprocess the item to use the new input."""
     return FixCreatedOut(rev=await reprocessing.fix_item_for_user(runtime, me, job, seq, body.input))
 
 
@@ -216,10 +216,10 @@ class KickoffQuery(Parameters):
 async def kickoff_job(
     job: RunnableJob, query: Annotated[KickoffQuery, Query()], request: Request, runtime: RuntimeDep
 ) -> KickoffOut:
-    """Run one time slice of the job in this request. You can repeat it.
+    """Run one time slice of the job in this request. You can repeat the request.
 
-    The slice ends early when no item is due. If the client disconnects, finished items are kept and the others are
-    released.
+    The slice ends early when no item is due. If the client disconnects, the results of finished items are kept, and
+    workers can run the others.
     """
     if runtime.on_demand_pool is None:
         raise Conflict("This service has no handlers. Start it with `tidemill serve MODULE:NAME`.")

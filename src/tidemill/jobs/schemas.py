@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypeAliasType
 
 from tidemill.core.progress import NoEstimate
@@ -39,7 +39,10 @@ class PolicyIn(RequestModel):
     mode: PolicyMode = "continue"
     max_failed: int | None = Field(None, ge=0)
     max_percent: float | None = Field(
-        None, ge=0, le=100, description="Percentage of settled items; checked after 100 settled items"
+        None,
+        ge=0,
+        le=100,
+        description="Maximum percentage of failed items among settled items; checked from 100 settled items on",
     )
 
 
@@ -79,7 +82,7 @@ class ItemCountsOut(BaseModel):
 
 
 class RatesOut(BaseModel):
-    """Items settled per second, without cancelled ones: in the last 30 s, and since the job was submitted."""
+    """Items settled per second, in the last 30 s and since the job started. Cancelled items are not counted."""
 
     now_per_s: float
     average_per_s: float
@@ -91,17 +94,24 @@ class JobOut(BaseModel):
     """A job and its progress."""
 
     id: UUID
-    key: str = Field(description="Short name of the job; accepted wherever an id is")
+    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts it")
     kind: str
     user_id: int
     status: JobStatus
     counts: ItemCountsOut
-    ingest_complete: bool = Field(description="Whether the input is completely ingested and `total` is final")
+    ingest_complete: bool = Field(description="True if all inputs are stored, so that `total` is final")
     priority: int
+    file_name: str | None = Field(None, description="Original name of the input file")
+    target: str | None = Field(None, description="Resource or dataset that the job reads or writes")
     failure_reason: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    started_at: datetime | None = Field(None, description="When a worker started to read the file or the first items")
     closed_at: datetime | None = None
+    duration_s: float | None = Field(
+        None, description="Seconds from start to close, minus `idle_s`; null while the job is open"
+    )
+    idle_s: float = Field(0.0, description="Seconds for which the job was closed before it was reopened")
     links: dict[str, str] = Field(description="Paths of related resources and actions")
 
 
@@ -112,9 +122,9 @@ class JobDetail(JobOut):
     policy: dict[str, Any]
     errors: dict[str, int] = Field(description="Failed items by error code")
     columns: list[str] = Field(description="Columns of the results, in order, or of the inputs if there are no results")
-    columns_of: ColumnsOf = Field(description="Whether `columns` are of results or inputs")
+    columns_of: ColumnsOf = Field(description="What `columns` are from: results or inputs")
     rates: RatesOut
-    adaptive: list[dict[str, Any]] = Field(description="Adaptive state of the workers for this kind")
+    adaptive: list[dict[str, Any]] = Field(description="How workers adapt to the load for this kind")
     retried: int = Field(description="Number of attempts that were followed by a retry")
     request_id: str | None = Field(None, description="Id of the request that submitted the job")
     traceparent: str | None = None
@@ -137,6 +147,9 @@ class JobFilterQuery(QueryModel):
     created_from: Timestamp | None = None
     created_to: Timestamp | None = None
     q: Annotated[ShortText | None, EMPTY_IS_NONE] = Field(None, description="Prefix of a key or id")
+    search: Annotated[ShortText | None, EMPTY_IS_NONE] = Field(
+        None, description="Part of a key, file name, resource or dataset, in upper or lower case; or a complete id"
+    )
     page_size: PageSize = 50
     after: AfterCursor = None
 
@@ -180,7 +193,7 @@ class ActivityPage(BaseModel):
 
 
 class ProgressPointOut(BaseModel):
-    """Number of items settled by a time, without cancelled items."""
+    """Number of items that were settled at a time. Cancelled items are not counted."""
 
     at: datetime
     settled: int
@@ -188,16 +201,18 @@ class ProgressPointOut(BaseModel):
 
 
 class KickoffOut(BaseModel):
-    """Result of one time slice, without the work of other workers in the meantime."""
+    """Result of one time slice. It does not include what other workers did during the slice."""
 
     settled: int
     failed: int = Field(description="Failed items, included in `settled`")
     retried: int = Field(description="Items that will be retried")
     seconds: float
-    is_drained: bool = Field(description="Whether no item is open: no further slice is needed")
+    is_drained: bool = Field(description="True if no item is open, so that no further slice is needed")
     next_due_at: datetime | None = Field(None, description="When the next waiting item is due")
     due_in: float | None = Field(None, description="Seconds until `next_due_at`")
-    child_died: bool = Field(False, description="Whether an item crashed the process; finished items are kept")
+    child_died: bool = Field(
+        False, description="True if an item crashed the process. Results of finished items are kept"
+    )
 
 
 BatchShape = TypeAliasType("BatchShape", Literal["range", "list"])
@@ -216,7 +231,7 @@ class BatchTalliesOut(BaseModel):
 
 
 class BatchOut(BaseModel):
-    """A batch: a range of items on their first attempt, or a list of items on a later one."""
+    """A batch: a range of items on their first attempt, or a list of items on a later attempt."""
 
     id: int
     shape: BatchShape
@@ -232,7 +247,9 @@ class BatchOut(BaseModel):
     duration_ms: int | None
     not_before: datetime
     worker: str | None
-    isolated: bool = Field(description="Whether its items run alone, because one of them may have crashed a process")
+    isolated: bool = Field(
+        description="True if the items run one by one, because one of them may have crashed a process"
+    )
     crashes: int
     losses: int
 
@@ -259,6 +276,32 @@ class ItemError(BaseModel):
     retryable: bool | None = Field(None, description="Whether a retry may succeed")
 
 
+def _to_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+# A handler's own details of an error may have a field of the same name with any value.
+LenientText = Annotated[str | None, BeforeValidator(_to_text)]
+
+
+class ItemErrorDetail(ItemError):
+    """The error of one item, and the exception that its handler raised."""
+
+    type: LenientText = Field(None, description="Class of the exception that the handler raised")
+    traceback: LenientText = Field(None, description="Traceback of the exception, at most 8 KiB")
+
+
+class AttemptOut(BaseModel):
+    """One attempt at an item."""
+
+    attempt: int = Field(description="Number of the attempt. It starts at 1, also after a reprocess. 0 means a crash")
+    at: datetime = Field(description="When the attempt ended")
+    worker: str | None = Field(None, description="Id of the worker; null if the first attempt settled the item")
+    duration_ms: int | None = None
+    status: ItemStatus = Field(description="Status of the item after the attempt")
+    code: str | None = Field(None, description="Error code")
+
+
 class ItemOut(BaseModel):
     """An item in a list, with a summary of its input."""
 
@@ -269,21 +312,23 @@ class ItemOut(BaseModel):
     updated_at: datetime | None = None
     locked_by: str | None = None
     locked_at: datetime | None = None
-    due_at: datetime | None = Field(None, description="When it is retried")
-    input_summary: Any = Field(None, description="A title, brand or key, or the first few fields")
-    input: Any = Field(None, description="The input, if the request set `inputs` and the columns are of inputs")
+    due_at: datetime | None = Field(None, description="When the item is retried")
+    input_summary: Any = Field(
+        None, description="Short form of the input: a title, brand or key, or the first few fields"
+    )
+    input: Any = Field(None, description="The input, if the request set `inputs` and `columns` are from inputs")
     result: Any = None
-    result_cut: bool = Field(False, description="Whether the result is too long for a list; get the item to see it")
+    result_cut: bool = Field(False, description="True if the result is too long for a list. Get the item to see it")
     error: ItemError | None = None
     duration_ms: int | None = None
-    rev: int | None = Field(None, description="Number of its newest fix, if it was fixed")
+    rev: int | None = Field(None, description="Number of the newest fix, if the item was fixed")
 
 
 class ItemPage(BaseModel):
     """A page of items."""
 
     columns: list[str] = Field(description="Columns of the results, or of the inputs if there are no results")
-    columns_of: ColumnsOf = Field("result", description="Whether `columns` are of results or inputs")
+    columns_of: ColumnsOf = Field("result", description="What `columns` are from: results or inputs")
     items: list[ItemOut]
     next_page: NextPageToken = None
 
@@ -293,7 +338,7 @@ class ItemQuery(QueryModel):
     error_codes: ErrorCodeFilter | None = None
     key: KeyFilter = None
     seq: int | None = Field(None, ge=0, le=2**62, description="Start at this item and sort by seq")
-    inputs: bool = Field(False, description="Include inputs, if the columns are of inputs")
+    inputs: bool = Field(False, description="Include the inputs, if `columns` are from inputs")
     page_size: PageSize = 100
     after: AfterCursor = None
 
@@ -318,13 +363,14 @@ class ItemDetail(BaseModel):
     locked_by: str | None = None
     locked_at: datetime | None = None
     due_at: datetime | None = None
-    input: Any = Field(description="The input with the newest fix")
+    input: Any = Field(description="The input, with the newest fix applied")
     original: Any = Field(description="The input as submitted")
     fixes: list[FixOut]
     defect: dict[str, Any] | None = Field(None, description="Why the row could not be parsed")
     result: Any = None
     normalized: Any = None
-    error: ItemError | None = None
+    error: ItemErrorDetail | None = None
+    attempt_history: list[AttemptOut] = Field(description="The last 20 counted attempts, oldest first")
     duration_ms: int | None = None
     batch: dict[str, Any] | None = Field(None, description="The open batch of the item")
 

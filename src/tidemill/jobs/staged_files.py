@@ -18,7 +18,8 @@ from tidemill.store.database import Database
 class StagedFiles:
     """Stores files under names that are registered first. The transaction that creates the job claims the file."""
 
-    def __init__(self, db: Database, blobs: BlobStore) -> None:
+    def __init__(self, db: Database | None, blobs: BlobStore) -> None:
+        """``db``: None does not register names, for a store that its owner removes as a whole."""
         self._db = db
         self._blobs = blobs
 
@@ -26,7 +27,8 @@ class StagedFiles:
     async def reserve_name(self) -> AsyncIterator[str]:
         """Reserve the name of a file; discard the file if the block fails."""
         name = uuid4().hex
-        await self._db.run(retention.register_unclaimed_file, name)
+        if self._db is not None:
+            await self._db.run(retention.register_unclaimed_file, name)
         try:
             yield name
         except Exception:
@@ -49,7 +51,7 @@ class StagedFiles:
 
     async def discard(self, name: str) -> None:
         """Remove a file. If that fails, maintenance removes it later."""
-        if await asyncio.to_thread(self._blobs.try_remove, name):
+        if await asyncio.to_thread(self._blobs.try_remove, name) and self._db is not None:
             with suppress(Unavailable):
                 await self._db.run(retention.keep_file, name)
 

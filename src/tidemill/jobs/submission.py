@@ -31,6 +31,7 @@ from tidemill.store.job_submission import (
     LoopRunner,
     Submission,
     SyncConnection,
+    begins_implicitly,
     build_submission_steps,
     find_by_idempotency_key,
     make_key_reused_error,
@@ -45,6 +46,7 @@ from tidemill.telemetry.events import bind_fields, emit
 __all__ = ["Submission"]  # used in signatures of this module
 PRIORITY_RANGE = (-100, 100)
 RESUBMIT_ATTEMPTS_MAX = 3
+BEGINNING_STATEMENT = b"SELECT 1"  # psycopg sends BEGIN before it
 
 
 def encode_inputs(inputs: Iterable[Any], max_row_bytes: int) -> Iterator[bytes]:
@@ -285,13 +287,17 @@ async def submit_in_transaction(
 ) -> tuple[UUID, bool]:
     """Submit a job in the caller's transaction. The job exists if and only if the transaction commits.
 
-    A kind that this process does not declare gets the options that workers registered.
+    A kind that this process does not declare gets the options that workers registered. A savepoint undoes a submission
+    that fails, so that the caller can continue. In autocommit mode outside a transaction, the job is committed at once.
     """
     if not is_declared:
         spec = _apply_registered_options(spec, await workers.list_kinds(conn))
     check_submission(spec, built_in=is_declared)
     _check_client_encoding(conn.info.encoding)
-    return await run_steps_async(conn, build_submission_steps(spec, rows))
+    if begins_implicitly(conn):
+        await conn.execute(BEGINNING_STATEMENT)
+    async with conn.transaction():
+        return await run_steps_async(conn, build_submission_steps(spec, rows))
 
 
 def submit_in_transaction_sync(
@@ -302,7 +308,10 @@ def submit_in_transaction_sync(
         spec = _apply_registered_options(spec, workers.list_kinds_sync(conn))
     check_submission(spec, built_in=is_declared)
     _check_client_encoding(conn.info.encoding)
-    return run_steps_sync(conn, build_submission_steps(spec, rows))
+    if begins_implicitly(conn):
+        conn.execute(BEGINNING_STATEMENT)
+    with conn.transaction():
+        return run_steps_sync(conn, build_submission_steps(spec, rows))
 
 
 def _check_client_encoding(encoding: str) -> None:

@@ -32,7 +32,10 @@ _JOB_PROPERTIES: dict[str, dict[str, Any]] = {
     "policy": {"type": "string", "description": "A JSON object, as PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     "format": {"$ref": "#/components/schemas/SourceFormat"},
-    "filename": {"type": "string", "description": "Name of the file; its suffix sets the format if nothing else does"},
+    "filename": {
+        "type": "string",
+        "description": "Name of the file. Its suffix sets the format, if the request does not set the format",
+    },
 }
 _JOB_FORM_SCHEMA = {
     "type": "object",
@@ -99,9 +102,10 @@ async def submit_job(
     runtime: RuntimeDep,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
-    """Create a job. Send inputs as JSON, or a file as the body, with `kind` in the query, or as multipart.
+    """Create a job. Send its inputs as JSON, or send a file.
 
-    Send images as several parts or as one zip; each becomes an item. The job is durable once the response arrives.
+    Send a file as multipart, or as the body with `kind` in the query. Send images as several parts or as one zip. Each
+    image becomes an item. When the response arrives, the job is durable.
     """
     base = make_submission(
         request, me, idem_key=_build_idempotency_key(idempotency_key), batch_size=runtime.settings.claim_max

@@ -65,7 +65,7 @@ class UploadReceiver:
             return
         is_image = media_type.startswith("image/") and declared_format in (None, "images")
         if self.format is not None and not (is_image and self._images is not None):
-            raise InvalidInput("Upload either one file or one or more images")
+            raise InvalidInput("Upload only one file, or only images")
         if is_image:
             await self._flush()
             self._images = self._images or self._stack.enter_context(closing(ImageZipWriter(self._writing)))

@@ -69,8 +69,10 @@ def encode_block_rows(head: bytes, lo: int, block: InputBlock, tail: bytes) -> b
     )
 
 
-def encode_outcome_rows(head: bytes, owner_id: int, at: bytes, verdicts: list[Verdict]) -> bytes:
-    """Return the rows of outcome/copy. ``head`` is the job id."""
+def encode_outcome_rows(
+    head: bytes, owner_id: int, at: bytes, verdicts: list[Verdict], details: Sequence[bytes | None]
+) -> bytes:
+    """Return the rows of outcome/copy. ``head`` is the job id, ``details`` has one value per verdict."""
     statuses = [v.status for v in verdicts]
     columns: list[tuple[bytes, Sequence[Any]]] = [
         (b"%d", [v.seq for v in verdicts]),
@@ -80,6 +82,7 @@ def encode_outcome_rows(head: bytes, owner_id: int, at: bytes, verdicts: list[Ve
         (b"%s", _escape_column([v.normalized for v in verdicts])),
         (b"%s", _escape_column([v.error for v in verdicts])),
         (b"%d", [v.duration_ms for v in verdicts]),
+        (b"%s", _escape_column(details)),
     ]
     # A column whose values are all equal is formatted once, not row by row.
     same = [

@@ -145,7 +145,7 @@ class Database:
         self._before_close: list[Callable[[], Awaitable[None]]] = []
         self.timeout_ms = int(timeout * 1000)
         settings: dict[str, Any] = {"autocommit": True, "application_name": name, "connect_timeout": 10}
-        settings["client_encoding"] = "UTF8"  # COPY writes bytes in this encoding, whatever PGCLIENTENCODING is
+        settings["client_encoding"] = "UTF8"  # COPY writes bytes in this encoding; overrides PGCLIENTENCODING
         settings |= {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
         if not prepare:
             settings["prepare_threshold"] = None
@@ -173,7 +173,7 @@ class Database:
             await self._pool.open(wait=True, timeout=15.0)
         except PoolTimeout as error:
             await self._pool.close()
-            raise Unavailable("PostgreSQL did not answer in time or has no free connection") from error
+            raise Unavailable("PostgreSQL did not respond in time, or has no free connection") from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -348,6 +348,38 @@ async def _check_reachable(url: str) -> None:
         raise Unavailable("DATABASE_URL is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE.") from error
     except psycopg.Error as error:
         where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
-        reason = str(error).strip().splitlines()[0].rpartition("failed: ")[2]
-        raise Unavailable(f"Cannot connect to PostgreSQL at {where}: {reason}") from error
+        reason = str(error).strip().splitlines()[0].rpartition("failed: ")[2].removeprefix("FATAL:").strip()
+        remedy = next((text for part, text in _CONNECT_REMEDIES.items() if part in reason), _CONNECT_REMEDY)
+        raise Unavailable(f"Cannot connect to PostgreSQL at {where}: {reason.rstrip('.')}. {remedy}") from error
     await conn.close()
+
+
+_CONNECT_REMEDY = "Check DATABASE_URL."
+_CONNECT_REMEDIES = {  # part of the reason -> what to do
+    "password authentication failed": "Check the user and the password in DATABASE_URL.",
+    "no password supplied": "Add the password to DATABASE_URL, or set PGPASSWORD.",
+    "pg_hba.conf": "Allow the connection in pg_hba.conf, or check DATABASE_URL.",
+    "role ": "Check the user in DATABASE_URL.",
+    "database ": "Create the database with createdb, or check its name in DATABASE_URL.",
+    "host name": "Check the host in DATABASE_URL.",
+    "resolve host": "Check the host in DATABASE_URL.",
+    "refused": "Start PostgreSQL, or check the host and the port in DATABASE_URL.",
+    "No such file": "Start PostgreSQL, or check the host in DATABASE_URL.",
+    "timeout": "Check the host and the port in DATABASE_URL, and the firewall.",
+}
+_DATABASE_REMEDY = "Grant the role CREATE on the database, or run `tidemill migrate` as a role that has it."
+_SCHEMA_REMEDY = 'Connect as the role that owns the schema "tidemill", or grant the owner role to the current role.'
+
+
+def translate_access_error(error: Exception) -> Unavailable | None:
+    """Return the message for a missing privilege, a read-only server or a lost connection; None for other errors."""
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        remedy = _DATABASE_REMEDY if "for database" in reason else _SCHEMA_REMEDY
+        return Unavailable(f"PostgreSQL denied access: {reason}. {remedy}")
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        remedy = "Connect to the primary server, as a role that can write."
+        return Unavailable(f"The database is read-only: {reason}. {remedy}")
+    if is_transient(error) and not is_timeout(error) and not is_contention(error):
+        return Unavailable(f"Lost the connection to PostgreSQL: {reason}. Check that the server is running, and retry.")
+    return None

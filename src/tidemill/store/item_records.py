@@ -17,6 +17,8 @@ from tidemill.store.database import Connection
 from tidemill.store.jsonb import decode_input_or_text, decode_json, decode_json_exact
 from tidemill.store.statements import fetch_item_rows, fetch_rows, sql
 
+SETTLED_STATUSES = (ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED)
+
 
 async def read_unsettled_items_fast(conn: Connection, lease: Lease, *, exact: bool = False) -> list[Item]:
     """As ``read_unsettled_items``, but read a range without outcomes as one value, which is faster than single rows."""
@@ -73,7 +75,36 @@ async def get_item_details(conn: Connection, job_id: UUID, seq: int) -> dict[str
     item["batch"] = batches[0] if batches else None
     waits = item["status"] == ItemStatus.RETRY_WAIT and batches
     item["due_at"] = batches[0]["not_before"] if waits else None
+    if item["error"] is not None:
+        item["error"] = {"type": None, "traceback": None} | item["error"]
+    add_outcome_details(item, item.pop("details"))
     return item
+
+
+def add_outcome_details(item: dict[str, Any], details: dict[str, Any] | None) -> None:
+    """Add the attempts of an item and the exception of its last attempt, from the details of its outcome."""
+    details = details or {}
+    attempts = details.get("attempts", [])
+    if not attempts and item["attempts"] and item["status"] in SETTLED_STATUSES:  # settled by its first attempt
+        code = None if item["error"] is None else item["error"].get("code")
+        attempts = [
+            {
+                "attempt": item["attempts"],
+                "at": item["updated_at"],
+                "duration_ms": item["duration_ms"],
+                "status": item["status"],
+                "code": code,
+            }
+        ]
+    item["attempt_history"] = [{"worker": None, "code": None} | attempt for attempt in attempts]
+    if item["error"] is not None and "traceback" in details:
+        item["error"]["traceback"] = details["traceback"]
+
+
+async def read_outcome_details(conn: Connection, job_id: UUID, seqs: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return the details of the outcomes that have some, by seq."""
+    cursor = await conn.execute(sql("outcome/details"), {"job_id": job_id, "seqs": sorted(seqs)})
+    return dict(await cursor.fetchall())
 
 
 async def fetch_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:

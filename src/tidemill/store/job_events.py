@@ -21,8 +21,11 @@ async def bind_job_fields(db: Database, job_id: UUID) -> AsyncIterator[None]:
 
 
 async def report_operation_step(db: Database, step: OperationStep) -> None:
-    """Emit the event for items of a job that a step of a bulk operation requeued or cancelled."""
-    if step.job_id is not None and step.items:
+    """Emit the event for items of a job that a step of a bulk operation requeued or cancelled.
+
+    Dismissing items changes nothing that metrics or other processes follow, so it has no event.
+    """
+    if step.job_id is not None and step.items and step.verb not in ("dismiss", "restore"):
         with bind_fields(request_id=step.request_id):
             async with bind_job_fields(db, step.job_id):
                 name = "items.cancelled" if step.verb == "cancel" else "job.reprocessed"
@@ -30,13 +33,13 @@ async def report_operation_step(db: Database, step: OperationStep) -> None:
 
 
 def report_job_closed(job: Job, report_kind: Callable[[Job, float], None] | None = None) -> None:
-    """Emit ``job.closed``. The duration starts at submission, on the database's clock.
+    """Emit ``job.closed``. The duration starts when a worker starts the job, on the database's clock.
 
     Args:
         job: The closed job.
         report_kind: Emits the event that the job's kind adds, if any; called with the job and the duration in seconds.
     """
-    seconds = (job.closed_at - job.created_at).total_seconds() if job.closed_at and job.created_at else 0.0
+    seconds = job.duration_s or 0.0
     counts, processed = job.counts, job.counts.total - job.counts.cancelled  # nothing is open
     with bind_fields(kind=job.kind, request_id=job.request_id, traceparent=job.traceparent):
         emit(

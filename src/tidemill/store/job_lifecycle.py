@@ -14,7 +14,7 @@ from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import Intent, JobStatus, derive_closing_status
 from tidemill.store import job_records
 from tidemill.store.database import Connection
-from tidemill.store.job_records import get_job, lock_job
+from tidemill.store.job_records import compute_duration_s, get_job, lock_job
 from tidemill.store.statements import sql
 
 CANCEL_RANGES_PER_STEP = 5_000
@@ -120,7 +120,8 @@ async def close_job_if_drained(conn: Connection, job_id: UUID) -> Job | None:
     assert row is not None  # noqa: S101  this transaction holds the lock of the job
     if closed_as is JobStatus.CANCELLED:  # the job may have completed a file just before
         await conn.execute(sql("file/condemn_made"), {"job_id": job_id})
-    return replace(drained, status=closed_as, closed_at=row[0])
+    duration_s = compute_duration_s(drained.started_at, row[0], drained.idle_s)
+    return replace(drained, status=closed_as, closed_at=row[0], duration_s=duration_s)
 
 
 async def list_jobs_to_close(conn: Connection) -> list[UUID]:

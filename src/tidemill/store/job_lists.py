@@ -8,10 +8,11 @@ from uuid import UUID
 
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Job
-from tidemill.core.job_id_range import JobIdRange, build_lookup_params, parse_job_prefix
+from tidemill.core.job_id_range import JobIdRange, build_lookup_params, parse_job_prefix, parse_key_or_id
 from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
     PAGE_BATCH_BUDGET,
+    PAGE_SEARCH_BUDGET,
     ListOrder,
     Page,
     fingerprint_filters,
@@ -57,7 +58,10 @@ JOBS_ORDER = ListOrder("jobs", (parse_uuid,))
 
 @dataclass(frozen=True, slots=True)
 class JobListRequest:
-    """Filters for jobs. ``q`` is a prefix of a key or an id."""
+    """Filters for jobs: ``q`` is a prefix of a key or id, ``search`` a part of a key, file name, resource or dataset.
+
+    A search for a complete id, or for the start of a key with its day, reads only the jobs of that day.
+    """
 
     owner_id: int | None = None
     statuses: Sequence[JobStatus] = ()
@@ -65,16 +69,28 @@ class JobListRequest:
     created_from: datetime | None = None
     created_to: datetime | None = None
     q: str | None = None
+    search: str | None = None
 
     @property
     def fingerprint(self) -> str:
         created = (self.created_from, self.created_to)
-        return fingerprint_filters(self.owner_id, sorted(set(self.statuses)), self.kind, *created, self.q)
+        return fingerprint_filters(self.owner_id, sorted(set(self.statuses)), self.kind, *created, self.q, self.search)
 
     @property
     def id_range(self) -> JobIdRange | None:
         ids = JobIdRange() if self.q is None else parse_job_prefix(self.q)
+        searched = None if self.search is None else parse_key_or_id(self.search)
+        if ids is not None and searched is not None:
+            ids = ids.intersect(searched.lo, searched.hi)
         return None if ids is None else ids.limit_to_created(self.created_from, self.created_to)
+
+    @property
+    def searched_text(self) -> str | None:
+        """The text that the key or a name must contain; None if the range of ids is enough."""
+        if self.search is None:
+            return None
+        ids = parse_key_or_id(self.search)
+        return None if ids is not None and ids.lo == ids.hi else self.search.strip()
 
     @property
     def candidate_statuses(self) -> list[str] | None:
@@ -115,7 +131,8 @@ async def _fetch_candidate_job_rows(
         "kind": asked.kind,
         "created_from": asked.created_from,
         "created_to": asked.created_to,
-        "budget": PAGE_BATCH_BUDGET,
+        "search": asked.searched_text,
+        "budget": PAGE_BATCH_BUDGET if asked.search is None else PAGE_SEARCH_BUDGET,
         "limit": limit + 1,
     }
     if asked.owner_id is None:

@@ -56,7 +56,9 @@ _JOB_COLUMNS = (
     "failure_reason",
     "created_at",
     "updated_at",
+    "started_at",
     "closed_at",
+    "idle_s",
     "purged_at",
     "params",
     "policy",
@@ -176,14 +178,23 @@ def _parse_job(row: dict[str, Any]) -> Job:
     return Job(
         status=status,
         counts=counts,
+        duration_s=compute_duration_s(row["started_at"], row["closed_at"], row["idle_s"]),
         ingest_complete=row["ingest_done"],
         codes={code: int(n) for code, n in row["codes"].items()},
         intent=Intent(row["intent"]),
         source=None if row["source"] is None else row["source"].get("format"),
+        file_name=None if row["source"] is None else row["source"].get("name") or None,
         result_columns=tuple(row["result_columns"]),
         ip_address=None if row["ip_address"] is None else str(row["ip_address"]),
         **{name: row[name] for name in _JOB_COLUMNS},
     )
+
+
+def compute_duration_s(started_at: datetime | None, closed_at: datetime | None, idle_s: float) -> float | None:
+    """Return the seconds from start to close, without ``idle_s``; None if the job has not started or is open."""
+    if started_at is None or closed_at is None:
+        return None
+    return max(0.0, (closed_at - started_at).total_seconds() - idle_s)
 
 
 async def read_job_params(conn: Connection, job_id: UUID) -> dict[str, Any]:

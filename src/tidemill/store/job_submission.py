@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import class_row
+from psycopg.pq import TransactionStatus
+from psycopg.rows import class_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from tidemill.core.batch import BatchCutter
@@ -139,6 +140,11 @@ async def find_by_idempotency_key(conn: Connection, owner_id: int, idem_key: str
         return await cursor.fetchone()
 
 
+def begins_implicitly(conn: Connection | SyncConnection) -> bool:
+    """Return whether the next statement starts a transaction that the caller commits."""
+    return not conn.autocommit and conn.info.transaction_status is TransactionStatus.IDLE
+
+
 async def run_steps_async(conn: Connection, steps: SubmissionSteps) -> tuple[UUID, bool]:
     answer: Any = None
     while True:
@@ -152,8 +158,9 @@ async def run_steps_async(conn: Connection, steps: SubmissionSteps) -> tuple[UUI
                 for piece in _join_lines_into_chunks(step.lines):
                     await copy.write(piece)
         else:
-            cursor = await conn.execute(step.statement, step.params)
-            answer = await cursor.fetchone() if cursor.description else None
+            async with conn.cursor(row_factory=tuple_row) as cursor:
+                await cursor.execute(step.statement, step.params)
+                answer = await cursor.fetchone() if cursor.description else None
 
 
 def run_steps_sync(conn: SyncConnection, steps: SubmissionSteps) -> tuple[UUID, bool]:
@@ -165,11 +172,13 @@ def run_steps_sync(conn: SyncConnection, steps: SubmissionSteps) -> tuple[UUID, 
             return stop.value  # type: ignore[no-any-return]
         answer = None
         if isinstance(step, CopyStep):
-            with conn.cursor() as cursor, cursor.copy(step.statement) as copy:
-                for piece in _join_lines_into_chunks(step.lines):
+            # One COPY per chunk. In between, the connection is free: a lazy query of the caller may read the inputs
+            # through it, and would wait forever for the end of a COPY.
+            for piece in _join_lines_into_chunks(step.lines):
+                with conn.cursor() as cursor, cursor.copy(step.statement) as copy:
                     copy.write(piece)
         else:
-            with conn.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
+            with conn.cursor(row_factory=tuple_row) as cursor:
                 cursor.execute(step.statement, step.params)
                 answer = cursor.fetchone() if cursor.description else None
 
@@ -244,8 +253,8 @@ class _RowAccumulator:
         return self._digest.digest()
 
 
-def _encode_and_count_rows(job_id: UUID, at: Any, rows: Iterable[bytes], counter: _RowAccumulator) -> Iterator[bytes]:
-    head, tail = f"{job_id}\t".encode(), f"\t{at.isoformat()}\n".encode()
+def _encode_and_count_rows(job_id: UUID, at: str, rows: Iterable[bytes], counter: _RowAccumulator) -> Iterator[bytes]:
+    head, tail = f"{job_id}\t".encode(), f"\t{at}\n".encode()
     for row in rows:
         yield encode_item_row(head, counter.n, row, tail)
         counter.add(row)

@@ -32,14 +32,23 @@ def list_migrations() -> list[Migration]:
 
 
 async def migrate_schema(db: Database) -> list[str]:
-    """Run missing migrations and return their names. Safe to call from many processes."""
+    """Run missing migrations and return their names. Safe to call from many processes.
+
+    With a current schema it changes nothing, so that a role that owns no table can call it too: PostgreSQL checks the
+    privilege to create an object before it checks whether the object exists.
+    """
     async with db.transaction(bounded=False) as conn:
         await conn.execute(sql("migration/lock"))
-        await conn.execute(sql("migration/create_schema"))
-        await conn.execute(sql("migration/create_table"))
+        has_schema, has_table = await _check_schema_exists(conn)
+        if not has_schema:
+            await conn.execute(sql("migration/create_schema"))
+        if not has_table:
+            await conn.execute(sql("migration/create_table"))
         applied = await _read_applied_checksums(conn)
         new = [migration for migration in list_migrations() if migration.name not in applied]
         _check_applied_migrations(applied)
+        if new:
+            await check_table_owner(conn)
         for migration in new:
             await conn.execute(migration.text, prepare=False)
             await conn.execute(sql("migration/record"), {"name": migration.name, "checksum": migration.checksum})
@@ -59,6 +68,22 @@ async def check_schema(db: Database) -> None:
     missing = [migration.name for migration in list_migrations() if migration.name not in applied]
     if missing:
         raise Unavailable(f"The database schema lacks {', '.join(missing)}. Run `tidemill migrate`.")
+
+
+async def check_table_owner(conn: Connection) -> None:
+    """Raise Unavailable unless the role of the connection owns Tidemill's tables: only the owner can change them."""
+    cursor = await conn.execute(sql("migration/owner"))
+    row = await cursor.fetchone()
+    if row is not None and not row[2]:
+        role, owner, _ = row
+        raise Unavailable(f'Role "{role}" does not own the tables of Tidemill. Run this command as role "{owner}".')
+
+
+async def _check_schema_exists(conn: Connection) -> tuple[bool, bool]:
+    """Return whether the schema exists, and whether its table of migrations does."""
+    cursor = await conn.execute(sql("migration/exists"))
+    row = await cursor.fetchone()
+    return (bool(row[0]), bool(row[1])) if row else (False, False)
 
 
 async def _read_applied_checksums(conn: Connection) -> dict[str, str]:

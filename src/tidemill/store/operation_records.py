@@ -14,7 +14,7 @@ from tidemill.core.status import ItemStatus
 from tidemill.store import job_records
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.job_records import get_job
-from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
+from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items, set_dismissed
 from tidemill.store.statements import SqlParams, fetch_records, sql
 from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items
 from tidemill.store.workers import read_max_attempts
@@ -79,7 +79,7 @@ async def list_operations(
 
 @dataclass(frozen=True, slots=True)
 class OperationStep:
-    """The result of one step: the number of items of a job that were requeued or cancelled, or an error.
+    """The result of one step: the number of items of a job that were changed, or an error.
 
     ``job_id`` is None if the operation has no work left.
     """
@@ -98,7 +98,7 @@ async def run_operation_step(conn: Connection, operation_id: UUID | None = None)
     if not operations:
         return None
     operation = operations[0]
-    run = {"reprocess": _run_reprocess_step, "redrive": _run_redrive_step, "cancel": _run_cancel_step}[operation.verb]
+    run = _STEPS[operation.verb]
     try:
         async with conn.transaction():
             items, place, job_id = await run(conn, operation)
@@ -161,6 +161,7 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
     choice = await _add_max_attempts(
         conn, job_id, replace(choice, excluded_seqs=predicate.get("except", {}).get(str(job_id), ()))
     )
+    choice = replace(choice, with_dismissed=only is not None)  # a filter matches the listed items, like the list itself
     if was_whole and not choice.has_filters:  # also requeue the items that were cancelled when the job failed
         choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
     try:
@@ -171,6 +172,38 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
     if after is None:
         return StepProgress(taken, {"job": str(UUID(int=job_id.int + 1))}, job_id)
     return StepProgress(taken, {"job": str(job_id), "after_seq": after, "whole": was_whole}, job_id)
+
+
+async def _run_dismiss_step(conn: Connection, operation: BulkOperation) -> StepProgress:
+    """Dismiss or restore a chunk of the current job, or of the next job with dead letters."""
+    predicate, place = operation.predicate, operation.place
+    job_id, after_seq = UUID(place.get("job", str(LOWEST_JOB_ID))), place.get("after_seq", -1)
+    if after_seq < 0:
+        job = await _find_next_job_with_dead_letters(conn, predicate, job_id)
+        if job is None:
+            return StepProgress(0, None, None)
+        job_id = job[0]
+    only = predicate.get("items")
+    choice = replace(
+        _parse_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None}),
+        excluded_seqs=predicate.get("except", {}).get(str(job_id), ()),
+    )
+    changed, after = await set_dismissed(
+        conn, job_id, choice, dismiss=operation.verb == "dismiss", user_id=operation.user_id, after_seq=after_seq
+    )
+    await _record_activity(conn, operation, job_id, changed)
+    if after is None:
+        return StepProgress(changed, {"job": str(UUID(int=job_id.int + 1))}, job_id)
+    return StepProgress(changed, {"job": str(job_id), "after_seq": after}, job_id)
+
+
+_STEPS = {
+    "reprocess": _run_reprocess_step,
+    "redrive": _run_redrive_step,
+    "cancel": _run_cancel_step,
+    "dismiss": _run_dismiss_step,
+    "restore": _run_dismiss_step,
+}
 
 
 async def _find_next_job_with_dead_letters(
@@ -208,6 +241,8 @@ def _parse_reprocess_selection(asked: Mapping[str, Any]) -> ReprocessSelection:
         ranges=merge_ranges(asked.get("ranges", ())),
         since=_parse_time(asked.get("since")),
         until=_parse_time(asked.get("until")),
+        category=asked.get("category"),
+        group=asked.get("group"),
         reset_attempts=asked.get("reset_attempts", True),
     )
 
@@ -220,7 +255,7 @@ async def _add_max_attempts(conn: Connection, job_id: UUID, choice: ReprocessSel
     allowed = await read_max_attempts(conn, kind)
     if not allowed:
         raise Conflict(
-            f'No worker has registered a handler for kind "{kind}", so its maximum number of attempts is unknown'
+            f'The maximum number of attempts is unknown, because no worker has registered a handler for kind "{kind}"'
         )
     return replace(choice, max_attempts=allowed)
 

@@ -11,6 +11,7 @@ from tidemill.core.decide import Tally, Verdict
 from tidemill.core.status import ItemStatus
 from tidemill.store.copy_rows import encode_outcome_rows
 from tidemill.store.database import Connection
+from tidemill.store.jsonb import encode_json
 from tidemill.store.statements import sql
 
 AfterFlush = Callable[[Connection, Lease, Sequence[Verdict]], Awaitable[None]]
@@ -55,7 +56,8 @@ async def flush_outcomes(
     stored = [verdict for verdict in ordered if not _is_done_verdict(verdict)] if is_sparse else ordered
     if stored:
         write = _upsert_outcomes if is_list else _copy_outcomes
-        await write(conn, lease, row[0], stored)
+        at, worker = row
+        await write(conn, lease, at, worker, stored)
     if after_flush is not None:
         await after_flush(conn, lease, [verdict for verdict in ordered if _is_done_verdict(verdict)])
     waits = [(verdict.seq, verdict.delay) for verdict in ordered if verdict.delay is not None]
@@ -83,6 +85,7 @@ def _build_tally_params(verdicts: Sequence[Verdict], sparse_done: int) -> dict[s
         "retried": len(verdicts) - terminal,
         "settled": len(verdicts) + sparse_done,
         "codes": Jsonb(tally.codes) if tally.codes else None,
+        "further_codes": Jsonb(tally.further_codes) if tally.further_codes else None,
     }
 
 
@@ -97,14 +100,28 @@ async def classify_rejected_flush(conn: Connection, lease: Lease) -> FlushResult
     return FlushResult.ALREADY if is_same_flush else FlushResult.STALE
 
 
-async def _copy_outcomes(conn: Connection, lease: Lease, at: Any, verdicts: list[Verdict]) -> None:
+async def _copy_outcomes(conn: Connection, lease: Lease, at: Any, worker: str | None, verdicts: list[Verdict]) -> None:
+    # A first attempt that settles the item has no details if the item is done or its kind sparse: the outcome itself
+    # has its time and duration. Many outcomes are of this sort, and each byte of them costs time.
+    time = at.isoformat()
+    details = [
+        None
+        if verdict.status is ItemStatus.DONE
+        or (lease.sparse and verdict.delay is None and verdict.exception is None)
+        or not verdict.charged
+        else _encode_details(verdict, time, worker)
+        for verdict in verdicts
+    ]
     # Build the rows before COPY starts, because only the server's timeouts apply during COPY.
-    rows = encode_outcome_rows(str(lease.job_id).encode(), lease.owner_id, at.isoformat().encode(), verdicts)
+    rows = encode_outcome_rows(str(lease.job_id).encode(), lease.owner_id, time.encode(), verdicts, details)
     async with conn.cursor() as cursor, cursor.copy(sql("outcome/copy")) as copy:
         await copy.write(rows)
 
 
-async def _upsert_outcomes(conn: Connection, lease: Lease, at: Any, verdicts: list[Verdict]) -> None:
+async def _upsert_outcomes(
+    conn: Connection, lease: Lease, at: Any, worker: str | None, verdicts: list[Verdict]
+) -> None:
+    time = at.isoformat()
     columns = {
         "seqs": [v.seq for v in verdicts],
         "statuses": [v.status.value for v in verdicts],
@@ -113,8 +130,25 @@ async def _upsert_outcomes(conn: Connection, lease: Lease, at: Any, verdicts: li
         "normalized": [_decode_text(v.normalized) for v in verdicts],
         "errors": [_decode_text(v.error) for v in verdicts],
         "durations": [v.duration_ms for v in verdicts],
+        "details": [_encode_details(v, time, worker).decode() if v.charged else None for v in verdicts],
     }
     await conn.execute(sql("outcome/upsert"), {"job_id": lease.job_id, "owner_id": lease.owner_id, "at": at} | columns)
+
+
+def _encode_details(verdict: Verdict, at: str, worker: str | None) -> bytes:
+    """Return the details of an outcome: this attempt, and the exception that it raised."""
+    attempt = {
+        "attempt": verdict.attempts,
+        "at": at,
+        "worker": worker or "",
+        "duration_ms": verdict.duration_ms,
+        "status": verdict.status,
+        "code": verdict.code or "",
+    }
+    details: dict[str, Any] = {"attempts": [{name: value for name, value in attempt.items() if value != ""}]}
+    if verdict.exception is not None:
+        details["traceback"] = verdict.exception.traceback
+    return encode_json(details)
 
 
 def _decode_text(value: bytes | None) -> str | None:

@@ -12,8 +12,10 @@ from tidemill.core.job import Job
 from tidemill.core.progress import ProgressRates, ProgressSample, compute_rates
 from tidemill.store.database import Connection
 from tidemill.store.statements import RowDict, fetch_rows, sql
+from tidemill.store.workers import list_live_kinds
 
 MAX_SAMPLES_PER_JOB, UNTHINNED_SAMPLES_PER_JOB = 2_000, 500  # the newest samples are never thinned
+MAX_UNSERVED_KINDS = 20
 RECENT_SAMPLES_PER_JOB = 20  # cover more than half a minute
 
 
@@ -54,7 +56,8 @@ async def thin_samples(
 async def read_job_rates(conn: Connection, job: Job) -> ProgressRates:
     """Return the rate of a job and its estimated completion."""
     now, samples = await _fetch_recent_samples(conn, job.id)
-    return compute_rates(samples, job, now)
+    has_worker = job.is_closed or job.kind in await list_live_kinds(conn)
+    return compute_rates(samples, job, now, has_worker=has_worker)
 
 
 async def read_progress_chart(conn: Connection, job_id: UUID, points: int = 120) -> list[ProgressPoint]:
@@ -76,11 +79,20 @@ THROUGHPUT_MAX_JOBS = 1_000
 
 
 async def read_throughput(conn: Connection, owner_id: int | None) -> RowDict:
-    """Return open items by status, and settled items per 30 seconds of the last 15 minutes."""
+    """Return open items by status, settled items per 30 seconds of the last 15 minutes, and work that cannot start.
+
+    This is the work of paused jobs, and that of kinds that no live worker handles: open items, and jobs whose source is
+    not read yet.
+    """
     scope = "of_all" if owner_id is None else "of_owner"
     params = {"owner_id": owner_id, "step": THROUGHPUT_STEP_S, "points": THROUGHPUT_POINTS, "jobs": THROUGHPUT_MAX_JOBS}
     (counts,) = await fetch_rows(conn, sql(f"batch/open_{scope}"), params)
+    by_kind = await fetch_rows(conn, sql(f"batch/open_by_kind_{scope}"), params)
+    live = await list_live_kinds(conn)
+    unserved = [row for row in by_kind if row["may_run"] and row["kind"] not in live]
     return {
+        "paused": sum(row["items"] for row in by_kind if not row["may_run"]),
+        "unserved": sorted(unserved, key=lambda row: (-row["items"], -row["jobs"], row["kind"]))[:MAX_UNSERVED_KINDS],
         "open": counts,
         "step_s": THROUGHPUT_STEP_S,
         "points": await fetch_rows(conn, sql(f"sample/flow_{scope}"), params),

@@ -77,6 +77,7 @@ async def _move_to_list_batches(conn: Connection, job: LockedJob, held: RowDict,
 
 
 REPROCESS_MAX_WINDOWS = 25  # windows that one step may scan
+DISMISS_CHUNK_ITEMS = 10_000
 _TALLY_COLUMNS = ("done", "not_found", "skipped", "failed", "cancelled")
 
 
@@ -87,19 +88,22 @@ class ReprocessSelection(ItemSelection):
     statuses: Sequence[ItemStatus] = (ItemStatus.FAILED, ItemStatus.NOT_FOUND)
     since: datetime | None = None  # settled at this time or later
     until: datetime | None = None  # settled before this time
+    category: str | None = None  # of a failure; see tidemill.failure_category
+    group: str | None = None  # of a failure; see tidemill.failure_groups
+    with_dismissed: bool = True  # whether dismissed failures match
     reset_attempts: bool = True
     max_attempts: int = 0  # without reset_attempts: only items with fewer attempts
 
     @property
     def has_filters(self) -> bool:
         """Whether the selection has filters other than statuses."""
-        filters = (self.seqs, self.codes, self.since, self.until, self.key)
+        filters = (self.seqs, self.codes, self.since, self.until, self.key, self.category, self.group)
         return bool(self.excluded_seqs) or any(part is not None for part in filters)
 
     @property
     def includes_cancelled_ranges(self) -> bool:
         """Whether cancelled ranges match. They have no outcomes, so filters by code or time exclude them."""
-        filters = (self.codes, self.since, self.until)
+        filters = (self.codes, self.since, self.until, self.category, self.group)
         return ItemStatus.CANCELLED in self.statuses and all(part is None for part in filters)
 
     @property
@@ -169,7 +173,7 @@ async def lock_job_for_requeue(conn: Connection, job_id: UUID, *, is_continuatio
     if job.intent in (Intent.CANCEL, Intent.FAIL) and (is_continuation or job.closed_as is None):
         known = await get_job(conn, job_id)
         if is_continuation:
-            raise Conflict(f"Job {known.key} is {known.status}: it was cancelled or failed while the operation ran")
+            raise Conflict(f"Job {known.key} is {known.status}. It was cancelled or failed while the operation ran")
         raise Conflict(f"Job {known.key} is {known.status}. Wait until it is closed, then try again.")
     # Fold first, so that all counts to subtract are in one row, which the lock of the job protects.
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
@@ -195,6 +199,19 @@ async def requeue_failed_items(conn: Connection, job: LockedJob, seqs: Sequence[
     return await _add_list_and_adjust_tally(conn, job, taken) if taken else []
 
 
+async def set_dismissed(
+    conn: Connection, job_id: UUID, selection: ReprocessSelection, *, dismiss: bool, user_id: int, after_seq: int = -1
+) -> tuple[int, int | None]:
+    """Dismiss or restore a chunk of failed items. Return their number and the seq to continue after (None: the end).
+
+    Neither the job nor its counters change, so the job is not locked.
+    """
+    params = _build_failure_params(job_id, selection, after_seq) | {"dismiss": dismiss, "user_id": user_id}
+    cursor = await conn.execute(sql("outcome/set_dismissed"), params | {"limit": DISMISS_CHUNK_ITEMS})
+    seqs = sorted(row[0] for row in await cursor.fetchall())
+    return len(seqs), seqs[-1] if len(seqs) == DISMISS_CHUNK_ITEMS else None
+
+
 async def _requeue_chunk(
     conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int
 ) -> tuple[int, int | None]:
@@ -208,33 +225,45 @@ async def _requeue_chunk(
 async def _reset_outcomes(
     conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int
 ) -> list[tuple[Any, ...]]:
-    """Set a chunk of outcomes to pending. Return the items with their previous status and error code."""
-    params = {
-        "job_id": job.id,
+    """Set a chunk of outcomes to pending. Return the items with their previous status and error codes."""
+    params = _build_failure_params(job.id, choice, after_seq) | {
         "statuses": [status.value for status in choice.statuses],
-        "seqs": None if choice.seqs is None else sorted(choice.seqs),
-        "but": sorted(choice.excluded_seqs),
-        "codes": None if choice.codes is None else list(choice.codes),
-        "since": choice.since,
-        "until": choice.until,
+        "with_dismissed": choice.with_dismissed,
         "reset_attempts": choice.reset_attempts,
         "max_attempts": choice.max_attempts,
-        "after_seq": after_seq,
         "limit": SEQ_LIST_MAX,
     }
     cursor = await conn.execute(sql("outcome/take_back"), params)
     return await cursor.fetchall()
 
 
+def _build_failure_params(job_id: UUID, choice: ReprocessSelection, after_seq: int) -> dict[str, Any]:
+    return {
+        "job_id": job_id,
+        "seqs": None if choice.seqs is None else sorted(choice.seqs),
+        "but": sorted(choice.excluded_seqs),
+        "codes": None if choice.codes is None else list(choice.codes),
+        "since": choice.since,
+        "until": choice.until,
+        "category": choice.category,
+        "group": choice.group,
+        "after_seq": after_seq,
+    }
+
+
 async def _add_list_and_adjust_tally(conn: Connection, job: LockedJob, taken: list[tuple[Any, ...]]) -> list[int]:
     """Add a list batch of the items and subtract them from the counters. Return their seqs in order."""
     job_id = job.id
-    statuses = Counter(status for _, status, _ in taken)
-    codes = Counter(code for _, status, code in taken if status == ItemStatus.FAILED and code)
+    statuses = Counter(status for _, status, _, _ in taken)
+    codes = Counter(code for _, status, code, _ in taken if status == ItemStatus.FAILED and code)
+    further_codes = Counter(code for _, status, _, more in taken if status == ItemStatus.FAILED for code in more)
     deltas = {name: statuses[name] for name in _TALLY_COLUMNS}
-    code_deltas = Jsonb({code: -n for code, n in codes.items()})
-    await conn.execute(sql("tally/adjust"), {"job_id": job_id, "codes": code_deltas, **deltas})
-    seqs = sorted(seq for seq, _, _ in taken)
+    code_deltas = {
+        name: Jsonb({code: -n for code, n in counts.items()})
+        for name, counts in (("codes", codes), ("further_codes", further_codes))
+    }
+    await conn.execute(sql("tally/adjust"), {"job_id": job_id, **code_deltas, **deltas})
+    seqs = sorted(row[0] for row in taken)
     batch = {
         "job_id": job_id,
         "owner_id": job.owner_id,

@@ -10,7 +10,7 @@ from psycopg import sql as syntax
 
 from tidemill.core.errors import UnknownJob
 from tidemill.store.database import Connection, Database
-from tidemill.store.migrate import PARTITION_WEEKS_AHEAD
+from tidemill.store.migrate import PARTITION_WEEKS_AHEAD, check_table_owner
 from tidemill.store.statements import fetch_records, sql
 
 UNCLAIMED_FILE_TTL_H = 168  # a file without a job is kept for a week
@@ -124,9 +124,13 @@ async def list_partition_weeks(conn: Connection) -> list[PartitionWeek]:
 
 
 async def purge_old_weeks(db: Database, age_seconds: float) -> list[str]:
-    """Drop the partitions of every week whose jobs were all closed at least ``age_seconds`` ago. Return the weeks."""
+    """Drop the partitions of every week whose jobs were all closed at least ``age_seconds`` ago. Return the weeks.
+
+    Raises Unavailable if the role of the connection does not own the tables.
+    """
     dropped = []
     async with db.connection() as conn:
+        await check_table_owner(conn)
         candidates = await list_partition_weeks(conn)
     for week in candidates:
         if await db.run(_purge_week_if_old, week, age_seconds):

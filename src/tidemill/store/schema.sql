@@ -44,6 +44,14 @@ $$;
 
 CREATE AGGREGATE tidemill.sum_codes(jsonb) (SFUNC = tidemill.add_codes, STYPE = jsonb, INITCOND = '{}');
 
+-- The codes of an error's further errors: those of its list, each once, without the code of the error itself.
+CREATE FUNCTION tidemill.further_codes(error json) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN json_typeof(error->'errors') = 'array' THEN ARRAY(
+        SELECT DISTINCT one->>'code' FROM json_array_elements(error->'errors') AS one
+        WHERE json_typeof(one->'code') = 'string' AND one->>'code' <> error->>'code'
+    ) ELSE '{}' END
+$$;
+
 -- Summarizes an input for lists: fields such as title, name, sku or id, otherwise its first three fields, truncated. It
 -- never fails, even on json with a NUL character or half a surrogate pair, which can be stored but not read as text.
 CREATE FUNCTION tidemill.summary(input json) RETURNS json LANGUAGE plpgsql STABLE AS $$
@@ -170,6 +178,10 @@ CREATE TABLE tidemill.job (
     idem_key       text,
     idem_print     bytea,
     result_columns text[] NOT NULL DEFAULT '{}', -- in the order first seen; used by the grid and exports
+    -- What lists of jobs search: the key, the file name, and the resource or dataset.
+    search_text    text GENERATED ALWAYS AS (lower(key || ' ' || left(coalesce(source->>'name', ''), 500) || ' ' || left(coalesce(
+        params->'plan'->'resource'->>'name', params->'plan'->>'resource', params->'resource'->>'name',
+        params->>'dataset', ''), 500))) STORED,
     UNIQUE (owner_id, idem_key),
     CHECK ((closed_as IS NULL) = (closed_at IS NULL))
 );
@@ -179,7 +191,9 @@ CREATE INDEX job_updated ON tidemill.job (updated_at);
 CREATE INDEX job_of_owner ON tidemill.job (owner_id, id);
 CREATE INDEX job_file ON tidemill.job (file_id) WHERE file_id IS NOT NULL;
 
--- Counters of folded batches. Changed only under the lock of the job.
+-- Counters of folded batches. Changed only under the lock of the job. `codes` counts failed items per error code,
+-- `further_codes` those with several errors, per code of each further error. `started_at` is the time when the first of
+-- the batches was leased, `idle_s` the seconds for which the job was closed before it was reopened.
 CREATE TABLE tidemill.job_tally (
     job_id    uuid PRIMARY KEY,
     done      bigint NOT NULL DEFAULT 0,
@@ -188,7 +202,10 @@ CREATE TABLE tidemill.job_tally (
     failed    bigint NOT NULL DEFAULT 0,
     cancelled bigint NOT NULL DEFAULT 0,
     retried   bigint NOT NULL DEFAULT 0,
-    codes     jsonb NOT NULL DEFAULT '{}'
+    codes     jsonb NOT NULL DEFAULT '{}',
+    started_at timestamptz,
+    idle_s    double precision NOT NULL DEFAULT 0,
+    further_codes jsonb NOT NULL DEFAULT '{}'
 );
 
 -- Ingest progress of a job. next_seq is the number of its items, first_line the line of the first item in the file.
@@ -202,7 +219,8 @@ CREATE TABLE tidemill.ingest (
     losses      smallint NOT NULL DEFAULT 0,
     first_line  integer NOT NULL DEFAULT 1,
     cut         boolean NOT NULL DEFAULT false,
-    rows_wait_for_end boolean NOT NULL DEFAULT false
+    rows_wait_for_end boolean NOT NULL DEFAULT false,
+    started_at  timestamptz -- of the first lease
 ) WITH (fillfactor = 70);
 CREATE INDEX ingest_worker ON tidemill.ingest (worker) WHERE worker IS NOT NULL;
 
@@ -244,7 +262,8 @@ CREATE TABLE tidemill.effect (
     job_id    uuid NOT NULL,
     inserted  integer NOT NULL,
     updated   integer NOT NULL,
-    unchanged integer NOT NULL
+    unchanged integer NOT NULL,
+    at        timestamptz NOT NULL DEFAULT tidemill.now()
 );
 CREATE INDEX effect_job ON tidemill.effect (job_id);
 
@@ -326,10 +345,66 @@ CREATE TABLE tidemill.outcome (
     normalized  jsonb,
     error       json,
     duration_ms integer,
+    details     jsonb,  -- its last attempts, and the traceback of the last one; NULL if the first attempt succeeded
+    dismissed_at timestamptz, -- when a user removed the failed item from the list of dead letters
+    dismissed_by bigint,
     PRIMARY KEY (job_id, seq)
 ) PARTITION BY RANGE (job_id);
 CREATE INDEX outcome_exception ON tidemill.outcome (job_id, status, updated_at, seq) WHERE status <> 'done';
-CREATE INDEX outcome_dead_letter ON tidemill.outcome (owner_id, updated_at, job_id, seq) WHERE status = 'failed';
+CREATE INDEX outcome_dead_letter ON tidemill.outcome (owner_id, updated_at, job_id, seq)
+    WHERE status = 'failed' AND dismissed_at IS NULL;
+CREATE INDEX outcome_dismissed ON tidemill.outcome (owner_id, updated_at, job_id, seq) WHERE dismissed_at IS NOT NULL;
+
+-- Where a failure comes from: a dry run, an invalid row of an import, or a handler. In imports, only these codes are
+-- failures of the handler; all others name a rule that the row violates.
+CREATE FUNCTION tidemill.failure_category(kind text, params jsonb, code text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN coalesce(params->'plan'->>'validate_only', params->'request'->>'validate_only') = 'true' THEN 'dry_run'
+        WHEN kind = 'tidemill.import'
+            AND coalesce(code, '') NOT IN ('exhausted', 'timeout', 'memory', 'throttled', 'poison') THEN 'invalid_row'
+        ELSE 'handler'
+    END
+$$;
+
+-- The type of an error: the class of its exception, or its code.
+CREATE FUNCTION tidemill.error_type(error json) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(error->>'type', error->>'code', '')
+$$;
+
+-- The message of an error without the values that differ between items: quoted values, UUIDs and numbers.
+CREATE FUNCTION tidemill.error_pattern(error json) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT left(regexp_replace(left(coalesce(error->>'reason', ''), 1000),
+        '"[^"]*"|(?<!\w)''[^'']*''(?!\w)|\m0x[[:xdigit:]]+|\d+(?:[.,:]\d+)*'
+            || '|\m[[:xdigit:]]{8}-[[:xdigit:]]{4}-[[:xdigit:]]{4}-[[:xdigit:]]{4}-[[:xdigit:]]{12}\M',
+        '…', 'g'), 200)
+$$;
+
+-- Identifies failures of a kind with the same type and the same message without values.
+CREATE FUNCTION tidemill.failure_group(kind text, error json) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT md5(kind || chr(31) || tidemill.error_type(error) || chr(31) || tidemill.error_pattern(error))
+$$;
+
+-- The errors of a failure: a row of an import lists all its errors, and any other failure is one error.
+CREATE FUNCTION tidemill.failure_errors(kind text, error json) RETURNS SETOF json LANGUAGE sql IMMUTABLE AS $$
+    SELECT one.error FROM json_array_elements(CASE
+        WHEN kind = 'tidemill.import' AND json_typeof(error->'errors') = 'array' AND error->'errors'->0 IS NOT NULL
+            THEN error->'errors'
+        ELSE json_build_array(error)
+    END) AS one(error)
+$$;
+
+-- The groups of a failure, each once: a row of an import is in the group of each of its errors.
+CREATE FUNCTION tidemill.failure_groups(kind text, error json) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT ARRAY(SELECT DISTINCT tidemill.failure_group(kind, one) FROM tidemill.failure_errors(kind, error) AS one)
+$$;
+
+-- The type and the message without values of each error of a failure, each pair once.
+CREATE FUNCTION tidemill.failure_causes(kind text, error json) RETURNS json LANGUAGE sql IMMUTABLE AS $$
+    SELECT json_agg(json_build_array(c.type, c.pattern)) FROM (
+        SELECT DISTINCT tidemill.error_type(one) AS type, tidemill.error_pattern(one) AS pattern
+        FROM tidemill.failure_errors(kind, error) AS one
+    ) c
+$$;
 
 -- A range [lo, hi) of a job's items that have not run yet, or a sorted list of items that run again. One row is queue
 -- entry, lease, unit of commit and progress counter. `open` counts its unsettled items.
@@ -363,6 +438,7 @@ CREATE TABLE tidemill.batch (
     flush_no    integer NOT NULL DEFAULT 0,
     closed_at   timestamptz,
     half        boolean NOT NULL DEFAULT false,
+    further_codes jsonb,
     CHECK (lo < hi),
     CHECK ((state IN ('ready', 'leased')) = (open > 0)),
     CHECK (seqs IS NULL OR open = 0 OR cardinality(seqs) = open),
@@ -708,7 +784,7 @@ CREATE INDEX activity_job ON tidemill.activity (job_id, id);
 CREATE TABLE tidemill.operation (
     id          uuid PRIMARY KEY DEFAULT tidemill.new_id(),
     user_id     bigint NOT NULL,
-    verb        text NOT NULL CHECK (verb IN ('reprocess', 'redrive', 'cancel')),
+    verb        text NOT NULL CHECK (verb IN ('reprocess', 'redrive', 'cancel', 'dismiss', 'restore')),
     job_id      uuid,
     predicate   jsonb NOT NULL,
     place       jsonb NOT NULL DEFAULT '{}',
@@ -747,7 +823,8 @@ SELECT i.job_id, i.seq, i.job_id || ':' || i.seq AS id, j.owner_id, j.kind,
     coalesce(CASE WHEN l.state = 'leased' THEN l.worker END, CASE WHEN r.state = 'leased' THEN r.worker END) AS locked_by,
     coalesce(CASE WHEN l.state = 'leased' THEN l.since END, CASE WHEN r.state = 'leased' THEN r.since END) AS locked_at,
     greatest(o.updated_at, l.since, r.since, r.closed_at, i.at) AS updated_at,
-    i.input, i.defect, o.result, o.normalized, o.error, o.duration_ms, coalesce(l.id, r.id) AS batch_id
+    i.input, i.defect, o.result, o.normalized, o.error, o.duration_ms, coalesce(l.id, r.id) AS batch_id,
+    o.details
 FROM tidemill.item i
 JOIN tidemill.job j ON j.id = i.job_id
 -- LIMIT 1 on every side makes the planner look up one row per item and never join a whole job.
@@ -785,7 +862,8 @@ SELECT j.*, coalesce(g.next_seq, 0) AS total, b.pending, b.processing, b.retry_w
             ) part CROSS JOIN LATERAL jsonb_each_text(part.codes) AS one
             GROUP BY one.key HAVING sum(one.value::bigint) <> 0
         ) summed
-    ) END, '{}') AS codes
+    ) END, '{}') AS codes,
+    least(t.started_at, g.started_at, b.started_at) AS started_at, coalesce(t.idle_s, 0) AS idle_s
 FROM tidemill.job j
 LEFT JOIN tidemill.ingest g ON g.job_id = j.id
 LEFT JOIN tidemill.job_tally t ON t.job_id = j.id
@@ -796,6 +874,7 @@ CROSS JOIN LATERAL (
         coalesce(sum(done), 0)::bigint AS done, coalesce(sum(not_found), 0)::bigint AS not_found,
         coalesce(sum(skipped), 0)::bigint AS skipped, coalesce(sum(failed), 0)::bigint AS failed,
         coalesce(sum(cancelled), 0)::bigint AS cancelled, coalesce(sum(retried), 0)::bigint AS retried,
-        coalesce(bool_or(codes IS NOT NULL), false) AS has_codes
+        coalesce(bool_or(codes IS NOT NULL), false) AS has_codes,
+        min(since) FILTER (WHERE state IN ('leased', 'done')) AS started_at
     FROM tidemill.batch WHERE job_id = j.id AND NOT folded
 ) b;

@@ -18,7 +18,11 @@ from tidemill.store.statements import RowDict, fetch_rows, sql
 
 CANCELLABLE_STATUSES = (ItemStatus.PENDING, ItemStatus.RETRY_WAIT)
 CANCEL_BATCHES_PER_STEP = 200  # batches locked at a time
-_NO_TALLY_CHANGES = {"done": 0, "not_found": 0, "skipped": 0, "failed": 0, "codes": Jsonb({})}
+_NO_CODES = Jsonb({})
+_NO_TALLY_CHANGES = {"done": 0, "not_found": 0, "skipped": 0, "failed": 0} | {
+    "codes": _NO_CODES,
+    "further_codes": _NO_CODES,
+}
 
 
 @dataclass(frozen=True, slots=True)

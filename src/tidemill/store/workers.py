@@ -1,7 +1,7 @@
 """Stores workers, their kinds and their duties."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from psycopg.rows import class_row, dict_row
@@ -10,8 +10,9 @@ from psycopg.types.json import Jsonb
 from tidemill.core.kinds import Handler
 from tidemill.store.database import Connection
 from tidemill.store.job_submission import SyncConnection
-from tidemill.store.statements import RowDict, fetch_records, sql
+from tidemill.store.statements import RowDict, fetch_records, fetch_rows, sql
 
+MAX_UNSERVED_KINDS = 5  # of a health check
 WORKER_SILENCE_S = 60.0  # the state of a worker without a heartbeat for this long is outdated
 
 
@@ -94,7 +95,7 @@ def list_kinds_sync(conn: SyncConnection) -> dict[str, KindOptions]:
 
 
 def _index_kinds(rows: list[RowDict]) -> dict[str, KindOptions]:
-    return {row["name"]: KindOptions(row["sparse"], row["options"].get("limiter")) for row in rows}
+    return {row["name"]: KindOptions(row["sparse"], row["limiter"]) for row in rows}
 
 
 async def read_max_attempts(conn: Connection, kind: str) -> int:
@@ -115,11 +116,16 @@ class WorkSummary:
     outbox: int
     outbox_age_s: float
     quarantined: int
+    unserved: dict[str, int] = field(default_factory=dict)  # kinds without a live worker, and their open jobs
 
 
 async def read_work_summary(conn: Connection, silent_s: float) -> WorkSummary:
     (summary,) = await fetch_records(conn, WorkSummary, sql("worker/at_work"), {"silent": silent_s})
-    return summary
+    if not summary.open_jobs:
+        return summary
+    params = {"live": sorted(await list_live_kinds(conn)), "limit": MAX_UNSERVED_KINDS}
+    found = await fetch_rows(conn, sql("worker/unserved_kinds"), params)
+    return replace(summary, unserved={row["kind"]: row["jobs"] for row in found})
 
 
 async def list_live_kinds(conn: Connection) -> set[str]:

@@ -1,7 +1,7 @@
 """The events that Tidemill emits. A failing subscriber never affects the engine.
 
 In addition to its own fields, an event has the fields that are bound where it is emitted: worker, child, job, kind,
-batch, request_id, traceparent. See docs/telemetry.md.
+batch, request_id, traceparent. See docs/reference/telemetry.md.
 
 name                 fields                                     when
 job.submitted        job, kind                                  a job was submitted and is durable
@@ -35,6 +35,7 @@ limiter.changed      limiter, by, rate, burst, concurrency      an admin changed
 limiter.unblocked    limiter, key, by                           an admin unblocked a limiter
 buffer.high          job, batch, fill                           the buffer of outcomes is at least 80 % full
 item.retry           job, batch, items, codes, decisions        items of a flush will be retried
+handler.failed       job, batch, seq, attempt, status, type, traceback, suppressed  a handler raised (once per minute)
 item.poison          job, seq                                   an item crashed its process three times alone
 child.started        child, pid                                 a child process started
 child.stopped        child, pid, cause, returncode, in_hand     a child process stopped on request

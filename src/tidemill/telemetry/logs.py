@@ -18,6 +18,7 @@ _EVENT_LEVELS = {
     "buffer.high": logging.WARNING,
     "limiter.blocked": logging.WARNING,
     "child.died": logging.WARNING,
+    "handler.failed": logging.WARNING,
     "item.poison": logging.ERROR,
     "job.failed": logging.ERROR,
     "loop.failed": logging.ERROR,
@@ -69,7 +70,7 @@ def configure_event_logging(level: str, **context: Any) -> None:
     least = logging.getLevelNamesMapping()[level.upper()]
     renderer: Any = structlog.processors.JSONRenderer(default=str)
     if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer(sort_keys=False)
+        renderer = _render_with_traceback_below(structlog.dev.ConsoleRenderer(sort_keys=False))
 
     def merge_bound_fields(_logger: Any, _method: str, line: Any) -> Any:
         # Log lines that handlers write with structlog get the fields of their job, too.
@@ -97,6 +98,17 @@ def configure_event_logging(level: str, **context: Any) -> None:
             log.log(level, event.name, **{key: _to_loggable(value) for key, value in event.fields.items()})
 
     subscribe(write_event)
+
+
+def _render_with_traceback_below(render: Callable[[Any, str, Any], str]) -> Callable[[Any, str, Any], str]:
+    """Return a renderer for a terminal, which prints the traceback of an event below its line."""
+
+    def render_line(logger: Any, method: str, line: Any) -> str:
+        traceback = line.pop("traceback", None)
+        text = render(logger, method, line)
+        return text if traceback is None else f"{text}\n{traceback}"
+
+    return render_line
 
 
 def choose_log_level(event: Event) -> int:

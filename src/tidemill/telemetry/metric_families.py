@@ -1,4 +1,4 @@
-"""The metric families: names, labels and buckets. docs/telemetry.md has the same table."""
+"""The metric families: names, labels and buckets. docs/reference/telemetry.md has the same table."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator

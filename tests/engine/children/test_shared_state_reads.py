@@ -1,4 +1,4 @@
-"""Tests that a shared text is read completely or not at all, whatever its writer does."""
+"""Tests that a shared text is read completely or not at all, even if its writer crashes or writes at the same time."""
 
 import itertools
 import json

@@ -141,3 +141,25 @@ async def test_unstorable_result_is_salvaged_as_failure_after_child_crash(worker
     assert await fates(db, job_id) == expected
     assert await eventually(a_child_lives)
     await assert_sound(db)
+
+
+async def test_failure_with_huge_details_keeps_code_and_reason_without_details(workers: Workers, db: Database) -> None:
+    workers.app("""
+        from tidemill import Fail
+
+        @mill.handler("test", max_attempts=1)
+        async def run(item):
+            if item.input["n"] == 3:
+                errors = [{"code": "k" * 100 + str(n)} for n in range(13_000)]
+                raise Fail("too many", code="many", details={"errors": errors})
+            if item.input["n"] == 4:
+                raise Fail("too long", code="long", details={"text": "x" * 3_000_000})
+    """)
+    workers.start()
+    job_id = await add_job(db, 10)
+    await closed(db, job_id, WITHIN)
+    assert await fates(db, job_id) == {("done", None, 1): 8, ("failed", "many", 1): 1, ("failed", "long", 1): 1}
+    stored = await rows(db, "SELECT error FROM tidemill.outcome WHERE status = 'failed' ORDER BY seq")
+    assert [error["reason"] for (error,) in stored] == ["too many", "too long"]
+    assert all("The maximum is 262,144." in error["removed"] for (error,) in stored)
+    await assert_sound(db)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from support import Workers, add_job, assert_sound, closed, eventually, fates
+from support import Workers, add_job, assert_sound, closed, fates
+from tidemill.jobs.queries import get_item
 from tidemill.store.database import Database
 
 WITHIN = 60.0
@@ -37,18 +38,22 @@ async def assert_only_seven_timed_out(workers: Workers, db: Database, n: int = 1
     job = await closed(db, job_id, WITHIN)
     assert job.codes == {"timeout": 1}
     assert await fates(db, job_id) == TIMED_OUT
+    item = await get_item(db, job_id, 7)
+    [attempt] = item["attempt_history"]
+    assert (attempt["attempt"], attempt["status"], attempt["code"]) == (1, "failed", "timeout")
+    assert attempt["worker"] is not None
+    assert item["error"]["traceback"] is None
     await assert_sound(db)
 
 
 async def test_item_timeout_cancels_sleeping_item_without_killing_child(workers: Workers, db: Database) -> None:
     workers.app(hangs_at_seven("await asyncio.sleep(60)"))
     process = workers.start()
-
-    async def has_child() -> list[int]:
-        return workers.children(process)
-
-    before = await eventually(has_child)
+    # A process that just started does not have its name yet, so the list would name the forker as a child.
+    await closed(db, await add_job(db, 1), WITHIN)
+    before = workers.children(process)
     await assert_only_seven_timed_out(workers, db)
+    assert before
     assert workers.children(process) == before
 
 

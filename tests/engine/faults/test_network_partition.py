@@ -14,7 +14,7 @@ APP = """
     async def run(item):
         open("in-hand-" + os.environ["HOST"], "w").close()
         await asyncio.sleep(0.3)
-        while "LONELY" in os.environ and not os.path.exists("mended"):  # so that it has results that are late
+        while "LONELY" in os.environ and not os.path.exists("restored"):  # so that its results are late
             await asyncio.sleep(0.05)
         return os.environ["HOST"]
 """
@@ -42,7 +42,7 @@ async def test_network_partition_loses_no_items_and_late_flushes_are_stale(
             lonely.cut()
             await _is_silent(db, started[0].pid)
             lonely.mend()
-            (workers._folder / "mended").touch()
+            (workers._folder / "restored").touch()
             done = await closed(db, job_id)
             assert (done.status, done.counts.done) == (JobStatus.COMPLETED, items)
 
@@ -67,7 +67,7 @@ async def _is_silent(db: Database, pid: int) -> None:
     look = "SELECT 1 FROM tidemill.worker WHERE pid = %s AND seen_at < tidemill.now() - %s * interval '2 s'"
 
     async def silent() -> bool:
-        # It may have been doing the maintenance; that duty expires too, after ten seconds.
+        # The worker may hold the maintenance duty, which would only expire after ten seconds.
         await rows(db, "UPDATE tidemill.duty SET until = '-infinity' WHERE worker LIKE %s", f"%-{pid}-%")
         return bool(await rows(db, look, pid, LEASE_S))
 

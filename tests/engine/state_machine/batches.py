@@ -27,7 +27,7 @@ class BatchVerbs:
         self.model = Model()
 
     async def submit(self, n: int | None, *, sparse: bool, size: int, policy: dict[str, object], priority: int) -> UUID:
-        """Submit a job with n inputs, or with a source if n is None."""
+        """Submit a job with n inputs, or with a source if n is not given."""
         source = SourceReference(blob="somewhere") if n is None else None
         options = {"sparse": sparse, "batch_size": size, "policy": policy, "priority": priority, "source": source}
         job_id = await add_job(self.db, n or 0, KINDS[sparse], **options)
@@ -101,7 +101,7 @@ class BatchVerbs:
         assert await self.world.dump() == before
 
     async def flush_late(self, hand: HandModel, verdicts: list[Verdict]) -> None:
-        """A worker whose lease is lost changes nothing, whatever it sends."""
+        """A worker whose lease is lost changes nothing by a flush, release, split or extension."""
         before = await self.world.dump()
         assert await self._say(hand.lease, verdicts) is FlushResult.STALE
         assert await self.db.run(batch_leases.release_batch, hand.lease) is None

@@ -55,7 +55,7 @@ class SeqlockText:
         return True
 
     def read(self) -> bytes | None:
-        """Return the newest text; None if there is none, or if its writer died during a write."""
+        """Return the newest text; None if no text was written, or if its writer died during a write."""
         for _ in range(MAX_TEXT_READ_ATTEMPTS):
             count, size, checksum, _unused = self._header.tolist()
             if count == 0:

@@ -73,7 +73,7 @@ EXIT_CANNOT_START = 78  # EX_CONFIG: a restart would fail again
 KILL_AFTER_GRACE_S = 5.0
 DRAIN_GIVE_UP_S = 3.0
 QUICK_DEATH_S = 2.0
-PARENT_SUSPENDED_S = 5.0  # after a longer pause of the parent itself, it cannot tell which items are late
+PARENT_SUSPENDED_S = 5.0  # after a longer pause of the parent itself, it cannot determine which items are late
 
 
 class Supervisor(PeriodicLoop):

@@ -1,7 +1,11 @@
 -- Reopen a job for requeued items; with `rest`, also for the unread rest of its source. Existing failures no longer
 -- count towards the failure policy. A paused job stays paused. If the job ended before its source was read completely,
--- the rest is cut unless `rest` is set, and a worker that still reads it loses its lease. Index: job_pkey, ingest_pkey.
-WITH cut AS (
+-- the rest is cut unless `rest` is set, and a worker that still reads it loses its lease. The time for which the job was
+-- closed is not a part of its duration. Index: job_pkey, ingest_pkey, job_tally_pkey.
+WITH idle AS (
+    UPDATE tidemill.job_tally t SET idle_s = t.idle_s + extract(epoch FROM tidemill.now() - j.closed_at)
+    FROM tidemill.job j WHERE t.job_id = %(job_id)s AND j.id = t.job_id AND j.closed_at IS NOT NULL
+), cut AS (
     UPDATE tidemill.ingest g SET cut = NOT %(rest)s, lease_id = NULL, lease_until = NULL, worker = NULL
     FROM tidemill.job j
     WHERE g.job_id = %(job_id)s AND j.id = g.job_id

@@ -1,6 +1,7 @@
 -- Return some dead letters with their jobs, newest first. Index: outcome_pkey, item_pkey, job_pkey, item_fix_pkey.
 SELECT o.job_id, o.seq, o.job_id || ':' || o.seq AS id, j.key AS job_key, j.kind, j.owner_id, o.status, o.attempts,
-    o.updated_at, o.error, o.duration_ms, f.rev, s.summary AS input_summary
+    o.updated_at, o.error, o.duration_ms, f.rev, s.summary AS input_summary, o.dismissed_at, o.dismissed_by,
+    tidemill.failure_category(j.kind, j.params, o.error->>'code') AS category
 FROM unnest(%(job_ids)s::uuid[], %(seqs)s::bigint[]) AS asked(job_id, seq)
 JOIN tidemill.job j ON j.id = asked.job_id
 CROSS JOIN LATERAL (
