@@ -108,7 +108,7 @@ def test_detect_delimiter_that_gives_equal_field_counts(text: str, delimiter: st
 @pytest.mark.parametrize(
     ("encoding", "text", "found"),
     [
-        ("utf-8-sig", "id,name\n1,Jürgen\n", "utf-8"),
+        ("utf-8-sig", "id,name\n1,Jürgen\n", "utf-8-sig"),
         ("utf-16", "id,name\n1,Jürgen\n", "utf-16-le"),
         ("utf-16-le", "id,name\n1,Jürgen\n", "utf-16-le"),
         ("utf-16-be", "id,name\n1,Jürgen\n", "utf-16-be"),

@@ -93,7 +93,7 @@ def test_download_follows_at_most_three_redirects(blobs: FolderBlobStore, serve:
     ("answer", "error", "message"),
     [
         ("404 Not Found", InvalidInput, "the server responded with 404 Not Found"),
-        ("403 Whatever\x07", InvalidInput, "the server responded with 403 Forbidden"),
+        ("403 Custom\x07", InvalidInput, "the server responded with 403 Forbidden"),
         ("410 Gone", InvalidInput, "410 Gone"),
         ("401 Unauthorized", InvalidInput, "401 Unauthorized"),
         ("204 No Content", InvalidInput, "204 No Content"),

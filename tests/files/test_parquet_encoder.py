@@ -26,7 +26,7 @@ class Nowhere:
     def flush(self): pass
 
 columns = (("id", "integer", "bigint"), ("name", "text"), ("at", "timestamp", "timestamp with time zone"))
-line = b'%d,"Somebody with a name, number %d",2024-01-01 00:00:00+00\\n'
+line = b'%d,"Customer with a name, number %d",2024-01-01 00:00:00+00\\n'
 
 def peak(rows):
     encoder = open_copy_encoder(form(sys.argv[1], *columns), Nowhere())

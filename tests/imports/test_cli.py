@@ -9,10 +9,12 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from support import assert_sound, eventually, rows
 from tidemill.cli.demo import write_demo_files
+from tidemill.core.decide import HANDLER_FAILURE_CODES
 from tidemill.store.database import Database
 from tidemill_bench import imports, results
 from tidemill_bench.imports import run_benchmark
@@ -35,7 +37,7 @@ async def test_import_command_writes_errors_file_and_fix_command_completes_impor
         assert word in said
     key = said.split()[0]
     with (tidemill.folder / "bad.csv").open() as found:
-        bad = list(csv.DictReader(found))
+        bad = list(csv.DictReader(found, delimiter=";"))
     assert [(row["ID"], row["_row"]) for row in bad] == [("3", "3"), ("4", "4"), ("5", "5")]
     mended = "ID,Name,Age,_row,_errors\n3,Carl,40,3,\n4,Dora,1,4,\n5,Emil,50,5,x\n"
     said = tidemill("fix", key, tidemill.file("mended.csv", mended)).out
@@ -73,13 +75,35 @@ async def test_fix_command_matches_columns_by_field_name_or_any_case(tidemill: "
     key = tidemill(*asked, code=1).out.split()[0]
     mended = tidemill.file("mended.csv", "nmae,what,_row\nCarl,1,1\n")
     said = tidemill.refuses("fix", key, mended)
-    assert 'Column "nmae" is not a column of the import (its columns: ID, First Name, How Old);' in said
+    assert 'Column "nmae" is not a column of the import (the import has the columns ID, First Name, How Old);' in said
     mended = tidemill.file("mended.csv", "Name,FIRST-NAME,_row\nCarl,Carl,1\n")
     assert 'Columns "Name", "FIRST-NAME" are all mapped to "First Name"' in tidemill.refuses("fix", key, mended)
     tidemill("fix", key, tidemill.file("mended.csv", "FIRST-NAME,_row\nCarl,1\n"), code=1)
     tidemill("fix", key, tidemill.file("mended.csv", "Age,_row\n1,2\n"), code=1)
     tidemill("fix", key, tidemill.file("mended.ndjson", '{"age": 5, "_row": 3}\n'))
     assert await rows(db, "SELECT * FROM people ORDER BY id") == [(3, "Carl", 40), (4, "Dora", 1), (5, "Emil", 5)]
+
+
+async def test_reprocess_and_retry_warn_that_invalid_import_rows_fail_again(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    key = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", code=1).out.split()[0]
+    warning = "invalid rows of an import: the same input fails again. Fix them first: tidemill fix"
+    assert "invalid rows" not in tidemill("reprocess", key, "--status", "done").err
+    said = tidemill("reprocess", key, "--code", "name.required")
+    assert (said.out, f"These are {warning} {key} FILE\n" in said.err) == ("Requeued 1 item\n", True)
+    await rows(db, "UPDATE tidemill.job_tally SET codes = codes || '{\"exhausted\": 1}'")
+    said = tidemill("retry", key)
+    assert (said.out, f"Some of these are {warning} {key} FILE\n" in said.err) == ("Requeued 2 items\n", True)
+
+
+async def test_handler_failure_codes_are_same_in_python_and_database(db: Database) -> None:
+    [(found,)] = await rows(
+        db,
+        "SELECT array_agg(code) FROM unnest(%s::text[]) code"
+        " WHERE tidemill.failure_category('tidemill.import', '{}', code) = 'handler'",
+        [*HANDLER_FAILURE_CODES, "invalid", "name.required"],
+    )
+    assert set(found) == HANDLER_FAILURE_CODES
 
 
 async def test_import_command_checks_errors_path_first_and_replaces_old_file(
@@ -92,9 +116,9 @@ async def test_import_command_checks_errors_path_first_and_replaces_old_file(
     assert await rows(db, "SELECT count(*) FROM people") == [(0,)]
     tidemill.file("bad.csv", "ID,_row\n7,7\n")
     said = tidemill("import", file, "--into", "people", "--errors", "bad.csv")
-    assert "encoding utf-8" in said.err
+    assert "Detected: CSV, UTF-8" in said.err
     assert "fix" not in said.out
-    assert (tidemill.folder / "bad.csv").read_text().splitlines() == ["ID,Name,Age,_row,_errors"]
+    assert (tidemill.folder / "bad.csv").read_text().splitlines() == ["ID;Name;Age;_row;_errors;_error_codes"]
 
 
 async def test_import_command_shows_reason_when_source_is_truncated(tidemill: "Tidemill", db: Database) -> None:
@@ -129,10 +153,54 @@ async def test_import_preview_shows_layout_and_row_errors_and_stores_nothing(
 ) -> None:
     await rows(db, TABLE)
     said = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", "--preview").out
-    for word in ("delimiter ;", "ID → id", "Emil", "Row 3", "must not be empty", "must be at least 0"):
+    for word in ("semicolon-delimited", "ID → id", "Emil", "Row 3", "must not be empty", "must be at least 0"):
         assert word in said
     assert await rows(db, "SELECT (SELECT count(*) FROM tidemill.job), (SELECT count(*) FROM people)") == [(0, 0)]
-    assert list((tidemill.folder / "blobs").iterdir()) == []
+    assert tidemill.stored() == []
+
+
+CATALOG = (
+    "SELECT nspname::text, relname::text, relkind::text, reltuples, relfilenode FROM pg_class c "
+    "JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname NOT LIKE 'pg\\_%%' ORDER BY 1, 2"
+)
+
+
+async def test_import_preview_leaves_database_without_schema_unchanged(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    await rows(db, "DROP SCHEMA tidemill CASCADE")
+    before = await rows(db, CATALOG)
+    file = tidemill.file("people.csv", GOOD + BAD)
+    assert "Row 3" in tidemill("import", file, "--into", "people", "--preview").out
+    assert "Row 3" in tidemill("import", "-", "--into", "people", "--preview", answer=GOOD + BAD).out
+    assert await rows(db, CATALOG) == before
+    assert await rows(db, "SELECT to_regnamespace('tidemill')::text") == [(None,)]
+    assert tidemill.stored() == []
+
+
+async def test_import_preview_works_for_role_that_may_only_read_table(
+    tidemill: "Tidemill", db: Database, tidemill_database: str
+) -> None:
+    role = f"reader_{os.getpid()}"
+    await rows(db, TABLE)
+    await rows(db, f"CREATE ROLE {role} LOGIN")
+    await rows(db, f"ALTER ROLE {role} SET default_transaction_read_only = on")
+    await rows(db, f"GRANT SELECT ON people TO {role}")
+    parts = psycopg.conninfo.conninfo_to_dict(tidemill_database)
+    tidemill.url = f"postgresql://{role}@/{parts['dbname']}?host={parts['host']}"
+    try:
+        said = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", "--preview").out
+    finally:
+        await rows(db, f"DROP OWNED BY {role}")
+        await rows(db, f"DROP ROLE {role}")
+    assert "Row 3" in said
+    assert f"Cannot write to public.people: role {role} lacks INSERT" in said
+
+
+async def test_import_preview_table_is_not_cut_in_pipe(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    name = "a name of more than thirty characters " * 10
+    said = tidemill("import", tidemill.file("people.csv", f"ID,Name\n1,{name}\n"), "--into", "people", "--preview").out
+    assert name.strip() in said
 
 
 async def test_import_preview_escapes_control_characters_of_file(tidemill: "Tidemill", db: Database) -> None:
@@ -251,6 +319,8 @@ async def test_interrupted_import_is_kept_and_completed_by_next_worker(tidemill:
     await assert_sound(db)
 
 
+@pytest.mark.needs_feature("distributions")
+@pytest.mark.needs_feature("exports")
 async def test_demo_command_imports_three_files_and_repeats_unchanged(tidemill: "Tidemill", db: Database) -> None:
     said = tidemill("demo", "--rows", "400").out
     assert said.count("396 inserted") == 3

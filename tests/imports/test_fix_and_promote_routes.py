@@ -91,7 +91,8 @@ async def test_import_fix_keeps_columns_named_like_reserved_columns(shop: Shop, 
 async def test_import_completes_after_downloaded_errors_are_fixed(shop: Shop) -> None:
     done = await shop.imported(MIXED)
     found = await errors_csv(shop, done["job_id"])
-    assert list(found[0]) == ["email", "name", "age", "_row", "_errors"]
+    assert list(found[0]) == ["email", "name", "age", "_row", "_errors", "_error_codes"]
+    assert found[0]["_error_codes"] == "email.pattern; age.type"
     assert [one["_row"] for one in found] == ["2", "3"]
     assert found[0]["_errors"].startswith("email: ")
     assert "age: " in found[0]["_errors"]

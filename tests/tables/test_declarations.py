@@ -205,7 +205,7 @@ def test_declaration_columns_option_limits_resource_fields() -> None:
     )
     without_team = merged(columns=["mail"])
     assert (without_team.references, without_team.key) == ((), ("mail",))
-    assert misfits(columns=["age"]) == ['columns: column "mail" is required by the table and must be included']
+    assert misfits(columns=["age"]) == ['columns: the table requires column "mail". Include it']
 
 
 def test_declaration_adds_unique_sets_references_and_conditions() -> None:
@@ -239,7 +239,7 @@ def test_declaration_that_contradicts_table_reports_all_problems() -> None:
         "fields.mail.max_length: 60 is less strict than the limit of the table, 50",
         "fields.mail.required: the column is NOT NULL and has no default",
         "fields.mood.enum: the table does not allow angry; allowed values are sad, ok, happy",
-        "fields.age.type: the column type text cannot be narrowed to date",
+        "fields.age.type: a column of type text cannot have the type date",
         "fields.age.pattern: not allowed for a field of type integer",
         "fields.age.minimum: -1 is less strict than the limit of the table, 0",
         'fields.age.maximum: "old" is not a valid integer',
@@ -266,4 +266,4 @@ def test_grants_allow_declared_roles_and_deny_others() -> None:
     people = merged(read=["user"], write=[])
     assert is_granted(Role.USER, people, "read")
     assert is_granted(Role.ADMIN, people, "read"), "an admin is a user too"
-    assert not is_granted(Role.ADMIN, people, "write"), "nobody may"
+    assert not is_granted(Role.ADMIN, people, "write"), "no role may write"

@@ -19,7 +19,7 @@ from tidemill.tables.resource import ConditionalRequirement, Reference, TableNam
 from tidemill.tables.resource_registry import ResourceRegistry
 
 DEMO = files("tidemill").joinpath("demo")
-PAGE = Path(__file__).parents[2] / "docs" / "resources.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "resources.md"
 USERS, ARTICLES = TableName("demo", "users"), TableName("demo", "articles")
 
 

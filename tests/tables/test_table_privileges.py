@@ -58,7 +58,7 @@ async def test_row_level_security_and_read_only_mode_are_reported(db: Database, 
     await rows(db, "ALTER TABLE shop.users ENABLE ROW LEVEL SECURITY")
     prefix = "row-level security on shop.users applies to role clerk, "
     assert await lacks(db, "insert", "email") == [prefix + "so COPY cannot write to the table"]
-    assert await lacks(db, "read", "email") == [prefix + "which may not see every row"]
+    assert await lacks(db, "read", "email") == [prefix + "which cannot see every row"]
     await rows(db, "ALTER ROLE clerk BYPASSRLS")
     assert await lacks(db, "insert", "email", setting="SET LOCAL transaction_read_only = on") == [
         "transactions of role clerk are read-only in this database"

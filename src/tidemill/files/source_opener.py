@@ -99,7 +99,7 @@ def open_block_reader(
     delimiter = layout.delimiter or ("\t" if kind == "tsv" else ",")
     quote = '"' if layout.quote is None else layout.quote
     dialect = CsvDialect(delimiter, quote, keep_empty=bool(layout.keep_empty))
-    encoding = layout.encoding or "utf-8"
+    encoding = (layout.encoding or "utf-8").removesuffix("-sig")  # messages name it
     return CsvReader(stream, checkpoint, max_row_bytes=max_row_bytes, dialect=dialect, header=header, encoding=encoding)
 
 

@@ -4,7 +4,7 @@ import codecs
 import re
 
 _ENCODING_BY_BYTE_ORDER_MARK = {
-    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }

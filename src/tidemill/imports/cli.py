@@ -10,9 +10,9 @@ from uuid import UUID
 import typer
 from rich.markup import escape
 
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidColumns, InvalidInput
 from tidemill.core.job import Job
-from tidemill.core.kinds import IMPORT_KIND
+from tidemill.core.kinds import DISTRIBUTION_KIND, ENRICH_KIND, EXPORT_KIND, IMPORT_KIND, MATCH_KIND
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import JobStatus
 from tidemill.imports import failed_rows
@@ -21,18 +21,32 @@ from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
-from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases
+from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, open_local_preview
 from tidemill.jobs import queries
-from tidemill.jobs.cli import JobArgument, show_progress_until_closed
-from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.cli import JobArgument, WorkerCheck, show_progress_until_closed
+from tidemill.jobs.staged_files import StagedFiles, make_staged_files
 from tidemill.runtime import Runtime
 from tidemill.terminal import streams
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, make_command_host, run_with_runtime, silence_logs
+from tidemill.terminal.command_host import (
+    BUILTIN_MILL_REFERENCE,
+    MILL_DEFAULT_HELP,
+    make_command_host,
+    resolve_mill,
+    run_with_runtime,
+    silence_logs,
+)
 from tidemill.terminal.console import console, format_job_counts, format_job_status, parse_policy_option
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
 PREVIEW_ROWS_DEFAULT = 10
+MAP_OPTION_HINT = "Use --map COLUMN=FIELD to map a column, or --map COLUMN= to ignore it."
+_NAMES_OF_KINDS = {
+    EXPORT_KIND: "an export",
+    DISTRIBUTION_KIND: "a distribution",
+    MATCH_KIND: "a match",
+    ENRICH_KIND: "an enrichment",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +66,19 @@ def import_command(
     ],
     into: Annotated[str, typer.Option(help="Target table, such as public.users, or a resource of tidemill.toml")],
     key: Annotated[
-        str, typer.Option(help="Comma-separated fields that identify a row (default: the key of the target)")
+        str, typer.Option(help="Comma-separated fields that identify a row (default: the key of the table or resource)")
     ] = "",
-    mode: Annotated[str, typer.Option(help="insert; or upsert, which updates rows whose key exists")] = "insert",
+    mode: Annotated[str, typer.Option(help="insert adds rows; upsert also updates rows whose key exists")] = "insert",
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Dry run: check all rows, write none")] = False,
     duplicates: Annotated[
         str,
-        typer.Option(help="Rows with the same key: import the first or last; or error, which fails all but the first"),
+        typer.Option(
+            help="If rows have the same key: first or last imports that row; error imports the first, fails the others"
+        ),
     ] = "error",
     map_: Annotated[
-        list[str] | None, typer.Option("--map", help="COLUMN=FIELD, or COLUMN= to ignore a column; can be repeated")
+        list[str] | None,
+        typer.Option("--map", help="COLUMN=FIELD to map a column, or COLUMN= to ignore it; can be repeated"),
     ] = None,
     format_: Annotated[str | None, typer.Option("--format", help="csv, tsv, ndjson, json, xlsx or parquet")] = None,
     encoding: Annotated[str | None, typer.Option(help="utf-8, cp1252, … (default: detected)")] = None,
@@ -69,12 +86,15 @@ def import_command(
     quote: Annotated[str | None, typer.Option(help="Quote character of a CSV file")] = None,
     line_end: Annotated[str | None, typer.Option(help="lf, crlf or cr (default: detected)")] = None,
     no_header: Annotated[
-        bool, typer.Option("--no-header", help="The file has no header: columns are column_1, …")
+        bool, typer.Option("--no-header", help="The file has no header. Its columns are named column_1, …")
     ] = False,
     compression: Annotated[str | None, typer.Option(help="gzip, zstd, zip or none (default: detected)")] = None,
     sheet: Annotated[str | None, typer.Option(help="Sheet of a workbook, by name or number")] = None,
     spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="The file was exported with this option: remove its apostrophes")
+        bool,
+        typer.Option(
+            "--spreadsheet-safe", help="For a file that was exported with this option: remove the added apostrophes"
+        ),
     ] = False,
     keep_empty: Annotated[
         bool, typer.Option("--keep-empty", help='Import empty text ("" in a CSV) as text, not as a missing value')
@@ -83,14 +103,18 @@ def import_command(
         str, typer.Option(help="Failure policy: continue, fail_fast, tolerate:10 or tolerate:5%")
     ] = "continue",
     preview: Annotated[
-        bool, typer.Option("--preview", help="Show the layout, the column mapping and the first rows; import none")
+        bool, typer.Option("--preview", help="Show the layout, the column mapping and the first rows; import nothing")
     ] = False,
     preview_rows: Annotated[
         int | None,
         typer.Option(min=1, max=PREVIEW_ROWS_MAX, help=f"Number of rows to preview (default: {PREVIEW_ROWS_DEFAULT})"),
     ] = None,
     errors_to: Annotated[
-        Path | None, typer.Option("--errors", help="Write the failed rows to this CSV, to fix and send back")
+        Path | None,
+        typer.Option(
+            "--errors",
+            help="Write the failed rows to this .csv, .xlsx or .ndjson file, so that you can fix and resend them",
+        ),
     ] = None,
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit with status 0 even if rows failed")
@@ -99,7 +123,12 @@ def import_command(
         int, typer.Option("--processes", "-p", min=1, max=64, help="Worker processes to start if none is running")
     ] = 2,
     app: Annotated[
-        str, typer.Option(help="MODULE:NAME of a mill that declares resources and normalizers")
+        str,
+        typer.Option(
+            callback=resolve_mill,
+            show_default=MILL_DEFAULT_HELP,
+            help="MODULE:NAME of a mill that declares resources and normalizers",
+        ),
     ] = BUILTIN_MILL_REFERENCE,
 ) -> None:
     """Import a file into a table of your database, and report every invalid row."""
@@ -131,7 +160,7 @@ def import_command(
     silence_logs()
     if preview or preview_rows is not None:
         rows = preview_rows or PREVIEW_ROWS_DEFAULT
-        run_with_runtime(lambda runtime: _preview_import(runtime, arguments, rows), app=app, migrate=True)
+        run_with_runtime(lambda runtime: _preview_import(runtime, arguments, rows), app=app, check=False)
         return
     job = run_import(arguments, errors_to=errors_to, processes=processes)
     _exit_unless_completed(job, allow_errors=allow_errors)
@@ -169,8 +198,9 @@ async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None,
     """Wait until the job is closed; start a worker if none is running."""
     job = await queries.get_job_by_reference(runtime.db, str(job_id))
     try:
-        async with make_command_host().ensure_worker(runtime, IMPORT_KIND, app, processes):
-            job = await show_progress_until_closed(runtime, job)
+        async with make_command_host().ensure_worker(runtime, IMPORT_KIND, app, processes) as is_own_worker:
+            check = None if is_own_worker else WorkerCheck(runtime, IMPORT_KIND, app)
+            job = await show_progress_until_closed(runtime, job, check)
     except asyncio.CancelledError:
         reference = "" if app == BUILTIN_MILL_REFERENCE else f" {app}"
         console.print(f"{job.key} is saved. To continue it, run: tidemill worker{reference}", highlight=False)
@@ -182,7 +212,11 @@ async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None,
 async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
     imports = runtime.get(make_import_use_cases)
     submission = await imports.prepare_import(arguments.options, role=None)
-    submitted = await imports.submit(submission, await _stage_source(runtime, arguments.file))
+    source = await _stage_source(runtime.get(make_staged_files), arguments.file)
+    try:
+        submitted = await imports.submit(submission, source)
+    except InvalidColumns as error:
+        raise InvalidInput(f"{error}. {MAP_OPTION_HINT}") from error
     if submitted.layout is not None:
         show_layout(submitted.layout.to_json())
     return submitted.job_id
@@ -191,9 +225,12 @@ async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
 async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: int) -> None:
     if is_remote_url(arguments.file):
         raise InvalidInput("Cannot preview a URL. Download the file and preview the copy.")
-    imports = runtime.get(make_import_use_cases)
-    submission = await imports.prepare_import(arguments.options, role=None)
-    show_preview(await imports.preview(submission, await _stage_source(runtime, arguments.file), rows=rows))
+    with open_local_preview(runtime) as (imports, staged):
+        submission = await imports.prepare_import(arguments.options, role=None)
+        preview = await imports.preview(submission, await _stage_source(staged, arguments.file), rows=rows)
+        show_preview(preview)
+        if preview["problems"]:
+            console.print(f"  {MAP_OPTION_HINT}", highlight=False)
 
 
 async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: Path | None) -> None:
@@ -209,9 +246,14 @@ async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: 
     if report.error_samples:
         show_error_samples(report.error_samples)
     if errors_to is not None:  # also without failed rows: the file may contain those of another import
+        suffix = errors_to.suffix.lower().removeprefix(".")
+        format_ = suffix if suffix in failed_rows.ERROR_FILE_FORMATS else "csv"
+        rows = await failed_rows.open_error_file(runtime.db, job, format_)
         with open_atomic_output(errors_to) as file:
-            async for chunk in failed_rows.stream_failed_rows_csv(runtime.db, job):
+            async for chunk in rows.chunks:
                 file.write(chunk)
+        if rows.note is not None:
+            console.print(f"  {rows.note}", highlight=False, soft_wrap=True)
     if errors_to is not None and job.counts.failed:
         console.print(
             f"  Fix these rows in [bold]{escape(str(errors_to))}[/], then run: "
@@ -221,16 +263,21 @@ async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: 
         )
 
 
-async def _stage_source(runtime: Runtime, text: str) -> ImportSource:
+async def _stage_source(staged: StagedFiles, text: str) -> ImportSource:
     """Return a reference to the URL, or a staged copy of the file or of standard input."""
     if is_remote_url(text):
         return FileReference(url=text)
-    staged = runtime.get(make_staged_files)
     if text in streams.STDIN_PATHS:
         with streams.open_stdin_chunks() as chunks:
             return ImportFile(await staged.stage_chunks(chunks), "stdin")
     path = _resolve_input_path(text)
     return ImportFile(await staged.stage_file(path), path.name)
+
+
+def _check_is_import(job: Job, remedy: str) -> None:
+    if job.kind != IMPORT_KIND:
+        kind = _NAMES_OF_KINDS.get(job.kind, f'of the kind "{job.kind}"')
+        raise InvalidInput(f"Job {job.key} is {kind}, not an import. {remedy}")
 
 
 def _resolve_input_path(text: str) -> Path:
@@ -262,9 +309,16 @@ def _parse_mapping_entry(text: str) -> tuple[str, str]:
 FallbackProcessesOption = Annotated[
     int, typer.Option("--processes", "-p", min=1, max=64, help="Worker processes to start if none is running")
 ]
-NormalizerMillOption = Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares normalizers")]
+NormalizerMillOption = Annotated[
+    str,
+    typer.Option(
+        callback=resolve_mill,
+        show_default=MILL_DEFAULT_HELP,
+        help="MODULE:NAME of a mill that declares normalizers",
+    ),
+]
 RemainingErrorsOption = Annotated[
-    Path | None, typer.Option("--errors", help="Write the rows that still fail to this CSV")
+    Path | None, typer.Option("--errors", help="Write the rows that still fail to this file")
 ]
 
 
@@ -282,6 +336,8 @@ def fix_command(
 
     async def action(runtime: Runtime) -> Job:
         fixed_job = await queries.get_job_by_reference(runtime.db, job)
+        retry = f"To retry its failed items, run: tidemill reprocess {fixed_job.key}"
+        _check_is_import(fixed_job, f"Only imports have rows to fix. {retry}")
         staged = ImportFile(await runtime.get(make_staged_files).stage_file(file), file.name)
         operation = await fix_rows_from_file(runtime, fixed_job, FixedRowsFile(staged, by=LOCAL_USER_ID))
         console.print(f"Requeued {operation.items:,} rows", highlight=False)
@@ -297,10 +353,11 @@ def promote_command(
     processes: FallbackProcessesOption = 2,
     app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Promote a dry run to an import of the same file, with the fixes made since."""
+    """Promote a dry run: import its file, with the fixes that users sent since."""
 
     async def action(runtime: Runtime) -> Job:
         dry_run = await queries.get_job_by_reference(runtime.db, job)
+        _check_is_import(dry_run, "Only a dry run of an import (--validate-only) can be promoted.")
         promoted = await promote_dry_run(runtime, dry_run, by=LOCAL_USER_ID, role=None)
         return await queries.get_job_by_reference(runtime.db, str(promoted.job_id))
 

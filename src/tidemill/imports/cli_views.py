@@ -9,9 +9,11 @@ from tidemill.core.job import Job
 from tidemill.imports.failed_rows import RowWithErrors, join_error_reasons
 from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.use_cases import ImportPreview
-from tidemill.terminal.console import console, error_console, escape_text
+from tidemill.terminal.console import console, error_console, escape_text, print_table
 
 PREVIEW_CELL_CHARS_MAX = 30
+_DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " ": "space"}
+_LINE_END_NAMES = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 
 
 def show_effects(job: Job, effects: Mapping[str, int]) -> None:
@@ -27,7 +29,7 @@ def show_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None
     table.add_column("error", no_wrap=True)
     table.add_column("rows", justify="right")
     table.add_column("row", justify="right")
-    table.add_column("example", no_wrap=True, max_width=20)
+    table.add_column("example", no_wrap=True, max_width=20 if console.is_terminal else None)
     table.add_column("reason", overflow="fold")
     for count, error in samples:
         shown = [error.get(name, "") for name in ("row", "value", "reason")]
@@ -41,35 +43,55 @@ def show_layout(layout: Mapping[str, Any]) -> None:
 
 
 def _format_layout(layout: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_format_layout_value(value)}" for name, value in layout.items())
+    """Describe the layout in words, such as "Detected: CSV, UTF-8, comma-delimited, with a header"."""
+    words = []
+    for name, value in layout.items():
+        match name:
+            case "format" | "encoding":
+                words.append(str(value).upper())
+            case "delimiter":
+                words.append(f"{_DELIMITER_NAMES.get(value, repr(value))}-delimited")
+            case "header":
+                words.append("with a header" if value else "without a header")
+            case "compression":
+                words += [] if value == "none" else [f"compressed with {value}"]
+            case "quote":
+                words += [] if value == '"' else [f"quoted with {value}"]
+            case "line_end":
+                words.append(f"{_LINE_END_NAMES.get(value, repr(value))} line ends")
+            case _:
+                words.append(f"{name} {_format_layout_value(value)}")
+    return f"Detected: {', '.join(words)}"
 
 
 def show_preview(preview: ImportPreview) -> None:
     console.print(f"[bold]{escape_text(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
     for column in preview["columns"]:
         target = preview["mapping"].get(column)
-        shown = f"[green]{escape_text(target)}[/]" if target else "[yellow]ignored[/]"
+        no_target = "not mapped" if column in preview["unknown"] else "ignored"
+        shown = f"[green]{escape_text(target)}[/]" if target else f"[yellow]{no_target}[/]"
         console.print(f"  {escape_text(column)} → {shown}", highlight=False)
     for problem in preview["problems"]:
         console.print(f"  [red]{escape_text(problem)}[/]", highlight=False, soft_wrap=True)
-    console.print(_build_preview_table(preview["columns"], preview["rows"]))
+    _print_preview_table(preview["columns"], preview["rows"])
     _show_row_errors(preview["rows"])
 
 
-def _build_preview_table(columns: Sequence[str], rows: Sequence[RowWithErrors]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("row", justify="right")
-    for column in columns:
-        table.add_column(escape_text(column), no_wrap=True, max_width=PREVIEW_CELL_CHARS_MAX)
+def _print_preview_table(columns: Sequence[str], rows: Sequence[RowWithErrors]) -> None:
+    names = [escape_text(column) for column in columns]
+    cells = []
     for row in rows:
         record = row["input"]
-        if isinstance(record, dict):
-            table.add_row(
-                str(row["row"]), *[escape_text(_format_preview_cell(record.get(column))) for column in columns]
-            )
-        else:
-            table.add_row(str(row["row"]), escape_text(_format_preview_cell(record)))
-    return table
+        values = [record.get(column) for column in columns] if isinstance(record, dict) else [record]
+        values += [None] * (len(columns) - len(values))
+        cells.append([str(row["row"]), *(_format_preview_cell(value) for value in values[: len(columns)])])
+    print_table(
+        ["row", *names],
+        cells,
+        numbers=["row"],
+        hide_first=names[:0:-1],
+        hint="Use a wider terminal to see them.",
+    )
 
 
 def _show_row_errors(rows: Sequence[RowWithErrors]) -> None:
@@ -85,4 +107,7 @@ def _format_layout_value(value: Any) -> str:
 
 
 def _format_preview_cell(value: Any) -> str:
-    return "" if value is None else escape_text(str(value))
+    text = "" if value is None else str(value)
+    if console.is_terminal and len(text) > PREVIEW_CELL_CHARS_MAX:
+        text = text[: PREVIEW_CELL_CHARS_MAX - 1] + "…"
+    return escape_text(text)

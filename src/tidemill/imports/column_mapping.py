@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tidemill.core.errors import escape_unprintable
 from tidemill.tables.resource import Resource
 
-ROW_NUMBER_COLUMN, ERRORS_COLUMN = "_row", "_errors"  # columns that a file of failed rows adds
+ROW_NUMBER_COLUMN, ERRORS_COLUMN, ERROR_CODES_COLUMN = "_row", "_errors", "_error_codes"
+ERROR_FILE_COLUMNS = (ROW_NUMBER_COLUMN, ERRORS_COLUMN, ERROR_CODES_COLUMN)  # columns that an error file adds
 COLUMN_SUGGESTIONS_MAX = 10  # unknown columns that get a suggestion: one takes 70 ms among a thousand fields
 
 
@@ -29,11 +30,11 @@ class ColumnMapping:
 def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[str, str] | None = None) -> ColumnMapping:
     """Map columns to fields: as ``explicit`` says, else by name without case and punctuation.
 
-    Ignored are columns that ``explicit`` maps to an empty name, the columns ``_row`` and ``_errors``, and other columns
-    that begin with ``_`` and are not the exact name of a field.
+    Ignored are columns that ``explicit`` maps to an empty name, the columns that an error file adds, and other
+    columns that begin with ``_`` and are not the exact name of a field.
     """
     explicit = dict(explicit or {})
-    problems = [f'Cannot map column "{name}": the file does not have it' for name in explicit if name not in columns]
+    problems = [f'Cannot map column "{name}": the file has no such column' for name in explicit if name not in columns]
     names = {normalize_column_name(name): name for name in reversed(resource.field_names)} | {
         name: name for name in resource.field_names
     }
@@ -45,9 +46,7 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
             if target and target not in resource.field_names:
                 suggestion = _format_field_suggestion(target, resource)
                 problems.append(f'Column "{column}" is mapped to "{target}", which is not a field{suggestion}')
-        elif column in (ROW_NUMBER_COLUMN, ERRORS_COLUMN) or (
-            column.startswith("_") and column not in resource.field_names
-        ):
+        elif column in ERROR_FILE_COLUMNS or (column.startswith("_") and column not in resource.field_names):
             continue
         else:
             # A name of only punctuation is normalized to "", which must not match any field.
@@ -63,6 +62,11 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
     missing = _list_missing_fields(mapping, resource)
     problems += [format_missing_column(name) for name in missing]
     return ColumnMapping(mapping, unknown, missing, [escape_unprintable(problem) for problem in problems])
+
+
+def is_error_file(columns: Iterable[str]) -> bool:
+    """Whether a file has the columns that error files add. Its formulas then have apostrophes in front."""
+    return set(columns).issuperset(ERROR_FILE_COLUMNS)
 
 
 def format_missing_column(name: str) -> str:

@@ -30,7 +30,7 @@ PROMOTE_ACTION = "promote"
 def _get_promotable_plan(job: Job) -> ImportPlan:
     """Return the plan of a closed dry run; Conflict if the job is not a dry run or not closed."""
     if "plan" not in job.params:
-        raise Conflict(f"Cannot promote import {job.key}: it is {job.status} and its file was never read")
+        raise Conflict(f"Cannot promote import {job.key}: the job is {job.status}, and no worker read its file")
     plan = msgspec.convert(job.params["plan"], ImportPlan)
     if not plan.validate_only:
         raise Conflict(f"Cannot promote import {job.key}: it is not a dry run (validate_only)")
@@ -48,7 +48,7 @@ async def promote_dry_run(
 
     Raises:
         Conflict: The job is not a closed dry run, or its file no longer exists.
-        Forbidden, UnknownResource: The role may not write the resource.
+        Forbidden, UnknownResource: The role has no write access to the resource.
     """
     plan = replace(_get_promotable_plan(job), validate_only=False)
     db, staged_files = runtime.db, runtime.get(make_staged_files)
@@ -59,7 +59,7 @@ async def promote_dry_run(
     if promoted_id is not None:
         return SubmittedImport(promoted_id, is_new=False)
     if job.purged_at is not None:
-        raise Conflict(f"Cannot promote import {job.key}: it was purged, and its file is deleted")
+        raise Conflict(f"Cannot promote import {job.key}: the import was purged, and its file was deleted")
     await check_table_privileges(db, plan)
     origin = (await db.read(import_records.find_import_origins, [job.id])).get(job.id)
     if origin is None:

@@ -9,13 +9,20 @@ from decimal import Decimal
 from typing import Any
 
 from tidemill.core.batch import SEQ_LIST_MAX
+from tidemill.core.csv_injection import unescape_formula
 from tidemill.core.errors import InvalidColumns, InvalidInput, InvalidRows, Unavailable
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputBlock, InputSource, resolve_line_number
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
-from tidemill.imports.column_mapping import ERRORS_COLUMN, ROW_NUMBER_COLUMN, format_names, normalize_column_name
-from tidemill.imports.failed_rows import load_failed_rows_columns
+from tidemill.files.writers.xlsx_sheets import CELL_TEXT_MAX_UTF16_UNITS, truncate_utf16
+from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS, ROW_NUMBER_COLUMN, format_names, normalize_column_name
+from tidemill.imports.failed_rows import (
+    guard_cell,
+    is_unicode_encoding,
+    load_failed_rows_columns,
+    load_import_layout,
+)
 from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.import_submission import ImportFile
 from tidemill.imports.use_cases import make_import_use_cases
@@ -58,10 +65,10 @@ class FixedRowMatcher:
         self._problems = problems
 
     def match_record_to_row(self, record: Any, line: int) -> tuple[int, JsonObject] | None:
-        """Return the row's seq and its fixed fields, without ``_row`` and ``_errors``; None after adding a problem."""
+        """Return the row's seq and its fixed fields, without the added columns; None after adding a problem."""
         row_number = record.get(ROW_NUMBER_COLUMN) if isinstance(record, dict) else None
         if row_number in (None, ""):
-            self._problems.add(f'line {line}: "{ROW_NUMBER_COLUMN}" is missing, so the row is unknown')
+            self._problems.add(f'line {line}: "{ROW_NUMBER_COLUMN}" is missing, so the row of the import is unknown')
             return None
         row = parse_row_number(row_number)
         if row is None or not 0 < row <= self._total:
@@ -75,10 +82,8 @@ class FixedRowMatcher:
         return seq, {name: value for name, value in record.items() if self._is_data_column(name)}
 
     def _is_data_column(self, name: str) -> bool:
-        """``_row`` and ``_errors`` are never data, even if the import has columns of these names."""
-        return name not in (ROW_NUMBER_COLUMN, ERRORS_COLUMN) and (
-            name in self._import_columns or not name.startswith("_")
-        )
+        """The columns that an error file adds are never data, even if the import has columns of these names."""
+        return name not in ERROR_FILE_COLUMNS and (name in self._import_columns or not name.startswith("_"))
 
 
 class FixFileColumns:
@@ -97,6 +102,8 @@ class FixFileColumns:
         """Return the column of the import; None if none or several match. Names with a leading "_" are kept."""
         if name in self._columns or name.startswith("_"):
             return name
+        if (original := unescape_formula(name)) in self._columns:  # an error file guards the header, too
+            return original
         matches = self._columns_by_folded_name.get(normalize_column_name(name), set())
         return next(iter(matches)) if len(matches) == 1 else None
 
@@ -131,7 +138,7 @@ class FixFileColumns:
     def _format_import_columns(self) -> str:
         more = len(self._columns) - LISTED_COLUMNS_MAX
         listed = ", ".join(list(self._columns)[:LISTED_COLUMNS_MAX])
-        return f" (its columns: {listed}" + (f" and {more:,} more)" if more > 0 else ")")
+        return f" (the import has the columns {listed}" + (f" and {more:,} more)" if more > 0 else ")")
 
 
 class FixedCellMerger:
@@ -143,17 +150,32 @@ class FixedCellMerger:
         documents = {field.name for field in fields if field.type == "json"}
         mapping = plan.mapping if plan is not None else {}
         self._json_columns = {column for column, name in mapping.items() if name in documents}
+        self._is_escaped = plan is not None and plan.spreadsheet_safe  # the checks remove the apostrophes
 
     def merge_row(self, held: Any, cells: Mapping[str, Any]) -> JsonObject:
         """Return the stored row with the changed cells. A field that the row lacks is not added for an empty cell."""
         if not isinstance(held, dict):
-            return {name: self._convert_cell(name, value) for name, value in cells.items()}
-        changed = {
-            name
-            for name, value in cells.items()
-            if to_comparable_cell_text(held.get(name)) != to_comparable_cell_text(value)
+            return {name: self._convert_cell(name, self._unguard(held, value)) for name, value in cells.items()}
+        changed = {name for name, value in cells.items() if not self._is_unchanged(held.get(name), value)}
+        return held | {
+            name: self._convert_cell(name, self._unguard(held.get(name), cells[name]))
+            for name in cells
+            if name in changed
         }
-        return held | {name: self._convert_cell(name, cells[name]) for name in cells if name in changed}
+
+    def _is_unchanged(self, held: Any, cell: Any) -> bool:
+        """Whether a cell is the stored value as an error file shows it: maybe guarded, and in a workbook cut."""
+        old, new = to_comparable_cell_text(held), to_comparable_cell_text(cell)
+        shown = self._guard(held, old)
+        return new in (old, shown) or new == truncate_utf16(shown, CELL_TEXT_MAX_UTF16_UNITS)
+
+    def _guard(self, held: Any, text: str) -> str:
+        return str(guard_cell(text, is_escaped=self._is_escaped)) if isinstance(held, str) else text
+
+    def _unguard(self, held: Any, cell: Any) -> Any:
+        """Remove the apostrophe of a changed cell if the error file put one before the stored value."""
+        is_guarded = isinstance(held, str) and not self._is_escaped and self._guard(held, held) != held
+        return unescape_formula(cell) if is_guarded and isinstance(cell, str) else cell
 
     def _convert_cell(self, name: str, value: Any) -> Any:
         return _parse_json_cell(value) if name in self._json_columns else value
@@ -221,9 +243,7 @@ async def _fix_rows(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOpe
     plan = ImportParams.from_json(job.params).plan
     given = fixes.layout.to_json() | ({"keep_empty": True} if plan is not None and plan.keep_empty else {})
     db, imports = runtime.db, runtime.get(make_import_use_cases)
-    inspection = await inspect_file(
-        runtime, file.blob.id, name=file.name, content_type=file.content_type, layout_options=given, rows=SEQ_LIST_MAX
-    )
+    inspection = await _inspect_fix_file(runtime, job, file, given)
     mapping = plan.mapping if plan is not None else {}
     names = await _load_fix_file_columns(db, job, mapping, inspection)
     merge = _merge_fields if inspection.is_named_by_rows else FixedCellMerger(plan).merge_row
@@ -240,6 +260,24 @@ async def _fix_rows(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOpe
         raise Unavailable("The database is not available. No row was changed.") from error
     await report_operation_step(db, step)
     return await db.run(operation_records.get_operation, step.operation_id)
+
+
+async def _inspect_fix_file(
+    runtime: Runtime, job: Job, file: ImportFile, given: Mapping[str, object]
+) -> FileInspection:
+    """Inspect a file of fixed rows. A file that is not Unicode has the encoding of the import.
+
+    A few rows are too little text to detect an encoding such as cp1252.
+    """
+    options = {"name": file.name, "content_type": file.content_type}
+    inspection = await inspect_file(runtime, file.blob.id, **options, layout_options=given, rows=SEQ_LIST_MAX)
+    imported = await load_import_layout(runtime.db, job)
+    encoding = None if imported is None else imported.encoding
+    if "encoding" in given or is_unicode_encoding(inspection.layout.encoding) or is_unicode_encoding(encoding):
+        return inspection
+    return await inspect_file(
+        runtime, file.blob.id, **options, layout_options={**given, "encoding": encoding}, rows=SEQ_LIST_MAX
+    )
 
 
 async def _load_fix_file_columns(

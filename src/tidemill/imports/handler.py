@@ -28,6 +28,7 @@ from tidemill.store import job_records
 from tidemill.store.database import Connection
 
 FIRST_PASS_WAIT_S, REFERENCE_RETRY_S = 2.0, 0.5
+REFERENCE_PROGRESS_S = 5.0  # an import that wrote rows in this period may still write the rows that others refer to
 REFERENCE_ATTEMPTS_MAX = 3  # attempts of a batch that writes no row, while other batches are retrying
 
 
@@ -37,14 +38,15 @@ class ReferenceWaitPolicy:
     It is loaded before the table is checked, so that the check sees the rows of batches that end in between.
     """
 
-    def __init__(self, *, has_untried_rows: bool = False, has_other_retries: bool = False) -> None:
+    def __init__(self, *, has_untried_rows: bool, has_other_retries: bool, wrote_recently: bool) -> None:
         self._has_untried_rows = has_untried_rows
         self._has_other_retries = has_other_retries
+        self._wrote_recently = wrote_recently
 
     @classmethod
     async def load(cls, conn: Connection, job_id: UUID) -> "ReferenceWaitPolicy":
-        first_pass, others = await import_records.read_remaining_batch_flags(conn, job_id)
-        return cls(has_untried_rows=first_pass, has_other_retries=others)
+        flags = await import_records.read_remaining_batch_flags(conn, job_id, REFERENCE_PROGRESS_S)
+        return cls(has_untried_rows=flags[0], has_other_retries=flags[1], wrote_recently=flags[2])
 
     def decide_outcome(self, item: Item, flaws: Sequence[RowErrorGroup], *, progress: bool) -> Outcome | None:
         """Return Wait or Retry for a row whose only errors are missing references; None if it must fail.
@@ -55,7 +57,7 @@ class ReferenceWaitPolicy:
         reason, code = flaws[0].reason, flaws[0].qualified_code
         if self._has_untried_rows:
             return Wait(reason, code=code, after=FIRST_PASS_WAIT_S)
-        if progress:
+        if progress or (self._has_other_retries and self._wrote_recently):
             return Wait(reason, code=code, after=REFERENCE_RETRY_S)
         if self._has_other_retries and item.attempt < REFERENCE_ATTEMPTS_MAX:
             return Retry(reason, code=code, after=REFERENCE_RETRY_S)

@@ -51,7 +51,7 @@ class ImportFileTask(ConfigTable):
             submission = await imports.prepare_import(options, role=owner.role, spec=spec)
         except (Forbidden, UnknownResource):
             raise UnknownResource(
-                f'User "{owner.name}" may not write the resource "{self.resource}", or it does not exist'
+                f'Resource "{self.resource}" does not exist, or user "{owner.name}" has no write access to it'
             ) from None
         return PreparedFileImport(imports, submission)
 

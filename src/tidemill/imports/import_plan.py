@@ -8,7 +8,13 @@ import msgspec
 
 from tidemill.core.errors import InvalidColumns, InvalidInput
 from tidemill.core.file_format import FileLayout
-from tidemill.imports.column_mapping import ColumnMapping, format_missing_column, format_names, map_columns
+from tidemill.imports.column_mapping import (
+    ColumnMapping,
+    format_missing_column,
+    format_names,
+    is_error_file,
+    map_columns,
+)
 from tidemill.tables.resource import Field, Reference, Resource
 
 ImportWriteMode = Literal["insert", "upsert"]
@@ -141,12 +147,17 @@ def make_import_plan(
         duplicates=request.duplicates,
         mapping=mapped.mapping,
         columns=tuple(columns),
-        spreadsheet_safe=request.spreadsheet_safe,
+        spreadsheet_safe=is_spreadsheet_safe(request, columns, named_by_rows=named_by_rows),
         keep_empty=request.keep_empty,
         documents=request.keep_empty and named_by_rows,
     )
     validate_plan(plan)
     return plan
+
+
+def is_spreadsheet_safe(request: ImportRequest, columns: Sequence[str], *, named_by_rows: bool = False) -> bool:
+    """Whether formulas in the file have apostrophes in front: the request says so, or it is an error file."""
+    return request.spreadsheet_safe or (not named_by_rows and is_error_file(columns))
 
 
 def map_file_columns(
@@ -172,9 +183,13 @@ def validate_plan(plan: ImportPlan) -> None:
             raise InvalidInput(f"An upsert needs a key. Set the fields that identify a row of {resource.name}.")
         if resource.key not in resource.unique:
             named = ", ".join(resource.key)
-            raise InvalidInput(f"An upsert needs a unique index on ({named}), and {resource.table} has none")
+            raise InvalidInput(
+                f"An upsert needs a unique index on ({named}). Table {resource.table} has no such index."
+            )
         lacking = [name for name in resource.key if name not in plan.mapped_fields]
         if lacking:
-            raise InvalidInput(f"An upsert needs a column for every key field. Missing: {format_names(lacking)}.")
+            raise InvalidInput(
+                f"An upsert needs a column for every key field. Key fields without a column: {format_names(lacking)}."
+            )
     if not plan.mapped_fields:
         raise InvalidInput(f"No column of the file is a field of {resource.name}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -41,10 +40,10 @@ async def find_duplicate_candidates(conn: Connection, job_id: UUID, seqs: Sequen
     ]
 
 
-async def read_remaining_batch_flags(conn: Connection, job_id: UUID) -> tuple[bool, bool]:
-    """Return whether a job has rows without an attempt, and whether more than one of its batches is retrying."""
-    cursor = await conn.execute(sql("batch/rest_of_job"), {"job_id": job_id})
-    return await cursor.fetchone() or (False, False)
+async def read_remaining_batch_flags(conn: Connection, job_id: UUID, recent_s: float) -> tuple[bool, bool, bool]:
+    """Return whether a job has rows without an attempt, has several retrying batches, and wrote rows recently."""
+    cursor = await conn.execute(sql("batch/rest_of_job"), {"job_id": job_id, "recent_s": recent_s})
+    return await cursor.fetchone() or (False, False, False)
 
 
 async def add_import_effects(conn: Connection, job_id: UUID, effects: Mapping[str, int]) -> None:
@@ -61,12 +60,11 @@ async def sum_import_effects(conn: Connection, job_id: UUID) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ImportOrigin:
-    """The file of a job and its layout, its idempotency key, and the time when its first row was read."""
+    """The file of a job and its layout, and its idempotency key."""
 
     id: UUID
     source: SourceReference | None
     idem_key: str | None
-    started_at: datetime | None
 
 
 def _make_import_origin(source: Mapping[str, Any] | None, **columns: Any) -> ImportOrigin:
@@ -113,7 +111,7 @@ async def list_failed_rows(
 ) -> Page[FailedRow]:
     """Return a page of failed rows. A page can be short, or even empty, and still not be the last.
 
-    ``codes``: only rows whose first error has one of these codes.
+    ``codes``: only rows that have an error with one of these codes.
     """
     mark = fingerprint_filters(job_id, *([] if codes is None else [sorted(codes)]))
     (after_seq,) = (-1,) if after is None else FAILED_ROWS_ORDER.parse_position(after, mark)
@@ -130,6 +128,12 @@ async def list_failed_rows(
         return Page(failed, None)
     last = rows[:limit][-1]
     return Page(failed, FAILED_ROWS_ORDER.build_position(mark, last["seq"] - 1 if last["is_end"] else last["seq"]))
+
+
+async def count_rows_by_error(conn: Connection, job_id: UUID) -> dict[str, int]:
+    """Return the number of failed rows that have each error. A row with several errors counts once for each code."""
+    cursor = await conn.execute(sql("outcome/count_by_error"), {"job_id": job_id})
+    return dict(await cursor.fetchall())
 
 
 async def list_failed_row_fields(conn: Connection, job_id: UUID) -> list[str]:

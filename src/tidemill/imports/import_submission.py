@@ -67,7 +67,7 @@ class ImportSubmission:
     layout: FileLayout = field(default_factory=FileLayout)
     stored_request: JsonObject = field(default_factory=dict)
     existing_job: ExistingJob | None = None
-    """The job that an earlier request with the same idempotency key and the same options created."""
+    """The job of an earlier request that had the same idempotency key and the same options."""
 
     def with_source(self, source: Mapping[str, object], idempotency_key: str) -> "ImportSubmission":
         """Return the submission of one of several files with the same options. ``submit`` looks up the key."""

@@ -22,7 +22,17 @@ from tidemill.rest.auth import CurrentUser
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 
 IMPORT_KEY_PREFIX = "imports"
-IMPORT_LINKS = ("errors", "errors.csv", "errors.ndjson", "fixes", "cancel", "pause", "resume", "reprocess")
+IMPORT_LINKS = (
+    "errors",
+    "errors.csv",
+    "errors.ndjson",
+    "errors.xlsx",
+    "fixes",
+    "cancel",
+    "pause",
+    "resume",
+    "reprocess",
+)
 
 
 async def load_import_views(db: DatabaseDep, found: Sequence[Job]) -> list[ImportOut]:
@@ -44,6 +54,7 @@ async def load_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
         rates=RatesOut(**asdict(await queries.get_job_rates(db, job))),
         effects=EffectsOut(**await db.read(import_records.sum_import_effects, job.id)),
         errors=job.codes,
+        rows_by_error=await db.read(import_records.count_rows_by_error, job.id),
         layout=layout.to_json() if layout else {},
         columns=list(plan.columns) if plan else [],
         mapping=plan.ordered_mapping if plan else plan_or_request.mapping,
@@ -78,8 +89,10 @@ def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:
         counts=ItemCountsOut(**asdict(counts)),
         user_id=job.owner_id,
         created_at=job.created_at,
-        started_at=origin.started_at if origin else None,
+        started_at=job.started_at,
         completed_at=job.closed_at,
+        duration_s=job.duration_s,
+        idle_s=job.idle_s,
         links={"self": here, "job": f"/v1/jobs/{job.id}"} | {name: f"{here}/{name}" for name in IMPORT_LINKS} | promote,
     )
 

@@ -192,5 +192,5 @@ def make_file_reference(source: ImportSourceIn | None, owner_id: int | None) -> 
     if folder in ((True, False), (False, True)):
         raise InvalidInput('Invalid "source": a file in a folder needs both "name" and "path"')
     if (source.url is not None) + (source.file_id is not None) + folder[0] != 1:
-        raise InvalidInput('Invalid "source": set either "url", "file_id", or "name" and "path"')
+        raise InvalidInput('Invalid "source": set only "url", only "file_id", or both "name" and "path"')
     return FileReference(**source.model_dump(), owner_id=owner_id)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from tidemill.core.errors import IdempotencyKeyReused
+from tidemill.core.file_format import FORMAT_CONTENT_TYPES, FileFormat
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.imports import failed_rows
@@ -78,8 +79,9 @@ async def submit_import(
 ) -> ImportOut:
     """Import a file into a table.
 
-    Send the file as the body, with the options in the query; as multipart/form-data; or as JSON with a `source`.
-    Invalid columns reject the request before any row is read. Invalid rows become errors of the job.
+    Send the file as the body with the options in the query, or send it as multipart/form-data. To import a file that
+    is stored elsewhere, send JSON with a `source`. If columns are invalid, the service rejects the request before it
+    reads a row. Invalid rows become errors of the job.
     """
     spec = replace(make_submission(request, me), idem_key=_build_import_idempotency_key(idempotency_key))
     try:
@@ -92,7 +94,7 @@ async def submit_import(
 
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
 async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep) -> PreviewOut:
-    """Return the layout and column mapping of a file, and the errors of its first rows. Nothing is stored."""
+    """Return the layout and column mapping of a file, and the errors of its first rows. The service stores nothing."""
     received = await receive_import(request, runtime, me, PreviewIn, make_submission(request, me))
     preview = await runtime.get(make_import_use_cases).preview(
         received.submission, received.source, rows=received.body.rows
@@ -141,7 +143,7 @@ async def get_import(import_id: VisibleImport, db: DatabaseDep) -> ImportDetail:
 async def promote_import(
     import_id: VisibleImport, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> ImportOut:
-    """Promote a closed dry run to an import of the same file, with its fixes. Repeated requests return that import."""
+    """Promote a closed dry run: import its file with the fixed rows. A repeated request returns the same import."""
     submission = make_submission(request, me)
     promoted = await promote_dry_run(runtime, import_id, by=me.user_id, role=me.role, submission=submission)
     return await set_headers_and_load_import(response, runtime, promoted)
@@ -180,12 +182,15 @@ async def reprocess_import(
     response: Response,
     runtime: RuntimeDep,
 ) -> OperationOut:
-    """Run settled rows again, for example after the table or the rows they refer to have changed."""
+    """Run settled rows again, for example after a change of the table or of a table that the rows refer to."""
     return await bulk_operation_routes.reprocess_job(import_id, body, me, request, response, runtime)
 
 
-ERRORS_CSV_EXAMPLE = "email,name,_row,_errors\r\nada,Ada,7,email: must be an e-mail address\r\n"
-ERRORS_NDJSON_EXAMPLE = '{"email": "ada", "name": "Ada", "_row": 7, "_errors": []}\n'
+ERRORS_CSV_EXAMPLE = (
+    "email,name,_row,_errors,_error_codes\r\nada,Ada,7,email: must be an e-mail address,email.pattern\r\n"
+)
+ERRORS_NDJSON_EXAMPLE = '{"email": "ada", "name": "Ada", "_row": 7, "_errors": [], "_error_codes": []}\n'
+ENCODING_NOTE_HEADER = "X-Tidemill-Note"
 
 
 def _document_failed_rows_response(media_type: str, example: str) -> dict[int | str, dict[str, Any]]:
@@ -193,6 +198,12 @@ def _document_failed_rows_response(media_type: str, example: str) -> dict[int | 
     return {200: {"description": "The failed rows, in file order", "content": content}}
 
 
+_ERRORS_XLSX_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The failed rows, in file order",
+        "content": {FORMAT_CONTENT_TYPES[FileFormat.XLSX]: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
 _FIX_IMPORT_OPTIONS = build_route_options(Permission.USER, 400, 404, 409, 413, 415, body=BodyLimit.UPLOAD)
 _FIX_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": FIXES_BODY, "parameters": FIXES_QUERY_PARAMETERS}
 
@@ -203,7 +214,10 @@ _FIX_IMPORT_OPTIONS["openapi_extra"] |= {"requestBody": FIXES_BODY, "parameters"
 async def list_import_errors(
     import_id: VisibleImport, query: Annotated[RowErrorQuery, Query()], db: DatabaseDep
 ) -> RowPage:
-    """List the failed rows in file order, each with all of its errors. Filter by first error with `error_codes`."""
+    """List the failed rows in file order, each with all of its errors.
+
+    `error_codes` selects the rows that have one of these codes.
+    """
     after = schema_types.decode_cursor(query.after)
     page = await failed_rows.list_rows_with_errors(
         db, import_id, limit=query.page_size, after=after, codes=query.error_codes
@@ -221,10 +235,13 @@ async def list_import_errors(
     ),
 )
 async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
-    """Download the failed rows as CSV, with `_row` and `_errors`. Fix them and send them to `fixes`."""
-    return await _stream_failed_rows(
-        failed_rows.stream_failed_rows_csv(db, import_id), import_id, "text/csv; charset=utf-8", "csv"
-    )
+    """Download the failed rows as CSV, in the layout of the imported file. Fix them and send them to `fixes`.
+
+    The file has the additional columns `_row`, `_errors` and `_error_codes`. If the encoding of the imported file lacks
+    a character of these rows, the file is UTF-8 with a byte order mark, and the response has the header
+    `X-Tidemill-Note`.
+    """
+    return await _stream_error_file(db, import_id, "csv")
 
 
 @router.get(
@@ -239,31 +256,41 @@ async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> S
 )
 async def download_import_errors_as_ndjson(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
     """Download the failed rows as NDJSON. `_errors` is a list of objects."""
-    return await _stream_failed_rows(
-        failed_rows.stream_failed_rows_ndjson(db, import_id), import_id, "application/x-ndjson", "ndjson"
-    )
+    return await _stream_error_file(db, import_id, "ndjson")
+
+
+@router.get(
+    "/imports/{import_id}/errors.xlsx",
+    response_class=Response,
+    **build_route_options(Permission.USER, 404, 409, extra_responses=_ERRORS_XLSX_RESPONSE),
+)
+async def download_import_errors_as_workbook(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
+    """Download the failed rows as a workbook with `_row`, `_errors` and `_error_codes`. Send it to `fixes`."""
+    return await _stream_error_file(db, import_id, "xlsx")
 
 
 @router.post("/imports/{import_id}/fixes", **_FIX_IMPORT_OPTIONS)
 async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Request, runtime: RuntimeDep) -> OperationOut:
-    """Send fixed rows as a file with `_row`, and retry only these rows. If a row cannot be fixed, none is changed.
+    """Send fixed rows as a file with the column `_row`. Only these rows are retried.
 
-    Columns that the file does not have keep their values. `_errors` and other columns that begin with `_` are ignored.
+    If one row cannot be fixed, no row is changed. Columns that the file does not have keep their values. Other columns
+    that begin with `_` are ignored.
     """
     fixes = await receive_fixes(request, runtime, me)
     return build_operation_out(await fix_rows_from_file(runtime, import_id, fixes))
 
 
-async def _stream_failed_rows(
-    chunks: AsyncIterator[bytes], job: Job, media_type: str, extension: str
-) -> StreamingResponse:
+async def _stream_error_file(db: DatabaseDep, job: Job, format_: str) -> StreamingResponse:
     """Stream a file. An error before the first chunk becomes an error response; a later error closes the connection."""
-    first = await anext(chunks, b"")
+    file = await failed_rows.open_error_file(db, job, format_)
+    first = await anext(file.chunks, b"")
 
     async def all_chunks() -> AsyncIterator[bytes]:
         yield first
-        async for chunk in chunks:
+        async for chunk in file.chunks:
             yield chunk
 
-    headers = {"Content-Disposition": f'attachment; filename="{job.key}-errors.{extension}"'}
-    return StreamingResponse(all_chunks(), media_type=media_type, headers=headers)
+    headers = {"Content-Disposition": f'attachment; filename="{job.key}-errors{file.suffix}"'}
+    if file.note is not None:
+        headers[ENCODING_NOTE_HEADER] = file.note
+    return StreamingResponse(all_chunks(), media_type=file.content_type, headers=headers)

@@ -62,18 +62,24 @@ class ImportSourceIn(RequestModel):
 class ImportIn(LayoutIn):
     """The target, the source and the options of an import."""
 
-    resource: str = Field(min_length=1, max_length=200, description="A declared resource; admins can also name a table")
+    resource: str = Field(
+        min_length=1, max_length=200, description="Name of a declared resource; admins can also use the name of a table"
+    )
     source: ImportSourceIn | None = Field(None, description="Required if the request contains no file")
     mode: ImportMode = "insert"
-    validate_only: bool = Field(False, description="Dry run: check all rows and write none; can be promoted")
+    validate_only: bool = Field(
+        False, description="Dry run: check all rows and write none. A dry run can be promoted to an import"
+    )
     duplicates: DuplicatePolicy = Field("error", description="Which of several rows with the same key is imported")
     mapping: dict[str, str] = Field({}, description="Column of the file -> field; an empty name ignores the column")
     key: list[str] = Field([], max_length=32, description="Fields that identify a row; overrides the resource's key")
     spreadsheet_safe: bool = Field(
-        False, description="The file was exported with this option: remove the apostrophes before formulas"
+        False,
+        description="True if the file was exported with this option: the import removes apostrophes before formulas",
     )
     keep_empty: bool = Field(
-        False, description="Keep empty text; a missing value is `null`, or in CSV an empty field without quotes"
+        False,
+        description="Import empty text as text. Only `null` (in CSV: an empty field without quotes) is a missing value",
     )
     policy: PolicyIn = PolicyIn()
     priority: int = Field(0, ge=-100, le=100)
@@ -82,7 +88,9 @@ class ImportIn(LayoutIn):
     @classmethod
     def _reject_validate_only_mode(cls, mode: Any) -> Any:
         if mode == "validate_only":
-            raise ValueError('must be "insert" or "upsert"; set validate_only=true for a dry run of either mode')
+            raise ValueError(
+                'must be "insert" or "upsert". For a dry run of one of these modes, set validate_only=true'
+            )
         return mode
 
 
@@ -95,9 +103,11 @@ class PreviewIn(ImportIn):
 class RowError(BaseModel):
     """One error of a row."""
 
-    row: int = Field(description="Number of the record, from 1")
+    row: int = Field(description="Number of the row, from 1")
     line: int = Field(description="Line in the file")
-    byte_offset: int | None = Field(None, description="Offset in the file of bytes that are invalid in its encoding")
+    byte_offset: int | None = Field(
+        None, description="Byte offset of the first byte that is invalid in the encoding of the file"
+    )
     field: str | None = None
     value: Any = Field(None, description="The invalid value, truncated")
     code: str | None = None
@@ -111,7 +121,7 @@ class RowOut(BaseModel):
     row: int
     line: int
     errors: list[RowError]
-    input: Any = Field(description="The current row, with fixes; text if the row could not be parsed")
+    input: Any = Field(description="The row with its newest fix; a text if the row could not be parsed")
 
 
 class TargetFieldOut(BaseModel):
@@ -119,7 +129,7 @@ class TargetFieldOut(BaseModel):
 
     name: str
     type: ValueType
-    required: bool = Field(description="Whether every new row must have a value: there is no default")
+    required: bool = Field(description="True if every new row must have a value, because the column has no default")
 
 
 class PreviewOut(BaseModel):
@@ -128,12 +138,14 @@ class PreviewOut(BaseModel):
     resource_type: str
     layout: dict[str, Any]
     columns: list[str]
-    mapping: dict[str, str] = Field(description="Column -> field, from the request or by name")
+    mapping: dict[str, str] = Field(
+        description="Column -> field: the mapping of the request, and columns with the name of a field"
+    )
     unknown: list[str] = Field(description="Columns that match no field")
     missing: list[str] = Field(description="Required fields without a column")
     problems: list[str] = Field(description="Why the import would be rejected; empty if it would be accepted")
     fields: list[TargetFieldOut] = Field([], description="Fields of the resource, in order")
-    rows: list[RowOut] = Field(description="The first rows, checked without a query of the table")
+    rows: list[RowOut] = Field(description="The first rows, checked without comparing them with the rows of the table")
 
 
 class EffectsOut(BaseModel):
@@ -148,7 +160,7 @@ class ImportOut(BaseModel):
     """An import and its progress."""
 
     job_id: UUID
-    key: str = Field(description="Short name of the job; accepted wherever a job id is")
+    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts it")
     idempotency_key: str | None = None
     resource_type: str
     file_name: str | None = Field(None, description="Name of the uploaded file, if it had one")
@@ -163,8 +175,12 @@ class ImportOut(BaseModel):
     counts: ItemCountsOut
     user_id: int
     created_at: datetime | None = None
-    started_at: datetime | None = Field(None, description="When the first row was read")
+    started_at: datetime | None = Field(None, description="When a worker started to read the file")
     completed_at: datetime | None = None
+    duration_s: float | None = Field(
+        None, description="Seconds from start to completion, minus `idle_s`; null while the import is open"
+    )
+    idle_s: float = Field(0.0, description="Seconds for which the import was closed before it was reopened")
     links: dict[str, str] = Field(description="URLs of the import and of its operations")
 
 
@@ -173,7 +189,10 @@ class ImportDetail(ImportOut):
 
     rates: RatesOut
     effects: EffectsOut
-    errors: dict[str, int] = Field(description="Number of failed rows by their first error code, `field.rule`")
+    errors: dict[str, int] = Field(description="First error code of a row, `field.rule` -> number of failed rows")
+    rows_by_error: dict[str, int] = Field(
+        description="Error code -> number of failed rows with it. A row with several codes counts once for each of them"
+    )
     layout: dict[str, Any]
     columns: list[str] = Field(description="Columns of the file")
     mapping: dict[str, str] = Field(description="Column of the file -> field")
@@ -224,7 +243,7 @@ _IMPORT_PROPERTIES: dict[str, dict[str, Any]] = {
     "duplicates": {"$ref": "#/components/schemas/DuplicatePolicy"},
     "mapping": {"type": "string", "description": "JSON object: column of the file -> field"},
     "key": {"type": "string", "description": "Comma-separated fields, or a JSON list"},
-    "spreadsheet_safe": {"type": "boolean", "description": "The file was exported with this option"},
+    "spreadsheet_safe": {"type": "boolean", "description": "True if the file was exported with this option"},
     "keep_empty": {"type": "boolean", "description": "Import empty text as text, not as a missing value"},
     "policy": {"type": "string", "description": "JSON object, see PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
@@ -268,7 +287,7 @@ def _document_request_body(
 
 def _document_query_parameters(words: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Document the query parameters of a body that is a file. JSON and form bodies contain them instead."""
-    text = "For a body that is a file"
+    text = "Only if the body is a file"
     return [
         {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
         for name, schema in words.items()
@@ -313,6 +332,7 @@ _IMPORT_DETAIL: dict[str, Any] = {
     "rates": {"now_per_s": 0, "average_per_s": 24100.5},
     "effects": {"inserted": 900, "updated": 90, "unchanged": 3},
     "errors": {"email.pattern": 6, "role.enum": 1},
+    "rows_by_error": {"email.pattern": 6, "role.enum": 3},
     "layout": _FILE_LAYOUT,
     "columns": ["E-Mail", "name"],
     "mapping": _COLUMN_MAPPING,

@@ -13,7 +13,9 @@ from tidemill.tables.values.column_texts import REDACTED_VALUE, clean_value_for_
 
 TextRow = tuple[str | None, ...]
 SERVER_CHECKED_TYPES = ("other", "array")
-ROW_NOT_KEPT_REASON = "Row was not written: a trigger discarded it, or another row in the file has the same key"
+ROW_NOT_KEPT_REASON = (
+    "PostgreSQL did not write the row: a trigger discarded it, or another row in the file has the same key"
+)
 CONCURRENT_CHANGES_MAX = 2  # failed updates of a row that count as a change by another session
 
 
@@ -150,7 +152,7 @@ class TableChecker:
                 self.unresolved_self_references |= {index} if is_own else set()
                 reason = f"no matching row in {reference.table}"
                 if is_own and self._plan.validate_only:
-                    reason += " or in this batch of the file; a dry run does not search other batches"
+                    reason += " or in this batch of the file (a dry run does not search other batches)"
                 self._add_error(index, reference.fields, "unknown_reference", reason, values)
 
     def _find_references_within_batch(

@@ -198,7 +198,7 @@ class TargetTable:
             if field.column not in types:
                 raise TargetUnusable(f"{self._table_name}: a column does not exist ({field.column})")
             if types[field.column] != field.sql_type:
-                change = f"{field.column} was {field.sql_type} and is {types[field.column]}"
+                change = f"{field.column} was {field.sql_type} and is now {types[field.column]}"
                 raise TargetUnusable(f"{self._table_name}: the type of a column has changed ({change})")
 
     async def set_constraints_immediate(self) -> None:

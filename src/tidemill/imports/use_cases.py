@@ -1,9 +1,10 @@
 """Submits imports and previews them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from tempfile import TemporaryDirectory
 from typing import Any, TypedDict
 from uuid import UUID, uuid4
 
@@ -16,11 +17,16 @@ from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import Principal, Role
-from tidemill.core.status import ItemStatus
 from tidemill.files.layout import parse_layout_options
 from tidemill.imports import import_records
-from tidemill.imports.failed_rows import RowWithErrors, build_row_error_views
-from tidemill.imports.import_plan import ImportPlan, ImportRequest, make_import_plan, map_file_columns
+from tidemill.imports.failed_rows import RowWithErrors, build_row_error_views, list_rows_with_errors
+from tidemill.imports.import_plan import (
+    ImportPlan,
+    ImportRequest,
+    is_spreadsheet_safe,
+    make_import_plan,
+    map_file_columns,
+)
 from tidemill.imports.import_submission import (
     FileReference,
     ImportFile,
@@ -34,7 +40,7 @@ from tidemill.imports.import_submission import (
 from tidemill.imports.validation.row_checker import RowChecker
 from tidemill.jobs import queries
 from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, check_record_format, inspect_file
-from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.staged_files import StagedFiles, make_staged_files
 from tidemill.jobs.submission import check_submission, submit_job
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.database import Database
@@ -58,10 +64,10 @@ LOCAL_IMPORT = Submission(IMPORT_KIND)  # by the local user, without an idempote
 class ImportUseCases:
     """Submits and previews imports. Callers call ``prepare_import`` before they read the file."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, staged_files: StagedFiles | None = None) -> None:
         self._runtime = runtime
         self._db = runtime.db
-        self._staged_files = runtime.get(make_staged_files)
+        self._staged_files = staged_files or runtime.get(make_staged_files)
 
     async def prepare_import(
         self, options: ImportOptions, *, role: Role | None, spec: Submission = LOCAL_IMPORT
@@ -75,7 +81,7 @@ class ImportUseCases:
 
         Raises:
             InvalidInput: An option is invalid.
-            Forbidden, UnknownResource: The role may not write the resource.
+            Forbidden, UnknownResource: The role has no write access to the resource.
             IdempotencyKeyReused: The key was used for a submission with other options.
         """
         check_record_format(options.layout)
@@ -206,13 +212,14 @@ class ImportUseCases:
     async def load_report(self, job: Job) -> "ImportReport":
         """Return the effects of an import on the table, and one example for each of its most frequent errors."""
         effects = await self._db.read(import_records.sum_import_effects, job.id)
-        most_frequent = sorted(job.codes.items(), key=lambda pair: -pair[1])[:REPORTED_ERROR_CODES_MAX]
-        codes = most_frequent if job.counts.failed else []
+        counts = await self._db.read(import_records.count_rows_by_error, job.id) if job.counts.failed else {}
+        codes = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:REPORTED_ERROR_CODES_MAX]
         return ImportReport(effects, [(count, await self._load_sample_error(job, code)) for code, count in codes])
 
     async def _load_sample_error(self, job: Job, code: str) -> JsonObject:
-        page = await queries.list_items(self._db, job.id, [ItemStatus.FAILED], limit=1, codes=[code])
-        return page.items[0]["error"] if page.items else {"code": code}
+        page = await list_rows_with_errors(self._db, job, limit=1, codes=[code])
+        found = [error for row in page.items for error in row["errors"] if error["code"] == code]
+        return {name: value for name, value in found[0].items() if value is not None} if found else {"code": code}
 
     async def _find_existing_job(self, spec: Submission) -> ExistingJob | None:
         """Return the job that this idempotency key created with the same options. The file is not compared."""
@@ -266,7 +273,9 @@ class ImportUseCases:
             mode=request.mode,
             mapping=mapping,
             columns=inspection.columns,
-            spreadsheet_safe=request.spreadsheet_safe,
+            spreadsheet_safe=is_spreadsheet_safe(
+                request, inspection.columns, named_by_rows=inspection.is_named_by_rows
+            ),
             keep_empty=request.keep_empty,
             documents=request.keep_empty and inspection.is_named_by_rows,
         )
@@ -332,7 +341,7 @@ class ImportReport:
 
     effects: Mapping[str, int]
     error_samples: Sequence[tuple[int, JsonObject]]
-    """The number of rows with an error code, and one of these errors."""
+    """The number of rows with an error code, and an example of such an error."""
 
 
 class PreviewField(TypedDict):
@@ -380,13 +389,25 @@ def _to_displayed_input(record: Any) -> Any:
     return decode_input_or_text(encode_json(record, exact=True).decode())
 
 
+@contextmanager
+def open_local_preview(runtime: Runtime) -> Iterator[tuple[ImportUseCases, StagedFiles]]:
+    """Yield use cases that store files in a temporary folder, and write nothing to the database.
+
+    The database may lack the schema of Tidemill, and the user may lack all privileges except to read the table.
+    """
+    with TemporaryDirectory(prefix="tidemill-preview-") as folder:
+        local = runtime.replace_settings(blobs=folder)
+        staged = StagedFiles(None, local.blobs)
+        yield ImportUseCases(local, staged), staged
+
+
 def make_import_use_cases(runtime: Runtime) -> ImportUseCases:
     return ImportUseCases(runtime)
 
 
 def _get_target_resource_name(job: Job) -> str | None:
-    plan = job.params.get("plan")
-    return plan["resource"]["name"] if plan else None
+    source = job.params.get("plan") or job.params
+    return source["resource"]["name"] if source.get("resource") else None
 
 
 async def _check_target_writable(runtime: Runtime, user: Principal, resource: str) -> None:

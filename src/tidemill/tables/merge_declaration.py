@@ -53,7 +53,7 @@ class FieldTightener:
     def _narrow_type(self, wanted: ColumnType) -> ColumnType:
         have = self._field.type
         if have not in (wanted, "other") and wanted not in _NARROWER_TYPES.get(have, ()):
-            self._add_problem("type", f"the column type {self._field.sql_type} cannot be narrowed to {wanted}")
+            self._add_problem("type", f"a column of type {self._field.sql_type} cannot have the type {wanted}")
             return have
         return wanted
 
@@ -186,7 +186,7 @@ class _DeclarationMerge:
             elif self._declared.columns is None or column in self._declared.columns:
                 fields.append(field)
             elif field.required and self._declared.write:  # a read-only resource can omit required columns
-                self._add_problem("columns", f'column "{column}" is required by the table and must be included')
+                self._add_problem("columns", f'the table requires column "{column}". Include it')
         return tuple(fields)
 
     def _report_missing_column(self, path: str, column: str) -> None:

@@ -182,7 +182,7 @@ class BucketBlobWriter(BlobWriter):
         if self._is_finished:
             self._shelf.remove(self.name)
         elif self._writer is not None and not self._writer.closed():
-            # If the abort fails, a lifecycle rule of the bucket removes the upload: see docs/storage.md.
+            # If the abort fails, a lifecycle rule of the bucket removes the upload: see docs/reference/storage.md.
             with suppress(Unavailable), translate_store_errors(self._shelf.location, self.name, writing=True):
                 self._writer.__exit__(StorageUnavailable, None, None)
 

@@ -48,25 +48,31 @@ class CsvWriter:
         self._text.truncate()
 
 
-def format_csv_line(line: Sequence[GridCell]) -> bytes:
-    """Return one row as a line of CSV."""
-    return (",".join(map(_format_field, line)) + "\r\n").encode()
+def format_csv_line(line: Sequence[GridCell], *, delimiter: str = ",", quote: str = '"', line_end: str = "\r\n") -> str:
+    """Return one row as a line of CSV.
+
+    ``quote`` may be empty. A value that contains the delimiter or a line break is then in double quotes, because it
+    cannot be written without.
+    """
+    special = (delimiter, "\r", "\n", *([quote] if quote else []))
+    return delimiter.join(_format_field(cell, special, quote) for cell in line) + line_end
 
 
-def _format_field(cell: GridCell) -> str:
+def _format_field(cell: GridCell, special: Sequence[str] = (",", "\r", "\n", '"'), quote: str = '"') -> str:
     match cell:
         case None:
             return ""
         case bool():
             return _CSV_BOOLEANS[cell]
         case str():
-            return _quote_field(cell) if cell == "" or any(mark in cell for mark in ',"\r\n') else cell
+            is_quoted = (cell == "" and quote != "") or any(mark in cell for mark in special)
+            return _quote_field(cell, quote or '"') if is_quoted else cell
         case _:
             return repr(cell)
 
 
-def _quote_field(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
+def _quote_field(text: str, quote: str) -> str:
+    return quote + text.replace(quote, quote * 2) + quote
 
 
 _encode_json = msgspec.json.Encoder().encode
@@ -113,11 +119,17 @@ class XlsxWriter:
 
     def _format_row(self, row: GridRow) -> tuple[str, ...]:
         line = build_row_cells(self._columns, row)
-        return tuple(map(self._format_cell, escape_formula_cells(line) if self._safe else line))
+        return format_xlsx_row(self._sheets, escape_formula_cells(line) if self._safe else line)
 
-    def _format_cell(self, cell: GridCell) -> str:
-        if isinstance(cell, str):
-            return self._sheets.format_text_cell(cell)
-        if cell is None:
-            return EMPTY_CELL_XML
-        return format_boolean_cell(cell) if isinstance(cell, bool) else format_number_cell(repr(cell))
+
+def format_xlsx_row(sheets: WorkbookWriter, line: Sequence[GridCell]) -> tuple[str, ...]:
+    """Return the cells of a row as the XML of a workbook."""
+    return tuple(_format_xlsx_cell(sheets, cell) for cell in line)
+
+
+def _format_xlsx_cell(sheets: WorkbookWriter, cell: GridCell) -> str:
+    if isinstance(cell, str):
+        return sheets.format_text_cell(cell)
+    if cell is None:
+        return EMPTY_CELL_XML
+    return format_boolean_cell(cell) if isinstance(cell, bool) else format_number_cell(repr(cell))

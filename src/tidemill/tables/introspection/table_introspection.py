@@ -140,7 +140,7 @@ async def find_access_problems(
     if row["row_security"] and writes:
         problems.append(f"row-level security on {table} applies to role {role}, so COPY cannot write to the table")
     elif row["row_security"]:
-        problems.append(f"row-level security on {table} applies to role {role}, which may not see every row")
+        problems.append(f"row-level security on {table} applies to role {role}, which cannot see every row")
     if row["read_only"]:
         problems.append(f"transactions of role {role} are read-only in this database")
     return problems

@@ -270,7 +270,7 @@ def _is_array_literal(text: str) -> bool:
 def _format_array_literal(element: Field, value: Any) -> str:
     """Return a list as an array literal. Nested lists are dimensions."""
     if not isinstance(value, list):
-        raise ValueError("it mixes lists and other values")  # noqa: TRY004  an error in the file
+        raise ValueError("it contains both lists and other values")  # noqa: TRY004  an error in the file
     if any(isinstance(part, list) for part in value):
         return "{" + ",".join(_format_array_literal(element, part) for part in value) + "}"
     texts: ColumnTexts = [_format_element_text(part) for part in value]
