@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import platformdirs
 from pydantic import (
@@ -99,15 +101,19 @@ class Settings(BaseSettings):
     blobs: Annotated[str, BeforeValidator(_path_to_text), AfterValidator(_check_blob_location)] = Field(
         default_factory=lambda data: str(data.get("home", Path()) / "blobs"),
         validation_alias=AliasChoices("TIDEMILL_BLOBS", "TIDEMILL_EXPORT_FILE_PATH"),
-        description="Where files are stored: a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix",
+        description="Storage for files: a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix",
     )
     presigned_s: Annotated[int, Field(ge=0, le=7 * 86_400)] = Field(
         default=0,
-        description="Redirect downloads to the object store, with links valid for this many seconds; 0 disables it",
+        description="Redirect downloads to object store links that are valid for this many seconds; 0: no redirect",
     )
     config: Path | None = Field(
         default=None,
         description="Configuration file; default: tidemill.toml in the working directory, if it exists",
+    )
+    app: Annotated[str | None, BeforeValidator(_empty_to_none)] = Field(
+        default=None,
+        description="MODULE:NAME of the mill for commands without --app; default: `app` in the configuration file",
     )
     db_max_conns: Positive = Field(
         default=8, description="Maximum database connections per process, but at least one per lane plus two"
@@ -144,8 +150,10 @@ class Settings(BaseSettings):
     lock_floor_ms: Positive = Field(default=30_000, description="Minimum lease duration")
     lock_cap_ms: Positive = Field(default=600_000, description="Maximum lease duration")
     max_attempts_error: Positive = Field(default=3, description="Maximum attempts for an item whose handler fails")
-    max_attempts_not_found: Positive = Field(default=2, description="Maximum attempts for an item that is not found")
-    max_concurrent_jobs: Positive = Field(default=5, description="Jobs of one owner that run concurrently")
+    max_attempts_not_found: Positive = Field(
+        default=2, description="Maximum attempts for an item whose lookup finds nothing"
+    )
+    max_concurrent_jobs: Positive = Field(default=5, description="Maximum jobs of one owner that run concurrently")
     batch_size: Positive = Field(default=100, description="Minimum outcomes per flush while a batch is running")
     flush_interval_ms: Positive = Field(default=5_000, description="Maximum time that an outcome waits for a flush")
     flush_buffer: Positive = Field(
@@ -162,17 +170,18 @@ class Settings(BaseSettings):
     )
     poll_ms: Positive = Field(default=1_000, description="How often an idle worker polls when no hint arrives")
     finalizer_interval_ms: Annotated[int, Field(ge=50, le=5_000)] = Field(
-        default=1_000, description="How often expired leases are reclaimed and drained jobs are closed"
+        default=1_000, description="How often workers reclaim expired leases and close jobs that have no open items"
     )
     stop_grace_ms: Milliseconds = Field(
         default=20_000, description="How long a stopping worker waits for running items"
     )
     child_memory_mb: Positive = Field(default=2_048, description="Memory limit of a child process")
     cpu_high_percent: Positive = Field(
-        default=300, description="CPU load per core above which claims shrink; 100 is one busy core"
+        default=300, description="CPU load per core, in percent, above which claims shrink; at 100, every core is busy"
     )
     memory_high_percent: Annotated[int, Field(gt=0, le=100)] = Field(
-        default=85, description="Memory use, of the machine or of a child's limit, above which claims shrink"
+        default=85,
+        description="Used percentage of the machine's memory, or of a child process's limit, above which claims shrink",
     )
 
     http_host: str = Field(default="127.0.0.1", description="Address that `tidemill serve` listens on")
@@ -184,7 +193,9 @@ class Settings(BaseSettings):
     max_inline_inputs: Positive = Field(
         default=100_000, description="Maximum inputs in a JSON body; send more as a file"
     )
-    rate_limit_per_s: Positive = Field(default=100, description="Average requests per second for one API key")
+    rate_limit_per_s: Positive = Field(
+        default=100, description="Allowed average of requests per second for one API key"
+    )
     rate_limit_burst: Positive = Field(default=200, description="Maximum burst of requests for one API key")
     session_idle_s: SessionSeconds = Field(
         default=3_600, description="Seconds of inactivity after which a browser session ends"
@@ -205,7 +216,7 @@ class Settings(BaseSettings):
     )
     scan_watches: bool = Field(default=True, description="Whether workers scan watches")
     scan_max_files: Annotated[int, Field(gt=0, le=10_000)] = Field(
-        default=100, description="Maximum files per scan of a watch; the next scan continues"
+        default=100, description="Maximum files per scan of a watch; the next scan continues with the rest"
     )
     known_hosts: Path | None = Field(
         default=None, description="File with the host keys of SFTP servers; default: ~/.ssh/known_hosts"
@@ -220,30 +231,38 @@ class Settings(BaseSettings):
     export_ttl_hours: Annotated[int, Field(gt=0, le=100 * 366 * 24)] = Field(
         default=168, description="How long to keep the file of an export"
     )
-    export_streams: Positive = Field(default=8, description="Exports that one API process streams concurrently")
-    reuse_enabled: bool = Field(default=True, description="Whether distributions reuse files that were produced before")
+    export_streams: Positive = Field(default=8, description="Maximum exports that one API process streams concurrently")
+    reuse_enabled: bool = Field(
+        default=True, description="Whether distributions reuse files that earlier distributions produced"
+    )
     reuse_days: Annotated[int, Field(ge=0, le=36_500)] = Field(
-        default=7, description="Files of inputs with a date within this many days are regenerated"
+        default=7, description="Regenerate the file of an input whose date is less than this many days ago"
     )
     distribution_max_attempts: Annotated[int, Field(gt=0, le=1_000)] = Field(
         default=5, description="Maximum attempts for an input of a distribution"
     )
     distribution_backoff_ms: Milliseconds = Field(
-        default=1_000, description="Delay before the second attempt; doubles with each attempt, with jitter"
+        default=1_000,
+        description="Delay before the second attempt; each further attempt doubles it, and jitter is added",
     )
     distribution_timeout_s: Positive = Field(default=300, description="Timeout for producing one file")
     max_distribution_inputs: Positive = Field(default=100_000, description="Maximum inputs per distribution")
-    pending_dashboard: bool = Field(default=True, description="Whether /v1/pending lists the items of all jobs")
+    pending_dashboard: bool = Field(
+        default=True, description="Whether /v1/pending can list items of all jobs at once; if not, it requires a job"
+    )
 
+    tracebacks: bool = Field(
+        default=True, description="Whether to store and log the tracebacks of exceptions that handlers raise"
+    )
     slow_query_ms: Positive = Field(
-        default=500, description="Transactions that take longer emit the event `query.slow`"
+        default=500, description="Transactions that take longer than this emit the event `query.slow`"
     )
     enable_metrics: bool = Field(default=True, description="Whether to collect Prometheus metrics")
     metrics_path: str = Field(default="/metrics", pattern=r"^/[\w./~-]*$", description="Path of the metrics endpoint")
     metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address of a worker's metrics endpoint")
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
         default=None,
-        description="Port of a worker's metrics endpoint, or the next free one; 0 selects any; default: no endpoint",
+        description="First port to try for a worker's metrics endpoint; 0 selects any free port; default: no endpoint",
     )
     log_level: str = Field(
         default="info", pattern="(?i)^(debug|info|warning|error)$", description="debug, info, warning or error"
@@ -287,6 +306,8 @@ def load_settings(**overrides: object) -> Settings:
                 break
             # Replace invalid values with defaults and validate again: pairs are compared only if each value is valid.
             values |= {_get_field_name(location): _get_default(_get_field_name(location)) for location in invalid}
+    if len(problems) == 1:
+        raise InvalidSettings(f"Invalid settings: {problems[0]}")
     if problems:
         raise InvalidSettings("Invalid settings:\n" + "\n".join(f"  - {line}" for line in problems))
     return settings
@@ -325,3 +346,51 @@ def _format_problem(location: tuple[int | str, ...], message: str) -> str:
 
 
 SERVICE_SECRET_ENV_PREFIX = "TIDEMILL_SECRET_"  # noqa: S105  a prefix of names, not a secret
+
+
+MASKED_SECRET = "********"  # noqa: S105  it replaces a secret
+_URL_PASSWORD_PATTERN = re.compile(r"(://[^:/?#@\s]*):.*@")
+_SECRET_PARAMETER_PATTERN = re.compile(
+    r"(?i)([\w-]*(?:password|passwd|secret|token|key|sig))(\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]+)"
+)
+
+
+def mask_secrets(text: str) -> str:
+    """Replace the passwords and other secrets of a URL or a connection string."""
+    masked = _URL_PASSWORD_PATTERN.sub(rf"\1:{MASKED_SECRET}@", text)
+    return _SECRET_PARAMETER_PATTERN.sub(rf"\1\2{MASKED_SECRET}", masked)
+
+
+def _mask_setting(name: str, value: str) -> str:
+    """Mask secrets, and all of an invalid URL, because its password cannot be found."""
+    if name in ("database_url", "broker") and "://" not in value and "=" not in value:
+        return MASKED_SECRET
+    return mask_secrets(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingValue:
+    """A setting as `tidemill config` shows it: without secrets, and with the source of its value."""
+
+    name: str
+    variable: str
+    value: Any
+    source: str
+
+
+def list_setting_values(settings: Settings) -> list[SettingValue]:
+    """Return all settings, then the secrets of external services, which are only in the environment."""
+    environment = {name.upper(): name for name in os.environ}
+    shown = settings.model_dump(mode="json")
+    values = []
+    for name, model_field in Settings.model_fields.items():
+        variables = getattr(model_field.validation_alias, "choices", None) or [ENV_PREFIX + name.upper()]
+        found = next((environment[one] for one in variables if one in environment), None)
+        value = _mask_setting(name, shown[name]) if isinstance(shown[name], str) else shown[name]
+        source = "default" if found is None else f"environment variable {found}"
+        values.append(SettingValue(name, str(variables[0]), value, source))
+    secrets = sorted(name for name in os.environ if name.startswith(SERVICE_SECRET_ENV_PREFIX))
+    return values + [
+        SettingValue(name.removeprefix(ENV_PREFIX).lower(), name, MASKED_SECRET, f"environment variable {name}")
+        for name in secrets
+    ]

@@ -1,12 +1,16 @@
-"""Commands for the installation: schema, old rows, invariants, and quarantined broker messages."""
+"""Commands for the installation: settings, SQL, schema, old rows, invariants, and quarantined broker messages."""
 
 import json
-from dataclasses import asdict
-from typing import Annotated
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from tidemill.config import SettingValue, list_setting_values, load_settings
+from tidemill.core.errors import InvalidInput, InvalidSql
 from tidemill.dispatch.outbox import (
     QUARANTINE_MAX_MESSAGES,
     QuarantinedMessage,
@@ -14,11 +18,109 @@ from tidemill.dispatch.outbox import (
     list_quarantined_messages,
 )
 from tidemill.jobs import administration
-from tidemill.runtime import Runtime
+from tidemill.runtime import Runtime, find_config_path, find_configured_app
 from tidemill.terminal.command_host import run_with_runtime
-from tidemill.terminal.console import JsonOption, console, parse_age_seconds
+from tidemill.terminal.console import (
+    JsonOption,
+    console,
+    error_console,
+    escape_text,
+    parse_age_seconds,
+    print_json_lines,
+    print_table,
+)
 
 commands = typer.Typer()
+SQL_ROWS_DEFAULT, SQL_ROWS_MAX = 1_000, 100_000
+
+
+@commands.command("sql")
+def sql_command(
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="File with SQL statements; - for stdin")] = None,
+    statements: Annotated[
+        str | None, typer.Option("--command", "-c", metavar="SQL", help="Run these statements instead of a file")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=SQL_ROWS_MAX, help="Maximum number of rows to print per statement")
+    ] = SQL_ROWS_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Run SQL statements on the configured database. Without FILE and -c, open psql.
+
+    All statements run in one transaction: if one fails, none takes effect. The exit code is 1 if a statement fails.
+    """
+    if file is not None and statements is not None:
+        raise InvalidInput("FILE and -c cannot be used together. Use one of them.")
+    if file is None and statements is None:
+        raise typer.Exit(run_with_runtime(lambda runtime: administration.run_psql(runtime.db), check=False))
+    text, name = (statements, "-c") if statements is not None else _read_sql_file(str(file))
+    try:
+        run_with_runtime(lambda runtime: _run_sql(runtime, str(text), name, limit, as_json=as_json), check=False)
+    except InvalidSql as error:
+        error_console.print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def _read_sql_file(path: str) -> tuple[str, str]:
+    """Return the text of a file or of standard input, and its name in messages."""
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode("utf-8-sig"), "Standard input"
+        return Path(path).read_text("utf-8-sig"), f'"{path}"'
+    except OSError as error:
+        raise InvalidInput(f'Cannot read "{path}": {error.strerror}') from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f'"{path}" is not valid UTF-8: {error}') from error
+
+
+async def _run_sql(runtime: Runtime, text: str, name: str, limit: int, *, as_json: bool) -> None:
+    results = administration.run_sql_script(runtime.db, text, name, row_limit=limit, as_text=not as_json)
+    async for result in results:
+        if as_json:
+            print_json_lines(dict(zip(result.columns, row, strict=True)) for row in result.rows)
+        elif result.columns:
+            _print_sql_rows(result.columns, result.rows)
+        elif result.status:
+            console.print(result.status, highlight=False)
+        if result.row_count > len(result.rows):
+            error_console.print(
+                f"Printed the first {len(result.rows):,} of {result.row_count:,} rows. Use --limit to print more.",
+                highlight=False,
+            )
+
+
+def _print_sql_rows(columns: list[str], rows: list[list[Any]]) -> None:
+    names = [escape_text(name) for name in columns]
+    cells = [["" if value is None else escape_text(value) for value in row] for row in rows]
+    print_table(names, cells, foldable=names, hide_first=names[:0:-1])
+    console.print(f"({len(rows):,} row{'' if len(rows) == 1 else 's'})", highlight=False)
+
+
+@commands.command("config")
+def config_command(as_json: JsonOption = False) -> None:
+    """Show every setting, its value and the source of the value. Passwords and secrets are masked."""
+    settings = load_settings()
+    path, app = find_config_path(settings.config), find_configured_app(settings)
+    values = list_setting_values(settings)
+    values = [
+        replace(one, value=str(path), source="default: tidemill.toml in the working directory")
+        if one.name == "config" and settings.config is None and path is not None
+        else replace(one, value=app[0], source=app[1])
+        if one.name == "app" and settings.app is None and app is not None
+        else one
+        for one in values
+    ]
+    if as_json:
+        print_json_lines(map(asdict, values))
+        return
+    rows = [(one.variable, _format_setting(one), escape_text(one.source)) for one in values]
+    print_table(("setting", "value", "source"), rows, foldable=("value", "source"))
+
+
+def _format_setting(one: SettingValue) -> str:
+    if one.value is None:
+        return "[dim]not set[/]"
+    return escape_text(one.value if isinstance(one.value, str) else json.dumps(one.value))
 
 
 @commands.command()
@@ -35,9 +137,11 @@ def migrate() -> None:
 
 @commands.command()
 def purge(
-    older_than: Annotated[str, typer.Option(metavar="AGE", help="Minimum age, such as 90d, 12w or 36h")],
+    older_than: Annotated[
+        str, typer.Option(metavar="AGE", help="Only jobs that closed longer ago than this, such as 90d, 12w or 36h")
+    ],
 ) -> None:
-    """Drop the rows of jobs that closed longer ago than this, in complete weeks. Job counts are kept."""
+    """Delete the rows of old closed jobs, a complete week at a time. Job counts are kept."""
     seconds = parse_age_seconds(older_than)
 
     async def action(runtime: Runtime) -> list[str]:
@@ -45,15 +149,26 @@ def purge(
 
     weeks = run_with_runtime(action)
     console.print(
-        f"Dropped {', '.join(weeks)}" if weeks else "Nothing to drop: no complete week of closed jobs is that old"
+        f"Dropped {', '.join(weeks)}"
+        if weeks
+        else "Nothing to drop: no complete week that old contains only closed jobs"
     )
 
 
 @commands.command()
-def doctor() -> None:
+def doctor(as_json: JsonOption = False) -> None:
     """Check the settings, the server and all invariants of the engine. The exit code is 1 if a check fails."""
     findings = run_with_runtime(lambda runtime: administration.check_installation(runtime.db))
-    for finding in findings:
+    if as_json:
+        print_json_lines(
+            {
+                "check": one.name,
+                "status": "ok" if one.ok else ("warning" if one.is_warning else "failed"),
+                "details": one.details,
+            }
+            for one in findings
+        )
+    for finding in [] if as_json else findings:
         mark = "[green]ok[/]  " if finding.ok else ("[yellow]warn[/]" if finding.is_warning else "[red]BAD[/] ")
         console.print(f"{mark} {finding.name}", highlight=False)
         for line in finding.details:

@@ -16,11 +16,20 @@ from typer.main import get_group
 from tidemill.app.feature_list import load_enabled_features
 
 PLUGIN_ENTRY_POINT_GROUP = "tidemill.commands"
+FEATURES_PANEL, PLUGINS_PANEL = "Import, export and match", "Other packages"
+HELP_PANELS = {
+    "tidemill.cli.run": "Run",
+    "tidemill.cli.demo": "Run",
+    "tidemill.jobs.cli": "Jobs",
+    "tidemill.limits.cli": "Operate",
+    "tidemill.cli.admin": "Operate",
+    "tidemill.accounts.cli": "Operate",
+}
 RUN_COMMANDS = {
     "tidemill.cli.run": {
-        "worker": "Run a worker for built-in kinds and the handlers of a mill, until Ctrl-C or SIGTERM.",
-        "serve": "Run the HTTP API until stopped. With a mill, kickoff requests run its handlers.",
-        "up": "Run everything on this machine until stopped: the migrated database, the HTTP API and a worker.",
+        "worker": "Run a worker for the handlers of a mill and for built-in kinds, until Ctrl-C or SIGTERM.",
+        "serve": "Run the HTTP API and the web UI, without a worker, until Ctrl-C or SIGTERM.",
+        "up": "Run the database, the HTTP API, the web UI and a worker on this machine, until Ctrl-C.",
     },
 }
 CORE_COMMANDS = {
@@ -32,16 +41,18 @@ CORE_COMMANDS = {
         "resume": "Resume a paused job.",
         "cancel": "Cancel the waiting items of a job. Running items finish and keep their results.",
         "delete": "Delete a job with all its rows and results.",
-        "reprocess": "Run settled items of a job again. A closed job is reopened.",
-        "redrive": "Retry the failed items of jobs, and items that were cancelled because their job failed.",
+        "retry": "Retry the failed items of jobs, and items that were cancelled because their job failed.",
+        "reprocess": "Run settled items of one job again, also successful ones. To retry failures, use retry.",
         "items": "Print the items of a job, one JSON object per line.",
     },
     "tidemill.limits.cli": {
-        "limiters": "Show limiters and their usage; change or unblock one.",
+        "limiters": "Show limiters and their usage, or change or unblock a limiter.",
     },
     "tidemill.cli.admin": {
+        "sql": "Run SQL statements on the configured database. Without FILE and -c, open psql.",
+        "config": "Show every setting, its value and the source of the value. Passwords and secrets are masked.",
         "migrate": "Migrate the database schema to the current version. Several processes may run this at once.",
-        "purge": "Drop the rows of jobs that closed longer ago than this, in complete weeks. Job counts are kept.",
+        "purge": "Delete the rows of old closed jobs, a complete week at a time. Job counts are kept.",
         "doctor": "Check the settings, the server and all invariants of the engine. The exit code is 1 if a check "
         "fails.",
         "quarantine": "Show broker messages that are not valid hints, and hints that the broker rejected.",
@@ -81,10 +92,14 @@ class CommandGroup(TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        summaries = {name: text for found in load_command_summaries().values() for name, text in found.items()}
+        listed = [
+            TyperCommand(name=name, help=text, rich_help_panel=HELP_PANELS.get(module, FEATURES_PANEL))
+            for module, found in load_command_summaries().items()
+            for name, text in found.items()
+        ]
         for plugin in entry_points(group=PLUGIN_ENTRY_POINT_GROUP):
-            summaries[plugin.name] = plugin.dist.metadata["Summary"] if plugin.dist else ""
-        listed = [TyperCommand(name=name, help=text) for name, text in summaries.items()]
+            summary = plugin.dist.metadata["Summary"] if plugin.dist else ""
+            listed.append(TyperCommand(name=plugin.name, help=summary, rich_help_panel=PLUGINS_PANEL))
         TyperGroup(
             name=self.name,
             commands=listed,

@@ -20,6 +20,7 @@ from tidemill.config import load_settings
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item
 from tidemill.core.outcome import NotFound, Retry
+from tidemill.core.status import JobStatus
 from tidemill.distributions.cli import read_distribution_inputs, run_distribution
 from tidemill.distributions.use_cases import DistributionSpec
 from tidemill.exports.cli import run_export
@@ -30,7 +31,7 @@ from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import ImportOptions
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_with_runtime
-from tidemill.terminal.console import console
+from tidemill.terminal.console import console, error_console
 
 commands = typer.Typer()
 mill = Mill()
@@ -43,7 +44,7 @@ NOT_FOUND_EVERY, FLAKY_EVERY, BROKEN_EVERY = 9_973, 5_003, 33_331
 
 @mill.handler("demo.price", max_attempts=3, backoff=0.5, max_attempts_not_found=1)
 async def compute_demo_price(item: Item) -> dict[str, object]:
-    """Look up a price. Some products are not found, some fail on the first attempt, and some on every attempt."""
+    """Look up a price. Some products are not found, some fail on the first attempt, and some fail on every attempt."""
     number = int(item.input["sku"])
     if number % NOT_FOUND_EVERY == 1:
         raise NotFound(f"Product {number} not found")
@@ -80,6 +81,7 @@ def demo_command(
         _export_editors(folder)
         _distribute_prices(folder, processes)
     console.print("\nUpserts are idempotent: run the demo again and no row changes. `tidemill jobs` lists the jobs.")
+    console.print("To see the jobs in the browser, run `tidemill up`.")
 
 
 def _export_editors(folder: Path) -> None:
@@ -98,7 +100,14 @@ def _distribute_prices(folder: Path, processes: int) -> None:
     inputs.write_text(DEMO_DISTRIBUTION_CSV)
     console.print(f"\n[bold]$ tidemill distribute prices {inputs.name}[/]", highlight=False)
     distribution = DistributionSpec("prices", read_distribution_inputs(str(inputs)))
-    run_distribution(distribution, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
+    job = run_distribution(distribution, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
+    if job.status is not JobStatus.COMPLETED:
+        error_console.print(
+            "A running worker took the job, but does not know the dataset of the demo. "
+            "Stop the worker or `tidemill up`, then run the demo again.",
+            highlight=False,
+        )
+        raise typer.Exit(1)
 
 
 async def _create_tables(runtime: Runtime) -> None:

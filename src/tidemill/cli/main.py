@@ -36,7 +36,10 @@ def tidemill(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A persist-first bulk job engine on PostgreSQL: every row is stored before it is processed, and none is lost."""
+    """A persist-first bulk job engine on PostgreSQL: every row is stored before it is processed, and none is lost.
+
+    To try it, run `tidemill demo`, then `tidemill up`. `tidemill COMMAND --help` explains a command.
+    """
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Long-running commands: a worker, the HTTP API, or both."""
 
 import asyncio
+import os
 import signal
 from contextlib import AsyncExitStack
 from typing import Annotated
@@ -18,14 +19,26 @@ from tidemill.app.processes import (
 from tidemill.app.worker import make_worker
 from tidemill.config import Settings, load_settings
 from tidemill.telemetry.logs import configure_event_logging
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE
+from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, MILL_DEFAULT_HELP, resolve_mill
 from tidemill.terminal.console import error_console
 
 commands = typer.Typer()
 DEMO_MILL_REFERENCE = "tidemill.cli.demo:mill"
-MillArgument = Annotated[str, typer.Argument(metavar="APP", help="MODULE:NAME of a mill, such as app:mill")]
+STOP_HINT = "Press Ctrl-C to stop"
+MillArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="APP",
+        callback=resolve_mill,
+        show_default=MILL_DEFAULT_HELP,
+        help="MODULE:NAME of the mill, such as app:mill for `mill = Mill()` in app.py",
+    ),
+]
 WorkerProcessesOption = Annotated[
-    int | None, typer.Option("--processes", "-p", min=1, max=256, help="Number of child processes")
+    int | None,
+    typer.Option(
+        "--processes", "-p", min=1, max=256, help="Number of child processes; default: TIDEMILL_WORKER_POOL_SIZE"
+    ),
 ]
 HttpHostOption = Annotated[str | None, typer.Option(help="Address to listen on; default: TIDEMILL_HTTP_HOST")]
 HttpPortOption = Annotated[
@@ -36,7 +49,7 @@ HttpPortOption = Annotated[
 
 @commands.command()
 def worker(app: MillArgument = BUILTIN_MILL_REFERENCE, processes: WorkerProcessesOption = None) -> None:
-    """Run a worker for built-in kinds and the handlers of a mill, until Ctrl-C or SIGTERM."""
+    """Run a worker for the handlers of a mill and for built-in kinds, until Ctrl-C or SIGTERM."""
     mill = load_mill(app)
 
     async def run() -> None:
@@ -48,11 +61,19 @@ def worker(app: MillArgument = BUILTIN_MILL_REFERENCE, processes: WorkerProcesse
 
 @commands.command("serve")
 def serve_command(
-    app: Annotated[str | None, typer.Argument(metavar="APP", help="MODULE:NAME of a mill for kickoff requests")] = None,
+    app: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="APP",
+            callback=resolve_mill,
+            show_default=MILL_DEFAULT_HELP,
+            help="MODULE:NAME of a mill. Kickoff requests run its handlers",
+        ),
+    ] = None,
     host: HttpHostOption = None,
     port: HttpPortOption = None,
 ) -> None:
-    """Run the HTTP API until stopped. With a mill, kickoff requests run its handlers."""
+    """Run the HTTP API and the web UI, without a worker, until Ctrl-C or SIGTERM."""
     from tidemill.cli import http_server  # noqa: PLC0415  importing FastAPI doubles the start time of a command
 
     mill = None if app is None else load_mill(app)
@@ -67,7 +88,9 @@ def serve_command(
             if mill is not None and app is not None:
                 pool = await stack.enter_async_context(run_on_demand_worker(settings, mill, app))
             await stack.enter_async_context(http_server.run_http_service(settings, listening, pool, mill))
-            error_console.print(f"Listening at [bold]{http_server.format_browser_url(listening)}[/]", highlight=False)
+            address = http_server.format_browser_url(listening)
+            error_console.print(f"Listening at [bold]{address}[/]", highlight=False)
+            _print_lines(f"To sign in, create a link: tidemill users link --address {address}", STOP_HINT)
             await stop.wait()
 
     http_server.run_with_uvloop(run())
@@ -80,9 +103,11 @@ def up(
     host: HttpHostOption = None,
     port: HttpPortOption = None,
 ) -> None:
-    """Run everything on this machine until stopped: the migrated database, the HTTP API and a worker."""
+    """Run the database, the HTTP API, the web UI and a worker on this machine, until Ctrl-C."""
     from tidemill.cli import http_server  # noqa: PLC0415  as above
 
+    if error_console.is_terminal:  # events would hide the addresses; a service manager or a pipe gets all of them
+        os.environ.setdefault("TIDEMILL_LOG_LEVEL", "warning")
     mill = load_mill(app)
     settings = _override_listen_address(mill.settings, host, port)
     listening = http_server.open_listen_socket(settings)
@@ -104,6 +129,7 @@ def up(
 
 
 def _print_startup_details(database: str, address: str, link: str) -> None:
+    """Print where the service runs, how to sign in, what to do next and how to stop."""
     lines = {
         "database": database,
         "address": address,
@@ -111,7 +137,16 @@ def _print_startup_details(database: str, address: str, link: str) -> None:
     }
     for name, value in lines.items():
         error_console.print(f"{name:>8}  [bold]{value}[/]", highlight=False, soft_wrap=True)
-    error_console.print("Press Ctrl-C to stop", highlight=False)
+    _print_lines(
+        f"Open the sign-in link in a browser. For another link, run: tidemill users link --address {address}",
+        "To import a file, run in another terminal: tidemill import FILE --into TABLE",
+        STOP_HINT,
+    )
+
+
+def _print_lines(*lines: str) -> None:
+    for line in lines:
+        error_console.print(line, highlight=False, soft_wrap=True)
 
 
 def _override_listen_address(settings: Settings, host: str | None, port: int | None) -> Settings:

@@ -4,13 +4,18 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import typer
+
+from tidemill.core.errors import InvalidInput
 
 if TYPE_CHECKING:  # `tidemill --help` imports this module and must not load a database driver
     from tidemill.runtime import Runtime
 
 T = TypeVar("T")
 BUILTIN_MILL_REFERENCE = "tidemill.app.mill:builtin_mill"
+MILL_DEFAULT_HELP = "TIDEMILL_APP, or app in tidemill.toml"
 
 
 class CommandHost(Protocol):
@@ -21,11 +26,17 @@ class CommandHost(Protocol):
 
     def ensure_worker(
         self, runtime: "Runtime", kind: str, app: str, processes: int
-    ) -> AbstractAsyncContextManager[None]:
-        """Run a worker in this process during the block, unless a running worker already has the kind."""
+    ) -> AbstractAsyncContextManager[bool]:
+        """Run a worker in this process during the block, unless a running worker already has the kind.
+
+        Yield whether this process runs the worker.
+        """
 
     async def save_kind_options(self, runtime: "Runtime", app: str, kind: str) -> None:
         """Register a kind of the mill ``app``, so that its jobs can be submitted before a worker starts."""
+
+    def list_mill_kinds(self, app: str) -> list[str]:
+        """Return the kinds of the mill ``app``; raise InvalidInput if it cannot be loaded."""
 
 
 _make_host: Callable[[], CommandHost] | None = None
@@ -59,6 +70,39 @@ def run_with_runtime(
             return await action(runtime)
 
     return asyncio.run(main())
+
+
+def resolve_mill(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+    """Return the mill of an option or argument; without one, that of TIDEMILL_APP or of the configuration file.
+
+    Raises:
+        InvalidInput: The mill of the environment or of the file cannot be loaded; the message names the source.
+    """
+    if ctx.resilient_parsing or is_on_command_line(ctx, str(param.name)):
+        return value
+    configured = find_configured_mill()
+    if configured is None:
+        return value
+    reference, source = configured
+    try:
+        make_command_host().list_mill_kinds(reference)
+    except InvalidInput as error:
+        raise InvalidInput(f"{source}: {error}") from error
+    return reference
+
+
+def is_on_command_line(ctx: typer.Context, name: str) -> bool:
+    """Return whether a parameter has its value from the command line, and not from a default."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def find_configured_mill() -> tuple[str, str] | None:
+    """Return the mill of TIDEMILL_APP or of the configuration file, and the source of this value."""
+    from tidemill.config import load_settings  # noqa: PLC0415  `tidemill --help` does not load the settings
+    from tidemill.runtime import find_configured_app  # noqa: PLC0415  as above
+
+    return find_configured_app(load_settings())
 
 
 def silence_logs() -> None:

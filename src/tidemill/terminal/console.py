@@ -3,13 +3,15 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+from rich.text import Text
 
 from tidemill.core.errors import InvalidInput, escape_unprintable
 from tidemill.core.job import Counts, Job
@@ -61,6 +63,56 @@ def print_json_lines(rows: Iterable[Mapping[str, Any]]) -> None:
         typer.echo(json.dumps(row, ensure_ascii=False, default=str))
 
 
+TABLE_COLUMN_GAP = 2  # spaces with which rich separates the columns of a table without borders
+TABLE_TEXT_MIN_WIDTH = 12  # a text column folds its cells to this width before columns are hidden
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: Sequence[str] = (),
+    foldable: Sequence[str] = (),
+    hide_first: Sequence[str] = (),
+    hint: str = "Use --json or a wider terminal to see them.",
+) -> None:
+    """Print rows as a table that fits the terminal; in a pipe, print it with all columns and complete cells.
+
+    Args:
+        columns: The names of the columns.
+        rows: The cells as markup of Rich.
+        numbers: Columns to align to the right.
+        foldable: Columns whose long cells may take several lines. Other cells are never wrapped or cut.
+        hide_first: Columns to hide if the terminal is too narrow, in this order. A line below the table names them.
+        hint: How to see hidden columns.
+    """
+    widths = [max(Text.from_markup(cell).cell_len for cell in cells) for cells in zip(columns, *rows, strict=True)]
+    least = [
+        min(width, max(TABLE_TEXT_MIN_WIDTH, Text.from_markup(name).cell_len)) if name in foldable else width
+        for name, width in zip(columns, widths, strict=True)
+    ]
+    shown = list(range(len(columns)))
+    for name in hide_first:
+        if sum(least[index] + TABLE_COLUMN_GAP for index in shown) - TABLE_COLUMN_GAP <= console.width:
+            break
+        shown.remove(max(index for index in shown if columns[index] == name))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index in shown:
+        table.add_column(
+            columns[index],
+            justify="right" if columns[index] in numbers else "left",
+            no_wrap=columns[index] not in foldable,
+            overflow="fold",
+            min_width=least[index],
+        )
+    for row in rows:
+        table.add_row(*(row[index] for index in shown))
+    console.print(table)
+    hidden = [name for index, name in enumerate(columns) if index not in shown]
+    if hidden:
+        error_console.print(f"[dim]Hidden columns: {', '.join(hidden)}. {hint}[/]", highlight=False)
+
+
 def format_job_status(status: JobStatus) -> str:
     colour = _JOB_STATUS_COLOURS.get(status, "cyan")
     return f"[{colour}]{status}[/]"
@@ -73,10 +125,15 @@ def create_job_progress_bar() -> Progress:
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TextColumn("{task.fields[detail]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[time_left]}"),
         console=error_console,
         transient=not error_console.is_terminal,
     )
+
+
+def print_notice(text: str) -> None:
+    """Print a sentence for the user to standard error, so that it is not part of the output."""
+    error_console.print(f"[yellow]{escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
 def format_job_counts(counts: Counts, rate: float | None = None) -> str:
