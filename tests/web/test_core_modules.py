@@ -98,7 +98,7 @@ async def page(site: Site, browser: Browser) -> AsyncIterator[Page]:
     made = await context.new_page()
     watch = Watch(made, ())
     await made.goto(await site.link("ada"))
-    await expect(made.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
+    await expect(made.get_by_role("heading", name="Import a file")).to_be_visible()
     yield made
     await context.close()
     watch.check()

@@ -169,7 +169,7 @@ async def test_late_next_page_is_not_added_to_list_with_new_filter(site: Site, s
     late = Gate()
 
     async def lists(route: Route) -> None:
-        is_filtered, is_more = "q=" in route.request.url, "after=" in route.request.url
+        is_filtered, is_more = "search=" in route.request.url, "after=" in route.request.url
         if is_more:
             late.n += 1
             await until(late.opened)

@@ -52,6 +52,39 @@ async def test_import_row_fixed_twice_is_imported_as_last_saved(
     assert await rows(site.db, "SELECT name, age FROM shop.people WHERE email = 'bob@x.org'") == [("Bob", 44)]
 
 
+async def test_import_row_editor_imports_fixed_row_and_hides_errors_when_none_are_left(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    text = "email,name,age\nrow1@live.org,Ann,old\nrow2@live.org,Ben,old\n"
+    await page.get_by_label("File to import").set_input_files(written(tmp_path, "live.csv", text))
+    await page.get_by_role("button", name="Continue to columns").click()
+    await page.get_by_role("button", name="Import without checking").click()
+    await page.get_by_role("gridcell", name="Ann", exact=True).click(timeout=SLOW)
+    drawer = page.get_by_role("complementary")
+    save, age = drawer.get_by_role("button", name="Save and retry"), drawer.get_by_label("age")
+    await expect(drawer.get_by_text("Tidemill imports this row if it is valid, then opens the next")).to_be_visible()
+    await age.fill("41")
+    await save.click()
+    await expect(drawer.get_by_role("heading", name="Row 2")).to_be_visible(timeout=SLOW)
+    await expect(page.get_by_role("gridcell", name="imported", exact=True)).to_be_visible()
+    await expect(age).to_have_value("old")
+    await age.fill("42")
+    await save.click()
+    await expect(drawer.get_by_text("imported", exact=True)).to_be_visible(timeout=SLOW)
+    assert await rows(site.db, "SELECT age FROM shop.people WHERE email LIKE '%%@live.org' ORDER BY 1") == [
+        (41,),
+        (42,),
+    ]
+
+    await expect(page.get_by_text("All rows were imported into people")).to_be_visible(timeout=SLOW)
+    await expect(page.get_by_role("region", name="Errors")).to_be_hidden()
+    for name in ("Download errors", "Upload fixed file", "Retry failed rows"):
+        await expect(page.get_by_role("button", name=name)).to_be_hidden()
+    await drawer.get_by_role("button", name="Close").click()
+    await expect(page.locator("#main")).to_be_focused()
+
+
 async def test_import_row_edits_survive_lost_response_and_expired_session(
     site: Site, signed_in: OpenPage, tmp_path: Path
 ) -> None:
@@ -126,8 +159,6 @@ async def test_import_draft_is_cleared_when_another_user_signs_in(
     await page.wait_for_url("**/sign-in")
     await page.get_by_label("API key or sign-in link").fill(await site.user("dan"))
     await page.get_by_role("button", name="Sign in").click()
-    await page.get_by_role("link", name="Imports", exact=True).click()
-    await page.get_by_role("link", name="Import a file").first.click()
     await expect(page.get_by_text("Drop a file here")).to_be_visible()
 
 

@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from support import rows
 from support.workbooks import workbook
+from tidemill.core.principal import Role
 from web.conftest import OpenPage
 from web.page_checks import axe, screenshot
 from web.shop import SLOW, people_csv, site, written
@@ -39,6 +40,8 @@ async def leave_out_and_map(page: Page) -> None:
 async def test_imports_screen_shows_instructions_when_empty(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("newcomer", "/imports")
     await expect(page.get_by_role("heading", name="No imports yet")).to_be_visible()
+    await expect(page.get_by_text("tidemill import users.csv")).to_be_hidden()
+    await page.get_by_text("From a program or the command line").click()
     await expect(page.get_by_text("tidemill import users.csv")).to_be_visible()
     await axe(page)
     await screenshot(page, "imports-empty")
@@ -82,13 +85,36 @@ async def upload_and_check_file(page: Page, tmp_path: Path) -> None:
 async def open_error_group(page: Page) -> None:
     await figure(page, "with errors", "6")
     await figure(page, "valid", "54")
-    group = page.get_by_role("button", name="email pattern 2")
+    group = page.get_by_role("button", name="email: wrong format 2 rows")
     await expect(group).to_be_visible()
     await axe(page)
     await screenshot(page, "import-findings")
     await group.click()
     await expect(page).to_have_url(re.compile("code=email.pattern"))
     await expect(page.get_by_role("gridcell", name="email: must be an e-mail address")).to_have_count(2)
+
+
+async def test_error_group_shows_number_of_rows_that_it_lists(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    lines = ["one,A,1", "two,B,old", "three,,old", "four@x.org,,4", "five@x.org,E,old", "six@x.org,F,6"]
+    await choose(page, written(tmp_path, "groups.csv", "\n".join(["email,name,age", *lines])))
+    await page.get_by_role("button", name="Continue to columns").click()
+    await page.get_by_role("button", name="Check all rows").click()
+    await figure(page, "with errors", "5")
+    await expect(page.get_by_text("Rows can have several errors.")).to_be_visible()
+    cells = page.get_by_role("grid", name="Rows with errors").get_by_role("gridcell")
+    groups = {"email.pattern": ("wrong format", 3), "name.required": ("missing", 2), "age.type": ("wrong type", 3)}
+    for code, (reason, count) in groups.items():
+        field = code.partition(".")[0]
+        group = page.get_by_role("button", name=f"{field}: {reason} {count} rows", exact=True)
+        await expect(group).to_have_attribute("title", code)
+        await group.click()
+        await expect(group).to_have_attribute("aria-pressed", "true")
+        await expect(page).to_have_url(re.compile(f"code={code}"))
+        await expect(cells.filter(has_text=re.compile(rf"(^|; ){field}: "))).to_have_count(count)
+        found = f'{count} rows with the error "{field}: {reason}"'
+        await expect(page.get_by_role("status").filter(has_text=found)).to_be_visible()
+    await axe(page)
 
 
 async def fix_a_row(page: Page) -> None:
@@ -138,9 +164,9 @@ async def test_import_survives_closed_tab_and_accepts_fixed_rows_file(
     page = await signed_in("ada", "/imports", expect=("422",))
     await page.get_by_role("link", name=dry_run.rpartition("/")[2]).click()
     await figure(page, "with errors", "3")
-    await page.get_by_role("button", name="Download failed rows").click()
+    await page.get_by_role("button", name="Download errors").click()
     async with page.expect_download() as download:
-        await page.get_by_role("menuitem", name="Failed rows as CSV").click()
+        await page.get_by_role("menuitem", name="CSV file (like the uploaded file)").click()
     failed = (await (await download.value).path()).read_text()
     assert "_row" in failed.splitlines()[0]
     await page.get_by_role("button", name="Upload fixed file").click()
@@ -149,7 +175,7 @@ async def test_import_survives_closed_tab_and_accepts_fixed_rows_file(
     await expect(dialog.get_by_role("alert")).to_contain_text('Column "_row"')
     await axe(page)
     await screenshot(page, "import-fixed-file")
-    fixed = re.sub(r"(?m)^tab0,", "tab0@example.org,", failed).replace("old", "41").replace("king", "editor")
+    fixed = re.sub(r"(?m)^tab0;", "tab0@example.org;", failed).replace("old", "41").replace("king", "editor")
     await choose(page, written(tmp_path, "fixed.csv", fixed), "File with fixed rows")
     await expect(page.get_by_text("All rows are valid")).to_be_visible(timeout=SLOW)
     await page.goto(f"{site.url}/imports")
@@ -261,7 +287,66 @@ async def test_import_starts_without_dry_run_when_check_is_skipped(
     await page.get_by_role("button", name="Continue to columns").click()
     await page.get_by_role("button", name="Import without checking").click()
     await expect(page.get_by_text("All rows were imported into people: 2 inserted")).to_be_visible(timeout=SLOW)
+    await figure(page, "waiting", "0")
+    await expect(page.get_by_text(re.compile(r"^Finished \d.* in [\d.,]+ (ms|s)"))).to_be_visible()
     assert await count_of(site, "plain%") == 2
+
+
+async def test_import_cancelled_in_queue_shows_that_it_did_not_start(site: Site, signed_in: OpenPage) -> None:
+    made = await site.ask("ada", "POST", "/v1/imports?resource=people&format=csv", content=b"email,name\nq@x.org,Q\n")
+    page = await signed_in("ada")
+
+    async def queued(route: Route) -> None:
+        found = await (await route.fetch()).json()
+        ended = {"status": "cancelled", "started_at": None, "completed_at": found["created_at"]}
+        await route.fulfill(json=found | ended)
+
+    await page.route(f"**/v1/imports/{made['key']}", queued)
+    await page.goto(f"{site.url}/imports/{made['key']}")
+    await expect(page.get_by_text(re.compile(r"^Cancelled \d.* before it started"))).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("age", "verdict"), [("1", "No errors in the first row."), ("old", "Errors in the first row.")]
+)
+async def test_import_preview_of_one_row_names_first_row(
+    site: Site, signed_in: OpenPage, tmp_path: Path, age: str, verdict: str
+) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    await choose(page, written(tmp_path, "one.csv", f"email,name,age\none@x.org,One,{age}\n"))
+    await expect(page.get_by_text(verdict)).to_be_visible(timeout=SLOW)
+
+
+async def test_import_continues_to_preview_while_table_name_has_focus(
+    site: Site, signed_in: OpenPage, tmp_path: Path
+) -> None:
+    page = await signed_in("root", "/imports/new", role=Role.ADMIN)
+    await page.get_by_label("Import into").select_option("Another table …")
+    await choose(page, written(tmp_path, "typed.csv", "email,name\ntyped@x.org,Typed\n"))
+    proceed, name = page.get_by_role("button", name="Continue to preview"), page.get_by_label("Table name")
+    await expect(proceed).to_be_disabled()
+    await name.press_sequentially("shop.people")
+    await expect(name).to_be_focused()
+    await expect(proceed).to_be_enabled()
+    await proceed.click()
+    await expect(page.get_by_role("heading", name="Import into shop.people typed.csv", level=1)).to_be_visible()
+    await expect(page.get_by_text("typed@x.org")).to_be_visible(timeout=SLOW)
+
+
+async def test_imports_list_fits_window_of_1280_pixels(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+    page = await signed_in("root", "/imports/new?resource=shop.people", role=Role.ADMIN)
+    name = "customers-with-a-long-file-name-2026-11-18.csv"
+    await choose(page, written(tmp_path, name, "email,name,age\nfit@x.org,Fit,old\nfit2@x.org,Fit,2\n"))
+    await page.get_by_role("button", name="Continue to columns").click()
+    await page.get_by_role("button", name="Check all rows").click()
+    await expect(page.locator(".head").get_by_text("completed with errors")).to_be_visible(timeout=SLOW)
+    await page.goto(f"{site.url}/imports")
+    row = page.get_by_role("row", name=name)
+    await expect(row).to_contain_text("completed with errors")
+    await screenshot(page, "imports-1280")
+    cut = "(box) => box.scrollWidth - box.clientWidth"
+    assert await page.get_by_role("region", name="List").evaluate(cut) == 0
+    await expect(row.get_by_role("cell").last).to_be_in_viewport(ratio=1)
 
 
 async def count_of(site: Site, like: str) -> int:

@@ -64,6 +64,28 @@ async def test_failed_row_is_fixed_in_drawer_and_reprocessed(working: Site, sign
     await expect(row).to_contain_text("12345678901234567890")
 
 
+async def test_item_drawer_shows_traceback_and_attempts_of_failed_row(working: Site, signed_in: OpenPage) -> None:
+    job = await working.finished("ada", [{"sku": "C-1", "wish": "fail"}])
+    page = await signed_in("ada", f"/jobs/{job.key}/errors")
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.get_by_role("grid").get_by_role("gridcell", name="the shop did not answer").click()
+    drawer = page.get_by_role("complementary")
+    block = drawer.locator("details pre")
+    await expect(block).to_contain_text("ValueError: the shop did not answer")
+    await expect(block).to_contain_text("in lookup")
+    attempts = drawer.get_by_role("table", name="Attempts").locator("tbody").get_by_role("row")
+    await expect(attempts).to_have_count(2)
+    await expect(attempts.nth(0)).to_contain_text("retry wait error")
+    await expect(attempts.nth(1)).to_contain_text("failed exhausted")
+    await expect(drawer.get_by_role("heading", name="Details")).to_have_count(0)
+    await axe(page)
+    await drawer.get_by_role("button", name="Copy the traceback").click()
+    await expect(drawer.get_by_role("button", name="Copy the traceback")).to_contain_text("Copied")
+    assert await page.evaluate("navigator.clipboard.readText()") == await block.text_content()
+    await drawer.get_by_text("Traceback", exact=True).click()
+    await expect(block).to_be_hidden()
+
+
 async def test_reprocess_all_matching_rows_excludes_deselected_row(working: Site, signed_in: OpenPage) -> None:
     job = await working.finished("ada", [{"sku": f"B-{n}", "wish": "never"} for n in range(40)] + [{"sku": "A"}])
     page = await signed_in("ada", f"/jobs/{job.key}/errors")

@@ -18,7 +18,7 @@ ADAPTIVE = [{"child": 3, "kinds": {"price.lookup": {"claim_size": 250, "concurre
 
 
 def card(page: Page, name: str) -> Any:
-    return page.locator("section.card").filter(has=page.get_by_role("heading", name=name, exact=True))
+    return page.locator("section.card, details.card").filter(has=page.get_by_role("heading", name=name, exact=True))
 
 
 async def refuse(route: Route) -> None:
@@ -26,15 +26,16 @@ async def refuse(route: Route) -> None:
 
 
 async def begun(site: Site, name: str) -> dict[str, Any]:
-    """Create a job of 40 rows, 1000 seconds old. One batch of 20 rows is done; 2 of its rows failed."""
+    """Create a job of 40 rows that started 990 seconds ago. One batch of 20 rows is done; 2 of its rows failed."""
     job = await site.submit(name, [{"sku": f"A-{n}"} for n in range(40)], params={"shop": "north"}, priority=2)
     job_id = UUID(job["id"])
     lease = await take(site.db, job_id, 20, worker="mill-1")
     await settle(site.db, lease, [verdict(seq, FAILED if seq < 2 else DONE) for seq in range(20)])
     old = "UPDATE tidemill.job SET created_at = created_at - interval '1000 s' WHERE id = %s"
     took = "UPDATE tidemill.batch SET since = closed_at - interval '1.5 s' WHERE job_id = %s AND state = 'done'"
+    start = "UPDATE tidemill.job_tally SET started_at = tidemill.now() - interval '990 s' WHERE job_id = %s"
     sample = "INSERT INTO tidemill.job_sample VALUES (%s, tidemill.now() - interval '20 s', 10, 0)"
-    for query in (old, took, sample):
+    for query in (old, took, start, sample):
         await rows(site.db, query, job_id)
     await site.db.run_async_commit(progress_samples.add_samples, [job_id])
     return job
@@ -58,6 +59,8 @@ async def test_job_overview_shows_throughput_batches_and_adaptive_state(site: Si
     await expect(batch.get_by_role("cell")).to_have_text(
         ["1–20", "done", "20", "2", "1.5 s", re.compile(r"\d\d:\d\d:\d\d")]  # noqa: RUF001
     )
+    await expect(card(page, "Adaptive state").get_by_role("table")).to_be_hidden()
+    await card(page, "Adaptive state").get_by_role("heading").click()
     await expect(card(page, "Adaptive state").get_by_role("columnheader")).to_have_text(
         ["worker", "child", "silent s", "claim size", "concurrency"]
     )

@@ -2,11 +2,12 @@
 
 import json
 import re
+from uuid import UUID
 
 import pytest
 from playwright.async_api import expect
 
-from support import eventually
+from support import close_job_as, eventually, rows, settle, take
 from tidemill import Mill
 from tidemill.store import workers
 from web.conftest import OpenPage
@@ -125,3 +126,73 @@ async def test_job_row_menu_pauses_resumes_cancels_and_deletes_job(site: Site, s
     await choose("Delete …")
     await page.get_by_role("dialog").get_by_role("button", name="Delete permanently").click()
     await expect(page.get_by_text("No jobs yet")).to_be_visible()
+
+
+async def test_jobs_search_asks_service_for_part_of_name_and_keeps_it_in_url(site: Site, signed_in: OpenPage) -> None:
+    jobs = [await site.submit("hana", [{"sku": "A"}]) for _ in range(3)]
+    for job, name in zip(jobs, ("Orders_2026.csv", "OrdersX2026.csv", "100% stock.csv"), strict=True):
+        await rows(
+            site.db,
+            "UPDATE tidemill.job SET source = jsonb_build_object('name', %s::text) WHERE id = %s",
+            name,
+            job["id"],
+        )
+    page = await signed_in("hana", "/jobs")
+    lines = page.get_by_role("table", name="Jobs").get_by_role("rowheader")
+    await expect(lines).to_have_count(3)
+    await expect(page.get_by_role("row", name="Orders_2026.csv")).to_contain_text("queued")
+    search = page.get_by_role("searchbox", name="Search by file name or key")
+    await search.fill("orders_")
+    await expect(lines).to_have_text([jobs[0]["key"]])
+    await expect(page).to_have_url(re.compile(r"/jobs\?q=orders_$"))
+    await search.fill("%")
+    await expect(lines).to_have_text([jobs[2]["key"]])
+    await page.reload()
+    await expect(search).to_have_value("%")
+    await expect(lines).to_have_text([jobs[2]["key"]])
+    await search.fill(jobs[1]["key"].lower())
+    await expect(lines).to_have_text([jobs[1]["key"]])
+    await site.submit("hana", [{"sku": "B"}])  # does not match, and is not offered
+    await search.fill("no such file")
+    await expect(page.get_by_text("No job matches")).to_be_visible()
+    for path, heading in (("imports", "Imports"), ("exports", "Exports"), ("distributions", "Distributions")):
+        await page.goto(f"{site.url}/{path}?q=%25")
+        await expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
+        await expect(page.get_by_role("searchbox", name="Search by file name or key")).to_have_value("%")
+        await expect(page.get_by_text("Nothing matches")).to_be_visible()
+
+
+async def test_job_duration_counts_from_start_and_names_time_in_queue(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("ivy", [{"sku": "A"}])
+    job_id = UUID(job["id"])
+    await rows(
+        site.db,
+        "UPDATE tidemill.job SET created_at = created_at - interval '37 min', "
+        'source = \'{"name": "one.csv"}\' WHERE id = %s',
+        job_id,
+    )
+    await settle(site.db, await take(site.db, job_id))
+    await site.db.run(close_job_as, job_id)
+    page = await signed_in("ivy", "/jobs")
+    row = page.get_by_role("row", name="one.csv")
+    await expect(row).to_contain_text("completed")
+    await expect(row).to_contain_text(re.compile(r"\d ms|\d s"))
+    await expect(row).not_to_contain_text("min")
+    await page.get_by_role("link", name=job["key"]).click()
+    heading = page.get_by_role("heading", level=1)
+    await expect(heading).to_have_text(f"price.lookup one.csv {job['key']}")
+    await expect(page).to_have_title(f"price.lookup · one.csv · {job['key']} · Tidemill")
+    await expect(page.locator(".card").first).to_contain_text(re.compile(r"ran [\d.]+ m?s.*queued 37 min"))
+
+
+async def test_paused_or_unserved_rows_have_no_estimate(site: Site, signed_in: OpenPage) -> None:
+    job = await site.submit("jon", [{"sku": "A"}, {"sku": "B"}])
+    await settle(site.db, await take(site.db, UUID(job["id"]), 1))
+    page = await signed_in("jon", "/pending")
+    await expect(page.get_by_text('no estimate: No worker serves "price.lookup"').first).to_be_visible()
+    await page.goto(f"{site.url}/jobs/{job['key']}")
+    await expect(page.get_by_text("no estimate: no running worker handles this kind")).to_be_visible()
+    await site.ask("jon", "POST", f"/v1/jobs/{job['id']}/pause")
+    await expect(page.get_by_text("no estimate: paused")).to_be_visible()
+    await page.goto(f"{site.url}/pending")
+    await expect(page.get_by_text("no estimate: all of them are paused").first).to_be_visible()

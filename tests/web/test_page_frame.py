@@ -146,6 +146,9 @@ async def ran(command: str, key: str, folder: Path) -> tuple[int | None, str]:
 
 
 async def commands(page: Page) -> list[str]:
+    await expect(page.locator(".recipe").first).to_be_attached()
+    if await page.locator("details.recipes").count():
+        await page.locator("details.recipes > summary").click()
     await expect(page.locator(".recipe").first).to_be_visible()
     found = await page.locator(".recipe code").all_text_contents()
     return [one for one in found if one.startswith("curl ")]
@@ -167,3 +170,63 @@ async def test_displayed_curl_command_is_accepted_by_service(
         )
         assert code == 0, f"{command}\n{said}"
         assert said[-3:] in ("200", "202", "404", "422"), f"{command}\n{said}"
+
+
+SHOW_TOASTS = """async () => {
+  const { showToast } = await import("/static/ui/toast.js");
+  const { h } = await import("/static/core/dom.js");
+  showToast("first message");
+  showToast(["second message with a ", h("a", { href: "/jobs" }, "link")], "ok");
+  showToast("third message reports an error", "bad");
+}"""
+# Buttons and links of the content that a toast covers after scrolling to the end.
+COVERED = """() => {
+  window.scrollTo(0, document.documentElement.scrollHeight);
+  const toasts = document.querySelector(".toasts").getBoundingClientRect();
+  return [...document.querySelectorAll("main :is(a, button)")].filter((one) => {
+    const box = one.getBoundingClientRect();
+    return box.width > 0 && box.bottom > toasts.top && box.right > toasts.left && box.top < toasts.bottom;
+  }).map((one) => one.textContent);
+}"""
+
+
+async def test_toasts_close_by_button_escape_or_time_and_errors_stay(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("toby", "/keys")
+    await expect(page.get_by_role("heading", name="API keys", level=1)).to_be_visible()
+    await page.clock.install()
+    static = await page.locator("script[type=module]").first.get_attribute("src")
+    assert static is not None
+    show = SHOW_TOASTS.replace("/static/", static.removesuffix("main.js"))
+    await page.evaluate(show)
+    toasts = page.locator(".toast")
+    await expect(toasts).to_have_count(3)
+    assert await page.evaluate(COVERED) == []
+    await axe(page)
+    await page.clock.fast_forward(7_000)
+    await expect(toasts).to_have_count(2)
+    await page.clock.fast_forward(30_000)
+    await expect(toasts).to_have_text(["third message reports an error"])
+    await page.clock.fast_forward(600_000)
+    await toasts.get_by_role("button", name="Close this message").click()
+    await expect(toasts).to_have_count(0)
+
+    await page.evaluate(show)
+    await page.keyboard.press("Escape")
+    await expect(toasts).to_have_count(2)
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Escape")
+    await expect(toasts).to_have_count(0)
+
+
+async def test_navigation_and_account_actions_have_distinct_icons(site: Site, signed_in: OpenPage) -> None:
+    page = await signed_in("root", "/jobs", role=Role.ADMIN)
+    await expect(page.get_by_role("link", name="Users")).to_be_visible()
+    await expect(page.get_by_role("link", name="Pending")).to_be_visible()
+    await page.get_by_role("button", name="account").click()
+    await expect(page.get_by_role("menuitem", name="Sign out")).to_be_visible()
+    paths = "all => all.map((one) => one.getAttribute('d'))"
+    icons = await page.locator(":is(.nav a, .menu button, .bar button:has-text('account')) svg path").evaluate_all(
+        paths
+    )
+    assert len(icons) >= 14
+    assert len(set(icons)) == len(icons)

@@ -1,8 +1,8 @@
 // @ts-check
 /** The layout around every screen: navigation, top bar and the main area. */
-import { api, currentUser, isSignedOut } from "./core/api.js";
+import { currentUser, isSignedOut } from "./core/api.js";
 import { h } from "./core/dom.js";
-import { remoteData } from "./core/remote-data.js";
+import { hasFeature, serviceLimits } from "./core/features.js";
 import { href, matchRoute, navigate, path } from "./core/router.js";
 import { addShortcut } from "./core/shortcuts.js";
 import { effect, effectScope, onCleanup, signal, untracked } from "./core/signal.js";
@@ -17,8 +17,9 @@ import { toastContainer } from "./ui/toast.js";
 
 export function appFrame() {
   const isMenuOpen = signal(false);
-  const limits = remoteData((signal) => api.get("/v1/limits", {}, signal));
-  const isAvailable = (/** @type {Screen} */ one) => (one.for !== "admin" || currentUser.value?.role === "admin") && (!one.needs || limits.data.value?.[one.needs] === true);
+  const limits = serviceLimits();
+  // Until the limits are loaded, show the entries of features, because nearly every service has all of them.
+  const isAvailable = (/** @type {Screen} */ one) => (one.for !== "admin" || currentUser.value?.role === "admin") && (!one.needs || limits.data.value?.[one.needs] === true) && (!one.feature || limits.data.value === null || hasFeature(one.feature));
   const main = h("main", { class: "main", id: "main", tabindex: "-1" });
   const nav = h("nav", { class: () => (isMenuOpen.value ? "nav is-open" : "nav"), id: "nav", "aria-label": "Screens" }, h("ul", null, () => SCREENS.filter((one) => one.nav && isAvailable(one)).map(navItem)));
   const toggle = h("button", { type: "button", class: "icon-only plain menu-toggle", "aria-label": "Menu", "aria-controls": "nav", "aria-expanded": () => String(isMenuOpen.value), on: { click: () => isMenuOpen.update((is) => !is) } }, icon("menu"));

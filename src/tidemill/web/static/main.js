@@ -1,12 +1,12 @@
 // @ts-check
 /** Entry point: loads the current user and shows the first screen. */
 import { appFrame } from "./app-frame.js";
-import { currentUser, fetchCurrentUser } from "./core/api.js";
+import { api, currentUser, fetchCurrentUser } from "./core/api.js";
 import { h } from "./core/dom.js";
 import { startLiveUpdates } from "./core/live-updates.js";
 import { navigate, path, startRouter } from "./core/router.js";
 import { startShortcuts } from "./core/shortcuts.js";
-import { effect, effectScope } from "./core/signal.js";
+import { effect, effectScope, untracked } from "./core/signal.js";
 import { signInScreen } from "./sign-in.js";
 import { errorNotice } from "./ui/notices.js";
 
@@ -45,7 +45,20 @@ async function start() {
   });
 }
 
+/** The first screen: admins and users with jobs see the jobs, other users import a file. */
+async function openFirstScreen() {
+  const isFirstVisit = async () => (await api.get("/v1/jobs", { page_size: 1 })).jobs.length === 0;
+  const canImport = async () => (await api.get("/v1/limits")).features.includes("imports");
+  let to = "/jobs";
+  try {
+    if (currentUser.peek()?.role !== "admin" && (await canImport()) && (await isFirstVisit())) to = "/imports/new";
+  } catch {
+    // The jobs screen reports that the service is unavailable.
+  }
+  if (path.peek() === "/") await navigate(to, {}, { replace: true });
+}
+
 effect(() => {
-  if (path.value === "/" && currentUser.value !== null) navigate("/jobs", {}, { replace: true });
+  if (path.value === "/" && currentUser.value !== null) untracked(openFirstScreen);
 });
 start();

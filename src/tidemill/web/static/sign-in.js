@@ -38,10 +38,10 @@ function signInForm(onDone, options = {}) {
 export function signInScreen() {
   document.title = "Sign in · Tidemill";
   const requested = query.peek().get("next");
-  const next = path.peek() === "/sign-in" ? requested || "/jobs" : path.peek() + (query.peek().size ? `?${query.peek()}` : "");
+  const next = path.peek() === "/sign-in" ? requested || "/" : path.peek() + (query.peek().size ? `?${query.peek()}` : "");
   const { submit, parts } = signInForm(() => {
     const [to, search] = (next.startsWith("/") ? next.replace(/^[/\\]+/, "/") : "/jobs").split("?");
-    navigate(to === "/" ? "/jobs" : to, Object.fromEntries(new URLSearchParams(search ?? "")), { replace: true });
+    navigate(to, Object.fromEntries(new URLSearchParams(search ?? "")), { replace: true });
   });
   const problem = query.peek().get("problem") === "link" ? h("p", { class: "notice", role: "alert" }, "This sign-in link was already used or has expired. Ask an admin for a new one.") : null;
   return h(
@@ -53,8 +53,8 @@ export function signInScreen() {
       h("h1", { class: "brand" }, h("img", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" }), "Tidemill"),
       problem,
       parts,
-      h("p", { class: "hint" }, "There are no passwords. An admin can create a sign-in link or an API key for you:"),
-      commandSnippet("Create a sign-in link, which works once", "tidemill users link NAME"),
+      h("p", { class: "hint" }, "There are no passwords. Ask an admin for a sign-in link or an API key. On the machine that runs Tidemill, create a link yourself and open it or paste it above:"),
+      commandSnippet("Create a sign-in link, which works once", "tidemill users link"),
     ),
   );
 }

@@ -94,7 +94,7 @@ export function accountMenu() {
     "Account",
     () => [
       { label: "Keyboard shortcuts", icon: "help", run: showShortcuts },
-      { label: "Sign out", icon: "close", run: () => toastOnError(signOut) },
+      { label: "Sign out", icon: "sign-out", run: () => toastOnError(signOut) },
     ],
     { content: [icon("user"), h("span", { class: "wordy" }, () => currentUser.value?.name ?? ""), h("span", { class: "unseen" }, "account")], class: "plain" },
   );

@@ -105,20 +105,21 @@ const NO_ESTIMATE_REASONS = {
   paused: "paused",
   cancelling: "cancelling",
   ingesting: "the file is still being read",
+  no_worker: "no running worker handles this kind",
   not_moving: "nothing was settled in the last 30 seconds",
 };
 const WARM_UP_S = 30;
 
 /**
- * The estimated time left of a job, with a range. There is no estimate in the first 30 seconds.
+ * The estimated time left of a job, with a range. There is no estimate in the first 30 seconds after its start.
  * @param {{now_per_s: number, average_per_s: number, eta_s?: number | null, why?: string | null}} rates
- * @param {string | null | undefined} created
+ * @param {string | null | undefined} started
  * @param {number} [at]
  */
-export function estimateTimeLeft(rates, created, at = serverNow()) {
+export function estimateTimeLeft(rates, started, at = serverNow()) {
   if (rates.why) return { text: /** @type {any} */ (NO_ESTIMATE_REASONS)[rates.why] ?? rates.why, isKnown: false };
   if (rates.eta_s === null || rates.eta_s === undefined) return { text: "unknown", isKnown: false };
-  const age = created ? (at - new Date(created).getTime()) / 1000 : WARM_UP_S;
+  const age = started ? (at - new Date(started).getTime()) / 1000 : WARM_UP_S;
   if (age < WARM_UP_S && rates.eta_s > WARM_UP_S) return { text: "calculating", isKnown: false };
   const open = rates.eta_s * rates.now_per_s;
   const byAverage = rates.average_per_s > 0 ? open / rates.average_per_s : rates.eta_s;

@@ -3,6 +3,8 @@
 
 const WINDOW_MS = 30_000;
 const MIN_SPAN_MS = 2_000;
+/** Without progress for this long there is no estimate: the worker may have stopped. */
+const STALL_MS = 10_000;
 
 /** @param {any} counts */
 export function countSettled(counts) {
@@ -39,6 +41,9 @@ export class ThroughputTracker {
   /** The estimated time left in seconds; null if there is no estimate. @param {any} job @param {number} at */
   secondsLeft(job, at) {
     const speed = this.itemsPerSecond(job, at);
+    const samples = this._samples.get(job.id) ?? [];
+    const moved = samples.find((one) => one.settled === samples.at(-1)?.settled);
+    if (moved === undefined || at - moved.at > STALL_MS) return null;
     const open = job.counts.pending + job.counts.processing + job.counts.retry_wait;
     return speed && job.ingest_complete && job.status === "running" ? open / speed : null;
   }

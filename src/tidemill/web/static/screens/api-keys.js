@@ -49,7 +49,7 @@ export function screen() {
     return h(
       "div",
       { class: "table-box" },
-      h("table", { "aria-label": "API keys" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Actions"))))), h("tbody", null, shown().map((/** @type {any} */ key) => keyRow(key, isAll)))),
+      h("table", { class: "cards", "aria-label": "API keys" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Actions"))))), h("tbody", null, shown().map((/** @type {any} */ key) => keyRow(key, isAll)))),
     );
   }
 
@@ -61,11 +61,11 @@ export function screen() {
       "tr",
       null,
       h("th", { scope: "row", class: "mono" }, `${key.prefix}_…`),
-      h("td", null, key.name || h("span", { class: "muted" }, "no name")),
-      isAll ? h("td", null, key.user_name ?? "–") : null,
-      h("td", { class: "nowrap", title: formatDateTime(key.created_at) }, formatTime(key.created_at)),
-      h("td", { class: "nowrap", title: formatDateTime(key.last_used_at) }, () => (key.last_used_at ? formatAge(key.last_used_at, at.value) : "never")),
-      h("td", { class: "nowrap" }, state ? h("span", { class: "status", data: { tone: "wait" } }, icon("ban"), state) : key.expires_at ? formatTime(key.expires_at) : "never"),
+      h("td", { data: { label: "Name" } }, key.name || h("span", { class: "muted" }, "no name")),
+      isAll ? h("td", { data: { label: "Owner" } }, key.user_name ?? "–") : null,
+      h("td", { class: "nowrap", data: { label: "Created" }, title: formatDateTime(key.created_at) }, formatTime(key.created_at)),
+      h("td", { class: "nowrap", data: { label: "Last used" }, title: formatDateTime(key.last_used_at) }, () => (key.last_used_at ? formatAge(key.last_used_at, at.value) : "never")),
+      h("td", { class: "nowrap", data: { label: "Expires" } }, state ? h("span", { class: "status", data: { tone: "wait" } }, icon("ban"), state) : key.expires_at ? formatTime(key.expires_at) : "never"),
       h("td", { class: "right" }, key.revoked_at ? null : h("button", { type: "button", class: "small danger", "aria-label": `Revoke ${key.prefix}`, on: { click: () => revoke(key) } }, "Revoke …")),
     );
   }
@@ -81,7 +81,7 @@ export function screen() {
       { class: "stack" },
       h("div", { class: "row between" }, h("h2", null, "Browser sessions"), h("div", { class: "row" }, () => (others() ? h("button", { type: "button", class: "small", on: { click: signOutOthers } }, "Sign out everywhere else …") : null), h("button", { type: "button", class: "small", on: { click: () => toastOnError(signOut) } }, "Sign out here"))),
       () => (sessions.error.value ? errorNotice(sessions.error.value, sessions.reload) : null),
-      () => (sessions.data.value?.length ? h("div", { class: "table-box" }, h("table", { "aria-label": "Sessions" }, h("thead", null, h("tr", null, ["Signed in", "Last seen", ""].map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Current"))))), h("tbody", null, sessions.data.value.map((/** @type {any} */ one) => h("tr", null, h("td", null, formatDateTime(one.created_at)), h("td", null, () => formatAge(one.seen_at, at.value)), h("td", null, one.is_this ? h("span", { class: "chip" }, "this browser") : "")))))) : null),
+      () => (sessions.data.value?.length ? h("div", { class: "table-box" }, h("table", { class: "cards", "aria-label": "Sessions" }, h("thead", null, h("tr", null, ["Signed in", "Last seen", ""].map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Current"))))), h("tbody", null, sessions.data.value.map((/** @type {any} */ one) => h("tr", null, h("td", { data: { label: "Signed in" } }, formatDateTime(one.created_at)), h("td", { data: { label: "Last seen" } }, () => formatAge(one.seen_at, at.value)), h("td", null, one.is_this ? h("span", { class: "chip" }, "this browser") : "")))))) : null),
     );
   }
 }

@@ -3,6 +3,7 @@
 import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { formatBytes, formatNumber, formatTime, pluralize } from "../core/format.js";
+import { setTabTitle } from "../core/job-names.js";
 import { cellText } from "../core/json.js";
 import { isLive, onJobUpdates, watchJob } from "../core/live-updates.js";
 import { remoteData } from "../core/remote-data.js";
@@ -39,6 +40,9 @@ export function screen({ params }) {
   }, found);
   watchJob(() => (job.value !== null && !isClosed(job.value.status) ? job.value.job_id : null));
   const isThere = computed(() => job.value !== null);
+  effect(() => {
+    if (isThere.value) setTabTitle(`Distribution of ${job.peek().dataset}`, job.peek().key);
+  });
   return h(
     "div",
     { class: "screen" },
@@ -55,7 +59,7 @@ function body(job, again) {
   /** @param {string} label @param {() => any} value @param {string} [colour] */
   const figure = (label, value, colour) => h("div", null, h("dt", null, colour ? h("span", { class: "swatch", style: { "--swatch": `var(${colour})` } }) : null, label), h("dd", null, value));
   return [
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, `${one.dataset}, ${one.key}`), () => statusBadge(job.value.status), h("span", { class: "chip" }, one.compression === "none" ? one.format : `${one.format}, ${one.compression}`)), actionButtons(job, again)),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, `Distribution of ${one.dataset} `, h("small", { class: "mono muted" }, one.key)), () => statusBadge(job.value.status), h("span", { class: "chip" }, one.compression === "none" ? one.format : `${one.format}, ${one.compression}`)), actionButtons(job, again)),
     () => (job.value.error_message ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, job.value.error_message) : null),
     h(
       "div",
@@ -146,7 +150,7 @@ function showStatus(cell, one) {
 /** @param {HTMLElement} cell @param {any} one */
 function showFileOrigin(cell, one) {
   if (one.reused === null || one.reused === undefined) cell.textContent = "–";
-  else cell.replaceChildren(h("span", { class: "chip", data: { reused: String(one.reused) } }, icon(one.reused ? "retry" : "plus"), one.reused ? "reused" : "generated"));
+  else cell.replaceChildren(h("span", { class: "chip", data: { reused: String(one.reused) } }, icon(one.reused ? "check" : "plus"), one.reused ? "reused" : "generated"));
 }
 
 /** @param {HTMLElement} cell @param {any} one */

@@ -16,7 +16,7 @@ export function screen() {
   const list = jobList("/v1/distributions", "distributions", "tidemill.distribute");
   const body = h("tbody");
   keyedList(body, () => list.entries.value, (one) => one.job_id, distributionRow);
-  const table = h("table", { "aria-label": "Distributions" }, tableHead(["Distribution", "Dataset", "Status", "Progress", ["Inputs", "right"], ["Generated", "right"], ["Reused", "right"], ["Failed", "right"], "Submitted"]), body);
+  const table = h("table", { class: "cards", "aria-label": "Distributions" }, tableHead(["Distribution", "Dataset", "Status", "Progress", ["Inputs", "right"], ["Generated", "right"], ["Reused", "right"], ["Failed", "right"], "Submitted"]), body);
   return h(
     "div",
     { class: "screen" },
@@ -32,11 +32,11 @@ function distributionRow(one) {
     "tr",
     null,
     h("th", { scope: "row" }, h("a", { href: href(`/distributions/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => ownerScope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
-    h("td", null, dataset, " ", h("span", { class: "chip" }, format)),
-    h("td", null, () => statusBadge(one.value.status)),
+    h("td", { data: { label: "Dataset" } }, dataset, " ", h("span", { class: "chip" }, format)),
+    h("td", { class: "status-cell" }, () => statusBadge(one.value.status)),
     h("td", { class: "wide-cell" }, progressBar(() => one.value, { thin: true })),
-    ["total", "files_generated", "files_reused", "failed"].map((name) => h("td", { class: "right" }, () => formatNumber(one.value[name]))),
-    h("td", { class: "nowrap", title: () => formatDateTime(one.value.created_at) }, () => formatTime(one.value.created_at)),
+    [["total", "Inputs"], ["files_generated", "Generated"], ["files_reused", "Reused"], ["failed", "Failed"]].map(([name, label]) => h("td", { class: "right", data: { label } }, () => formatNumber(one.value[name]))),
+    h("td", { class: "nowrap", data: { label: "Submitted" }, title: () => formatDateTime(one.value.created_at) }, () => formatTime(one.value.created_at)),
   );
 }
 

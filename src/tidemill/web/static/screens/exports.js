@@ -21,7 +21,7 @@ export function screen() {
   const at = liveClock(5_000);
   const body = h("tbody");
   keyedList(body, () => list.entries.value, (one) => one.job_id, (one) => exportRow(one, at, list.replaceEntry));
-  const table = h("table", { "aria-label": "Exports" }, tableHead(["Export", "Data", "Format", ["Rows", "right"], ["Size", "right"], "Status", "Expires", ""]), body);
+  const table = h("table", { class: "cards", "aria-label": "Exports" }, tableHead(["Export", "Data", "Format", ["Rows", "right"], ["Size", "right"], "Status", "Expires", ""]), body);
   return h(
     "div",
     { class: "screen" },
@@ -49,12 +49,12 @@ function exportRow(one, at, put) {
     "tr",
     null,
     h("th", { scope: "row", title: () => `Completed ${formatDateTime(one.value.completed_at)}` }, h("a", { href: href(`/jobs/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => ownerScope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
-    h("td", { class: "name-cell", title: filterText(one.peek()) }, resource_type === "job" ? "job results" : resource_type, h("small", { class: "muted" }, filterText(one.peek()) ? ` ${filterText(one.peek())}` : "")),
-    h("td", null, h("span", { class: "chip" }, compression === "none" ? format : `${format}, ${compression}`)),
-    h("td", { class: "right" }, () => (one.value.record_count === null ? "–" : formatNumber(one.value.record_count))),
-    h("td", { class: "right nowrap" }, () => formatBytes(one.value.size)),
-    h("td", null, () => statusBadge(one.value.status), () => (one.value.failure_reason ? h("div", { class: "fault" }, one.value.failure_reason) : null)),
-    h("td", { class: "nowrap", title: () => formatDateTime(one.value.expires_at) }, () => (at.value, expiryText(one.value))),
+    h("td", { class: "name-cell", data: { label: "Data" }, title: filterText(one.peek()) }, resource_type === "job" ? "job results" : resource_type, h("small", { class: "muted" }, filterText(one.peek()) ? ` ${filterText(one.peek())}` : "")),
+    h("td", { data: { label: "Format" } }, h("span", { class: "chip" }, compression === "none" ? format : `${format}, ${compression}`)),
+    h("td", { class: "right", data: { label: "Rows" } }, () => (one.value.record_count === null ? "–" : formatNumber(one.value.record_count))),
+    h("td", { class: "right nowrap", data: { label: "Size" } }, () => formatBytes(one.value.size)),
+    h("td", { class: "status-cell" }, () => statusBadge(one.value.status), () => (one.value.failure_reason ? h("div", { class: "fault" }, one.value.failure_reason) : null)),
+    h("td", { class: "nowrap", data: { label: "Expires" }, title: () => formatDateTime(one.value.expires_at) }, () => (at.value, expiryText(one.value))),
     h(
       "td",
       null,

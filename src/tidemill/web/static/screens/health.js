@@ -49,15 +49,19 @@ export function screen() {
   return h(
     "div",
     { class: "screen" },
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Health"), () => (health.data.value || health.error.value ? summary(health.data.value?.body ?? null) : null)), h("span", { class: "muted small" }, () => `as of ${formatTime(flow.loadedAt.value || health.loadedAt.value)}, ${ownerScope.value === "all" ? "rows of all users" : "your rows"}`)),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Health"), () => (health.data.value || health.error.value ? summary(health.data.value?.body ?? null, allTiles()) : null)), h("span", { class: "muted small" }, () => `as of ${formatTime(flow.loadedAt.value || health.loadedAt.value)}, ${ownerScope.value === "all" ? "rows of all users" : "your rows"}`)),
     errorBanners([health, flow, workers, limiters]),
     () => (health.data.value === null && flow.data.value === null && !flow.error.value ? loadingNotice() : null),
-    h("div", { class: "tiles" }, () => tiles(health.data.value?.body, flow.data.value, workers.data.value ?? [])),
+    h("div", { class: "tiles" }, () => allTiles().map(tile)),
     () => (hasFlow.value ? charts() : null),
     workersCard(() => (isAdmin() ? workers.data.value : null)),
     limitersCard(limiters),
     () => (hasQuarantine.value ? quarantineCard() : null),
   );
+
+  function allTiles() {
+    return makeTiles(health.data.value?.body, flow.data.value, workers.data.value ?? []);
+  }
 
   function charts() {
     return h(
@@ -79,16 +83,21 @@ async function fetchHealth(signal) {
   }
 }
 
-/** @param {any} health */
-function summary(health) {
-  const found = healthSummary(health);
+/** @param {any} health @param {import("./health-tiles.js").Tile[]} tiles */
+function summary(health, tiles) {
+  const found = healthSummary(health, tiles);
   return h("span", { class: "row", role: "status" }, statusBadge(found.status), h("span", { class: "muted" }, found.description));
 }
 
-/** @param {any} health @param {any} flow @param {any[]} workers */
-function tiles(health, flow, workers) {
-  const all = [flow && depthTile(flow), flow && throughputTile(flow), flow && failureTile(flow), health && waitTile(health), health && workersTile(health), health && databaseTile(health, workers), health && brokerTile(health)];
-  return all.filter(Boolean).map((one) => h("section", { class: "tile", data: { tone: one.tone } }, h("h2", null, one.title), h("p", { class: "value" }, one.value), h("p", { class: "says" }, one.description)));
+/** @param {any} health @param {any} flow @param {any[]} workers @returns {import("./health-tiles.js").Tile[]} */
+function makeTiles(health, flow, workers) {
+  const all = [flow && depthTile(flow), flow && throughputTile(flow), flow && failureTile(flow), health && waitTile(health), health && workersTile(health, flow), health && databaseTile(health, workers), health && brokerTile(health)];
+  return all.filter(Boolean);
+}
+
+/** @param {import("./health-tiles.js").Tile} one */
+function tile(one) {
+  return h("section", { class: "tile", data: { tone: one.tone } }, h("h2", null, one.title), h("p", { class: "value" }, one.value), h("p", { class: "says" }, one.description));
 }
 
 /** @param {any} flow @returns {import("../ui/chart.js").Chart} */

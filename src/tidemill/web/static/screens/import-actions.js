@@ -22,7 +22,7 @@ export function promoteImport(dryRun) {
   return confirmDialog({
     title: `Import ${pluralize(counts.done, "row")} into ${dryRun.resource_type}?`,
     content: [
-      h("p", null, `The same file with all fixes: ${formatNumber(effects.inserted)} rows will be inserted, ${formatNumber(effects.updated)} updated, ${formatNumber(effects.unchanged)} left unchanged.`),
+      h("p", null, `The same file with all fixes: ${pluralize(effects.inserted, "row")} will be inserted, ${formatNumber(effects.updated)} updated, ${formatNumber(effects.unchanged)} left unchanged.`),
       counts.failed ? h("p", { class: "notice" }, `${pluralize(counts.failed, "row")} with errors will fail again. You can fix them in the import.`) : null,
     ],
     actionLabel: `Import ${formatNumber(counts.done)}`,

@@ -35,7 +35,7 @@ export function columnsTable(preview) {
       { class: "table-box" },
       h(
         "table",
-        { "aria-label": "Columns" },
+        { class: "cards", "aria-label": "Columns" },
         h("thead", null, h("tr", null, ["Column in the file", "Sample", "Field", "Match"].map((label) => h("th", { scope: "col" }, label)))),
         body,
       ),
@@ -65,7 +65,7 @@ function columnRow(column, preview, map, choices) {
   choices.set(column, choose);
   const suggestionButton = h("button", { type: "button", class: "small", hidden: () => state.value.suggestion === null, on: { click: () => map(column, state.peek().suggestion ?? "") } }, () => `Use ${state.value.suggestion}`);
   const leaveOutButton = h("button", { type: "button", class: "small", hidden: () => !state.value.isUnknown, on: { click: () => map(column, "") } }, "Leave out");
-  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted" }, () => state.value.sample), h("td", null, choose), h("td", null, h("div", { class: "row" }, () => matchLabel(column, state.value), suggestionButton, leaveOutButton)));
+  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted", data: { label: "Sample" } }, () => state.value.sample), h("td", { data: { label: "Field" } }, choose), h("td", null, h("div", { class: "row" }, () => matchLabel(column, state.value), suggestionButton, leaveOutButton)));
 }
 
 /** Everything that the row of a column shows. @param {string} column @param {any} preview */

@@ -2,7 +2,7 @@
 /** The rows of an import that have errors: counts by reason, a grid, and how to fix them. */
 import { api } from "../core/api.js";
 import { h, keyedList } from "../core/dom.js";
-import { formatNumber, pluralize } from "../core/format.js";
+import { formatNumber, humanize, pluralize } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { queryParam, setQuery } from "../core/router.js";
 import { computed, effect, effectScope, onCleanup, signal, untracked } from "../core/signal.js";
@@ -13,20 +13,36 @@ import { menuButton } from "../ui/menu.js";
 import { CursorRowSource } from "../ui/row-source.js";
 import { singleFlight } from "../ui/single-flight.js";
 import { isClosed } from "../ui/status.js";
-import { downloadFile, downloadWorkbook, uploadFixes } from "./import-actions.js";
-import { itemErrors, openRowEditor } from "./import-row-editor.js";
+import { downloadFile, uploadFixes } from "./import-actions.js";
+import { itemErrors, openRowEditor, rowState } from "./import-row-editor.js";
 import { reprocessItems } from "./job-actions.js";
+
+/** The words of error codes. Other codes are shown as they are. */
+const REASONS = new Map([
+  ["type", "wrong type"],
+  ["required", "missing"],
+  ["enum", "not an allowed value"],
+  ["pattern", "wrong format"],
+  ["exists", "already exists"],
+  ["shape", "not an object"],
+  ["check", "violates a check"],
+  ["exclusion", "conflicts with another row"],
+  ["refused", "rejected by the database"],
+]);
 
 /** @param {import("../core/signal.js").Signal<any>} job the import */
 export function importErrors(job) {
   const code = queryParam("code");
   const inOrder = stableOrder((/** @type {any} */ one) => one[0]);
-  const codes = computed(() => inOrder(Object.entries(job.value.errors).toSorted((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1])));
+  const codes = computed(() => inOrder(Object.entries(job.value.rows_by_error).toSorted((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1])));
+  const hasSeveralErrors = () => codes.value.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one[1], 0) > job.value.counts.failed;
   return h(
     "section",
-    { class: "stack findings", "aria-label": "Errors" },
+    // Not while the job is open: a row that is retried has no error for a moment.
+    { class: "stack findings", "aria-label": "Errors", hidden: () => job.value.counts.failed === 0 && isClosed(job.value.status) },
     h("div", { class: "row between" }, h("h2", null, () => `${pluralize(job.value.counts.failed, "row")} with errors`), downloads(job)),
     errorGroups(() => codes.value, code, () => job.value.counts.failed),
+    h("p", { class: "hint", hidden: () => !hasSeveralErrors() }, "Rows can have several errors. Each number counts the rows with this error."),
     () => {
       const chosen = code.value;
       return untracked(() => rowsGrid(job, chosen));
@@ -34,16 +50,22 @@ export function importErrors(job) {
   );
 }
 
+/** The field and the words of an error code such as `born.type`. @param {string} code @returns {[field: string, reason: string]} */
+function describeCode(code) {
+  const dot = code.lastIndexOf(".");
+  const rule = code.slice(dot + 1);
+  return [code.slice(0, Math.max(dot, 0)), REASONS.get(rule) ?? humanize(rule)];
+}
+
 /** @param {() => any[]} codes @param {import("../core/signal.js").Signal<string>} chosen @param {() => number} total */
 function errorGroups(codes, chosen, total) {
   /** @param {import("../core/signal.js").Signal<[string, number]>} entry */
   const one = (entry) => {
     const [code] = entry.peek();
-    const dot = code.lastIndexOf(".");
-    const [field, rule] = dot < 0 ? ["", code] : [code.slice(0, dot), code.slice(dot + 1)];
+    const [field, reason] = describeCode(code);
     const toggle = () => setQuery({ code: chosen.peek() === code ? null : code, row: null });
     const part = () => String((entry.value[1] / Math.max(1, total())) * 100);
-    return h("li", null, h("button", { type: "button", class: "group", "aria-pressed": () => String(chosen.value === code), on: { click: toggle } }, h("span", { class: "group-name" }, field ? [h("strong", null, field), " "] : null, rule.replaceAll("_", " ")), h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": part } })), h("span", { class: "number" }, () => formatNumber(entry.value[1]))));
+    return h("li", null, h("button", { type: "button", class: "group", title: code, "aria-pressed": () => String(chosen.value === code), on: { click: toggle } }, h("span", { class: "group-name" }, field ? [h("strong", null, field), ": "] : null, reason), h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": part } })), h("span", { class: "number" }, () => pluralize(entry.value[1], "row"))));
   };
   return keyedList(h("ul", { class: "groups", "aria-label": "By reason" }), codes, ([code]) => code, one);
 }
@@ -55,28 +77,32 @@ function downloads(job) {
     "div",
     { class: "row" },
     menuButton(
-      "Download failed rows",
-      () => [
-        { label: "Failed rows as CSV", icon: "down", run: () => downloadFile(`/v1/imports/${id()}/errors.csv`) },
-        { label: "Failed rows as NDJSON", icon: "down", run: () => downloadFile(`/v1/imports/${id()}/errors.ndjson`) },
-        { label: "Failed rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), ["failed"]) },
-      ],
-      { content: [icon("down"), "Download failed rows"], class: "" },
+      "Download errors",
+      () => downloadActions(job.peek()),
+      { content: [icon("down"), "Download errors"], class: "" },
     ),
     h("button", { type: "button", on: { click: () => uploadFixes(job.peek(), () => null) } }, icon("up"), "Upload fixed file"),
-    h("button", { type: "button", hidden: () => job.value.validate_only, on: { click: singleFlight(() => reprocessItems({ id: id(), key: job.peek().key }, { statuses: ["failed"] })) } }, icon("retry"), "Retry failed …"),
+    h("button", { type: "button", hidden: () => job.value.validate_only, on: { click: singleFlight(() => reprocessItems({ id: id(), key: job.peek().key, user_id: job.peek().user_id }, { statuses: ["failed"] })) } }, icon("retry"), "Retry failed rows …"),
   );
+}
+
+/** One file per format. The format of the uploaded file is first. @param {any} job */
+function downloadActions(job) {
+  const uploaded = { csv: "csv", tsv: "csv", xlsx: "xlsx" }[/** @type {string} */ (job.layout.format)] ?? "ndjson";
+  const formats = [["csv", "CSV file"], ["xlsx", "Excel workbook"], ["ndjson", "NDJSON file"]].toSorted(([a], [b]) => Number(b === uploaded) - Number(a === uploaded));
+  return formats.map(([format, name]) => ({ label: format === uploaded ? `${name} (like the uploaded file)` : name, icon: "down", run: () => downloadFile(`/v1/imports/${job.job_id}/errors.${format}`) }));
 }
 
 /** @param {import("../core/signal.js").Signal<any>} job @param {string} code */
 function rowsGrid(job, code) {
   const { job_id } = job.peek();
   const source = new CursorRowSource(async (after, size, signal) => {
-    const page = await api.get(`/v1/imports/${job_id}/errors`, { error_codes: code, page_size: size, after }, signal);
+    // In a list, because the code of an error of several fields contains a comma.
+    const page = await api.get(`/v1/imports/${job_id}/errors`, { error_codes: code ? [code] : null, page_size: size, after }, signal);
     return { rows: page.rows, next: page.next_page ?? null };
   });
   const columns = job.peek().columns;
-  const errorCount = computed(() => (code ? job.value.errors[code] ?? 0 : job.value.counts.failed));
+  const errorCount = computed(() => (code ? job.value.rows_by_error[code] ?? 0 : job.value.counts.failed));
   const shownCount = signal(errorCount.peek());
   const fixedCount = signal(0);
   const row = queryParam("row");
@@ -98,9 +124,9 @@ function rowsGrid(job, code) {
   const footer = h(
     "div",
     { class: "grid-foot", role: "status" },
-    () => `${code ? `${code}: ` : ""}${pluralize(errorCount.value, "row")} with errors${fixedCount.value ? `, ${formatNumber(fixedCount.value)} fixed here` : ""}`,
+    () => `${pluralize(errorCount.value, "row")} ${code ? `with the error "${describeCode(code).filter(Boolean).join(": ")}"` : "with errors"}${fixedCount.value ? `, ${formatNumber(fixedCount.value)} fixed here` : ""}`,
     h("span", { class: "spring" }),
-    h("button", { type: "button", class: "small", hidden: () => errorCount.value + fixedCount.value === shownCount.value && !fixedCount.value, on: { click: refresh } }, icon("retry"), "The list has changed – show"),
+    h("button", { type: "button", class: "small", hidden: () => errorCount.value + fixedCount.value === shownCount.value && !fixedCount.value, on: { click: refresh } }, icon("refresh"), "The list has changed – show"),
   );
   const grid = createGrid({
     label: "Rows with errors",
@@ -145,14 +171,14 @@ function rowsGrid(job, code) {
   function onFixed(number, item) {
     const isValid = item.status !== "failed";
     if (isValid) fixedCount.update((n) => n + 1);
-    source.updateRow((one) => one.row === number, { input: item.input, errors: itemErrors(item), isFixed: isValid });
+    source.updateRow((one) => one.row === number, { input: item.input, errors: itemErrors(item), isFixed: isValid, state: rowState(job.peek(), item.status) });
   }
   return grid.element;
 }
 
 /** @param {HTMLElement} cell @param {any} one */
 function showErrors(cell, one) {
-  cell.replaceChildren(one.isFixed ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "valid") : errorText(one));
+  cell.replaceChildren(one.isFixed ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), one.state) : errorText(one));
   cell.title = one.isFixed ? "" : errorText(one);
 }
 

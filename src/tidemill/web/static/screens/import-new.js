@@ -3,10 +3,11 @@
 import { api, currentUser, isAbortError, newIdempotencyKey } from "../core/api.js";
 import { h, listen } from "../core/dom.js";
 import { formatBytes, formatNumber, formatPercent } from "../core/format.js";
+import { setTabTitle } from "../core/job-names.js";
 import { remoteData } from "../core/remote-data.js";
 import { addNavigationGuard, href, navigate, query, queryParam, setQuery } from "../core/router.js";
 import { computed, effect, onCleanup, signal } from "../core/signal.js";
-import { toAbsoluteUrl } from "../core/url.js";
+import { commandSnippet } from "../ui/copy-button.js";
 import { confirmDialog } from "../ui/dialog.js";
 import { dropZone, preventPageDrop } from "../ui/drop-zone.js";
 import { icon } from "../ui/icons.js";
@@ -25,12 +26,14 @@ export function screen() {
   const limits = remoteData((signal) => api.get("/v1/limits", {}, signal));
   const previewed = previewFile();
   const problem = signal("");
+  const typed = signal(""); // a table name that is being typed; it becomes the resource when the field loses the focus
+  const target = () => typed.value || resource.value;
   preventPageDrop();
   const currentStep = () => (["preview", "columns"].includes(step.value) ? step.value : "file");
 
   effect(() => {
     const all = resources.data.value;
-    if (all?.length === 1 && !resource.value) setQuery({ resource: all[0].name }, { replace: true });
+    if (all?.length === 1 && !resource.peek()) setQuery({ resource: all[0].name }, { replace: true });
   });
 
   /** @param {string} to */
@@ -40,7 +43,7 @@ export function screen() {
     problem.value = fileProblem(file, limits.data.peek()?.max_file_size_mb);
     if (problem.value) return;
     setDraftFile(file);
-    if (resource.peek()) navigate("/imports/new", { ...stepParams("preview") });
+    if (target()) navigate("/imports/new", { ...stepParams("preview"), resource: target() });
   };
 
   const chooser = () =>
@@ -54,10 +57,10 @@ export function screen() {
   const problemLine = () => (problem.value ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, problem.value) : null);
 
   const fileStep = () => [
-    h("div", { class: "card stack" }, h("h2", null, "File and target table"), resourceChoice(() => resources.data.value ?? [], resource), chooser, problemLine),
-    h("div", { class: "row between" }, h("span", null), nextButton("Continue to preview", "preview", () => (!resource.value ? "Choose a target table" : draftFile.value === null ? "Choose a file" : null))),
+    h("div", { class: "card stack" }, stepHeading("File and target table"), resourceChoice(() => resources.data.value ?? [], resource, typed), chooser, problemLine),
+    h("div", { class: "row between" }, h("span", null), nextButton("Continue to preview", "preview", () => (!target() ? "Choose a target table" : draftFile.value === null ? "Choose a file" : null))),
   ];
-  const missingFileStep = () => h("div", { class: "card stack" }, h("p", { class: "notice" }, () => (draftFile.value ? "Choose a target table." : `Choose ${previousFileName() ?? "the file"} again: browsers do not keep files when a page reloads. Your settings are kept.`)), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource)), chooser, problemLine);
+  const missingFileStep = () => h("div", { class: "card stack" }, stepHeading("The file is missing"), h("p", { class: "notice" }, () => (draftFile.value ? "Choose a target table." : `Choose ${previousFileName() ?? "the file"} again: browsers do not keep files when a page reloads. Your settings are kept.`)), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource, typed)), chooser, problemLine);
   const hasPreview = computed(() => previewed.preview.value !== null);
   const whenPreviewed = (/** @type {() => any} */ make) => [
     () => (previewed.error.value ? validationNotice(previewed.error.value, previewed.again) : null),
@@ -67,15 +70,28 @@ export function screen() {
   const notReadReason = () => (previewed.error.value ? "The file could not be read" : previewed.preview.value === null ? "The file is still being read" : null);
   const sendingText = () => (draftFile.value && previewed.sent.value ? `Reading ${draftFile.value.name}: ${formatPercent(previewed.sent.value, draftFile.value.size)} uploaded` : "Reading the file …");
   const previewStep = () => [
-    h("div", { class: "card stack" }, h("h2", null, () => `Detected format of ${draftFile.value?.name ?? "the file"}`), layoutForm(() => previewed.preview.value?.layout ?? { format: draftFile.value?.name.split(".").pop()?.toLowerCase() })),
+    h("div", { class: "card stack" }, stepHeading(() => `Detected format of ${draftFile.value?.name ?? "the file"}`), layoutForm(() => previewed.preview.value?.layout ?? { format: draftFile.value?.name.split(".").pop()?.toLowerCase() })),
     whenPreviewed(() => previewed.preview.value && previewTable(previewed.preview.value)),
     h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", stepParams("file")) }, "Back"), nextButton("Continue to columns", "columns", notReadReason)),
   ];
   const columnsStep = () => [
+    stepHeading("Columns"),
     whenPreviewed(() => columnsTable(previewed.preview)),
     importOptions(),
     startButtons(() => (previewed.isPreviewing.value ? "The preview is being updated" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "Fix the column mapping first" : null)))),
   ];
+
+  let isFirstStep = true;
+  /** The heading of a step. It gets the focus when the user goes to another step. @param {import("../core/dom.js").Child} text */
+  function stepHeading(text) {
+    const heading = h("h2", { tabindex: "-1" }, text);
+    if (!isFirstStep) queueMicrotask(() => heading.focus());
+    isFirstStep = false;
+    return heading;
+  }
+  const title = () => (currentStep() === "file" || !resource.value ? "Import a file" : `Import into ${resource.value}`);
+  const fileName = () => (currentStep() === "file" ? "" : (draftFile.value?.name ?? previousFileName() ?? ""));
+  effect(() => setTabTitle(title(), fileName()));
 
   /** The step to show. Compared as text, so that signing in again during an upload does not render it again. */
   const part = computed(() => {
@@ -88,14 +104,14 @@ export function screen() {
 
   /** @param {string} label @param {string} to @param {() => string | null} disabledReason */
   function nextButton(label, to, disabledReason) {
-    return h("button", { type: "button", class: "main-act", disabled: () => disabledReason() !== null, title: disabledReason, on: { click: () => navigate("/imports/new", stepParams(to)) } }, label);
+    return h("button", { type: "button", class: "main-act", disabled: () => disabledReason() !== null, title: disabledReason, on: { click: () => navigate("/imports/new", { ...stepParams(to), resource: target() }) } }, label);
   }
 
   return h(
     "div",
     { class: "screen" },
     h("div", { class: "crumbs" }, h("a", { href: href("/imports") }, "Imports"), " / new"),
-    h("div", { class: "head" }, h("h1", null, "Import a file")),
+    h("div", { class: "head" }, h("h1", null, title, () => (fileName() ? h("span", { class: "file-name" }, ` ${fileName()}`) : null))),
     stepBar(currentStep, (to) => (["file", "preview", "columns"].includes(to) && (to === "file" || (draftFile.value && resource.value)) ? stepParams(to) : null)),
     () => (resources.error.value ? errorNotice(resources.error.value, resources.reload) : null),
     () => parts[part.value](),
@@ -109,16 +125,22 @@ function fileProblem(file, maxSizeMb) {
   return "";
 }
 
-/** @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen */
-function resourceChoice(all, chosen) {
+/** @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen @param {import("../core/signal.js").Signal<string>} typed */
+function resourceChoice(all, chosen, typed) {
   const isOther = signal(false);
   const isTable = () => isOther.value || (chosen.value !== "" && !all().some((one) => one.name === chosen.value));
   const choose = (/** @type {Event} */ event) => {
     const { value } = /** @type {HTMLSelectElement} */ (event.target);
     isOther.value = value === "*";
+    typed.value = "";
     setQuery({ resource: value === "*" ? null : value, mapping: null }, { replace: true });
   };
-  const name = (/** @type {Event} */ event) => setQuery({ resource: /** @type {HTMLInputElement} */ (event.target).value.trim(), mapping: null }, { replace: true });
+  const inputText = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value.trim();
+  const type = (/** @type {Event} */ event) => (typed.value = inputText(event));
+  const name = async (/** @type {Event} */ event) => {
+    await setQuery({ resource: inputText(event), mapping: null }, { replace: true });
+    typed.value = "";
+  };
   return h(
     "div",
     { class: "row" },
@@ -127,7 +149,7 @@ function resourceChoice(all, chosen) {
       all().map((one) => h("option", { value: one.name, selected: one.name === chosen.value, disabled: Boolean(one.problem) }, one.name)),
       currentUser.value?.role === "admin" ? h("option", { value: "*", selected: isTable() }, "Another table …") : null,
     ])),
-    h("label", { class: "field", hidden: () => currentUser.value?.role !== "admin" || !isTable() }, "Table name", h("input", { type: "text", placeholder: "public.users", value: () => (isTable() ? chosen.value : ""), spellcheck: "false", on: { change: name } })),
+    h("label", { class: "field", hidden: () => currentUser.value?.role !== "admin" || !isTable() }, "Table name", h("input", { type: "text", placeholder: "public.users", value: () => (isTable() ? chosen.value : ""), spellcheck: "false", on: { input: type, change: name } })),
     () => resourceHint(all().find((one) => one.name === chosen.value)),
   );
 }
@@ -198,12 +220,8 @@ function uploadText(sending) {
 
 function noResources() {
   return emptyState({
-    title: "No tables to import into",
-    text: "Tables are declared in tidemill.toml with the roles that can write to them. Ask an administrator to declare one, or import from the command line.",
-    commands: [
-      ["In tidemill.toml", '[resources.users]\ntable = "public.users"\nkey = ["email"]\nread = ["user", "admin"]\nwrite = ["user", "admin"]'],
-      ["From the command line", "tidemill import users.csv --into public.users --key email"],
-      ["With curl", `curl "${toAbsoluteUrl("/v1/imports")}?resource=users" -H "Authorization: Bearer $KEY" -H 'Content-Type: text/csv' --data-binary @users.csv`],
-    ],
+    title: "No table is set up for your imports",
+    text: 'Ask an administrator to declare a table in tidemill.toml, with "user" in its list "write", and to restart the service:',
+    actions: [commandSnippet("In tidemill.toml", '[resources.users]\ntable = "public.users"\nkey = ["email"]\nread = ["user", "admin"]\nwrite = ["user", "admin"]')],
   });
 }

@@ -48,7 +48,8 @@ function sheetField(layout) {
 export function previewTable(preview) {
   const rows = preview.rows.slice(0, SHOWN_ROWS);
   const bad = preview.rows.filter((/** @type {any} */ row) => row.errors.length).length;
-  const verdict = bad ? `${bad} of the first ${preview.rows.length} rows have errors. The preview does not compare rows with the table.` : `No errors in the first ${preview.rows.length} rows. The preview does not compare rows with the table.`;
+  const first = preview.rows.length === 1 ? "the first row" : `the first ${preview.rows.length} rows`;
+  const verdict = `${bad ? `Errors in ${preview.rows.length === 1 ? first : `${bad} of ${first}`}` : `No errors in ${first}`}. The preview does not compare rows with the table.`;
   return h(
     "div",
     { class: "stack" },

@@ -1,8 +1,8 @@
 // @ts-check
-/** The editor of a failed row, in a drawer. Saving checks the row again. */
+/** The editor of a failed row, in a drawer. Saving checks the row again, or imports it if the import is not a dry run. */
 import { api, isAbortError } from "../core/api.js";
 import { h, uniqueId } from "../core/dom.js";
-import { formatNumber } from "../core/format.js";
+import { formatNumber, humanize } from "../core/format.js";
 import { cellText, parse } from "../core/json.js";
 import { remoteData } from "../core/remote-data.js";
 import { computed, effect, onCleanup, signal, untracked } from "../core/signal.js";
@@ -50,6 +50,12 @@ export function openRowEditor(job, row, options) {
 /** All errors of an item. @param {any} item @returns {any[]} */
 export function itemErrors(item) {
   return item.error?.errors ?? (item.error ? [item.error] : []);
+}
+
+/** The state of a row: a dry run checks a row, an import also writes it. @param {any} job @param {string} status of its item */
+export function rowState(job, status) {
+  if (status === "failed") return "has errors";
+  return status !== "done" ? humanize(status) : job.validate_only ? "valid" : "imported";
 }
 
 /** @param {any} job @param {number} row @param {any} item @param {Parameters<typeof openRowEditor>[2]} options */
@@ -108,7 +114,7 @@ function rowForm(job, row, item, options) {
   const form = h(
     "form",
     { class: "stack", on: { submit } },
-    h("div", { class: "row", role: "status" }, () => (isBusy.value ? h("span", { class: "muted" }, "Checking …") : statusBadge(now.value.status, now.value.status === "failed" ? "has errors" : "valid")), item.error?.line ? h("span", { class: "muted" }, `line ${formatNumber(item.error.line)}`) : null, item.fixes?.length ? h("span", { class: "chip" }, `fixed ${item.fixes.length}×`) : null),
+    h("div", { class: "row", role: "status" }, () => (isBusy.value ? h("span", { class: "muted" }, job.validate_only ? "Checking …" : "Importing …") : statusBadge(now.value.status, rowState(job, now.value.status))), item.error?.line ? h("span", { class: "muted" }, `line ${formatNumber(item.error.line)}`) : null, item.fixes?.length ? h("span", { class: "chip" }, `fixed ${item.fixes.length}×`) : null),
     () => otherErrors().map((one) => h("p", { class: "fault" }, one.reason)),
     isObject ? null : h("div", { class: "stack tight" }, h("h3", null, "Original text in the file"), h("pre", { class: "json", tabindex: "0" }, cellText(item.input))),
     columns.map(field),
@@ -116,10 +122,10 @@ function rowForm(job, row, item, options) {
     h(
       "div",
       { class: "row" },
-      h("button", { type: "submit", class: "main-act", disabled: () => isBusy.value || now.value.status !== "failed" }, icon("check"), "Save and check"),
+      h("button", { type: "submit", class: "main-act", disabled: () => isBusy.value || now.value.status !== "failed" }, icon("check"), job.validate_only ? "Save and check" : "Save and retry"),
       h("button", { type: "button", disabled: () => isBusy.value || options.next(row) === null, on: { click: () => options.onNavigate(options.next(row)) } }, "Next row"),
     ),
-    h("p", { class: "hint" }, "Press Enter to save. Only this row is checked again. If it is valid, the next row opens."),
+    h("p", { class: "hint" }, job.validate_only ? "Press Enter to save. Only this row is checked again. If it is valid, the next row opens." : "Press Enter to save. Tidemill imports this row if it is valid, then opens the next one."),
   );
   window.setTimeout(() => (inputs.get([...errorsByColumn().keys()].find((one) => inputs.has(/** @type {string} */ (one))) ?? columns[0]) ?? null)?.focus());
   return form;

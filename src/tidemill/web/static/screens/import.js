@@ -1,8 +1,9 @@
 // @ts-check
 /** The import screen: the result of a dry run, its errors, and the progress of an import. */
-import { api } from "../core/api.js";
+import { api, serverNow } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { estimateTimeLeft, formatDateTime, formatDuration, formatNumber, formatRate, formatTime } from "../core/format.js";
+import { estimateTimeLeft, formatDateTime, formatNumber, formatRate, formatTime, pluralize } from "../core/format.js";
+import { durationText, queuedText, setTabTitle } from "../core/job-names.js";
 import { onJobUpdates, watchJob } from "../core/live-updates.js";
 import { remoteData } from "../core/remote-data.js";
 import { href } from "../core/router.js";
@@ -14,7 +15,7 @@ import { progressBar } from "../ui/progress-bar.js";
 import { singleFlight } from "../ui/single-flight.js";
 import { isClosed, statusBadge } from "../ui/status.js";
 import { toastOnError } from "../ui/toast.js";
-import { downloadWorkbook, promoteImport } from "./import-actions.js";
+import { downloadFile, downloadWorkbook, promoteImport } from "./import-actions.js";
 import { importErrors } from "./import-errors.js";
 import { stepBar } from "./import-steps.js";
 import { cancelJob, pauseJob, resumeJob } from "./job-actions.js";
@@ -27,13 +28,13 @@ export function screen({ params }) {
   onJobUpdates((jobs) => {
     const updated = jobs.find((one) => one.id === job.peek()?.job_id);
     if (updated === undefined) return;
-    job.value = { ...job.peek(), status: updated.status, counts: updated.counts, failure_reason: updated.failure_reason };
+    job.value = { ...job.peek(), status: updated.status, counts: updated.counts, failure_reason: updated.failure_reason, started_at: updated.started_at, idle_s: updated.idle_s };
     if (isClosed(updated.status)) found.reload();
     else found.reloadSoon(1_500);
   }, found);
   watchJob(() => (job.value !== null && !isClosed(job.value.status) ? job.value.job_id : null));
   effect(() => {
-    if (job.value) document.title = `${job.value.key} · Imports · Tidemill`;
+    if (job.value) setTabTitle(importTitle(job.value), job.value.file_name, job.value.key);
   });
   const isThere = computed(() => job.value !== null);
   return h(
@@ -46,14 +47,27 @@ export function screen({ params }) {
   );
 }
 
+/** @param {any} job */
+function importTitle(job) {
+  return `Import into ${job.resource_type}`;
+}
+
+/** Moves the focus to the heading of a new step, unless the user has already moved it. @param {HTMLElement} heading */
+function focusHeading(heading) {
+  queueMicrotask(() => {
+    const active = document.activeElement;
+    if (active === null || active === document.body || active.id === "main") heading.focus({ preventScroll: true });
+  });
+}
+
 /** @param {import("../core/signal.js").Signal<any>} job @param {() => Promise<void>} again */
 function body(job, again) {
   const { key, file_name, resource_type, validate_only: isDryRun } = job.peek();
-  let hadFailed = false; // rows that were fixed here stay visible
+  let hadFailed = false; // a fixed row stays visible until no row has errors
   const hasFailed = computed(() => (hadFailed ||= job.value.counts.failed > 0));
   const relatedImport = computed(() => job.value.promoted_to ?? job.value.promoted_from ?? null);
   return [
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, file_name ?? key), () => statusBadge(job.value.status), h("span", { class: "chip" }, isDryRun ? "dry run" : job.peek().mode)), actionButtons(job, again)),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", { tabindex: "-1", ref: focusHeading }, importTitle(job.peek()), h("span", { class: "file-name" }, ` ${file_name ?? key}`)), () => statusBadge(job.value.status), h("span", { class: "chip" }, isDryRun ? "dry run" : job.peek().mode)), actionButtons(job, again)),
     stepBar(() => (isDryRun ? "check" : "import"), () => null),
     () => (job.value.failure_reason ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, job.value.failure_reason) : null),
     () => (relatedImport.value ? originNotice(job.peek()) : null),
@@ -76,11 +90,11 @@ function actionButtons(job, again) {
     h("a", { class: "button", href: href(`/jobs/${job.peek().key}`) }, "Go to job"),
     menuButton("Download", () => [
       { label: "All rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), []) },
-      { label: "Failed rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), ["failed"]), disabledReason: job.peek().counts.failed ? null : "No failed rows" },
+      { label: "Failed rows as a workbook", icon: "down", run: () => downloadFile(`/v1/imports/${job.peek().job_id}/errors.xlsx`), disabledReason: job.peek().counts.failed ? null : "No failed rows" },
     ], { content: [icon("down"), "Download"], class: "" }),
     h("button", { type: "button", hidden: () => !isOpen() || job.value.status === "cancelling", on: { click: singleFlight(() => (job.peek().status === "paused" ? resumeJob(asJob(), again) : pauseJob(asJob(), again))) } }, () => (job.value.status === "paused" ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
     h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: singleFlight(() => cancelJob(asJob(), again)) } }, icon("ban"), "Cancel …"),
-    isDryRun ? h("button", { type: "button", class: "main-act", hidden: () => Boolean(job.value.promoted_to), disabled: () => disabledReason() !== null, title: disabledReason, on: { click: singleFlight(() => toastOnError(async () => promoteImport(await api.get(`/v1/imports/${job.peek().job_id}`)))) } }, icon("play"), () => `Import ${formatNumber(job.value.counts.done)} valid rows …`) : null,
+    isDryRun ? h("button", { type: "button", class: "main-act", hidden: () => Boolean(job.value.promoted_to), disabled: () => disabledReason() !== null, title: disabledReason, on: { click: singleFlight(() => toastOnError(async () => promoteImport(await api.get(`/v1/imports/${job.peek().job_id}`)))) } }, icon("import"), () => `Import ${pluralize(job.value.counts.done, "valid row")} …`) : null,
   );
 }
 
@@ -96,11 +110,11 @@ function progress(job) {
   const counts = () => job.value.counts;
   /** @param {string} label @param {() => any} value @param {string} [colour] */
   const figure = (label, value, colour) => h("div", null, h("dt", null, colour ? h("span", { class: "swatch", style: { "--swatch": `var(${colour})` } }) : null, label), h("dd", null, value));
-  const open = () => counts().pending + counts().processing + counts().retry_wait;
+  const waiting = () => counts().pending + counts().processing + counts().retry_wait;
   return h(
     "div",
     { class: "card stack" },
-    h("dl", { class: "figures" }, figure("rows", () => formatNumber(counts().total)), figure(job.peek().validate_only ? "valid" : "imported", () => formatNumber(counts().done), "--bar-ok"), figure("with errors", () => formatNumber(counts().failed), "--bar-bad"), figure("skipped", () => formatNumber(counts().skipped), "--bar-other"), figure("open", () => formatNumber(open()))),
+    h("dl", { class: "figures" }, figure("rows", () => formatNumber(counts().total)), figure(job.peek().validate_only ? "valid" : "imported", () => formatNumber(counts().done), "--bar-ok"), figure("with errors", () => formatNumber(counts().failed), "--bar-bad"), figure("skipped", () => formatNumber(counts().skipped), "--bar-other"), figure("waiting", () => formatNumber(waiting()))),
     progressBar(counts),
     h("p", { class: "hint" }, () => progressText(job.value)),
   );
@@ -108,9 +122,10 @@ function progress(job) {
 
 /** @param {any} job */
 function progressText(job) {
-  if (!isClosed(job.status)) return `Now ${formatRate(job.rates.now_per_s)}, on average ${formatRate(job.rates.average_per_s)}; time left: ${estimateTimeLeft(job.rates, job.created_at).text}`;
-  const seconds = (Date.parse(job.completed_at ?? "") - Date.parse(job.created_at)) / 1000;
-  return `Closed ${formatTime(job.completed_at)}${Number.isNaN(seconds) ? "" : ` after ${formatDuration(seconds)}`}`;
+  if (!isClosed(job.status)) return `Now ${formatRate(job.rates.now_per_s)}, on average ${formatRate(job.rates.average_per_s)}; time left: ${estimateTimeLeft(job.rates, job.started_at ?? job.created_at).text}`;
+  const end = job.status === "cancelled" ? "Cancelled" : job.status === "failed" ? "Failed" : "Finished";
+  const ended = `${end} ${formatTime(job.completed_at)} ${job.started_at ? `in ${durationText(job, serverNow())}` : "before it started"}`;
+  return [ended, queuedText(job, serverNow())].filter(Boolean).join(", ");
 }
 
 /** The result in one sentence. @param {any} job */

@@ -1,5 +1,5 @@
 // @ts-check
-/** One item in a drawer: input, result, error, and a form to fix it if it failed. */
+/** One item in a drawer: input, result, error with traceback, attempts, and a form to fix it if it failed. */
 import { api, isAbortError } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { formatDateTime, formatMilliseconds, formatNumber } from "../core/format.js";
@@ -65,6 +65,7 @@ export function openItemDrawer(job, seq, options) {
       found.result === null || found.result === undefined ? null : jsonSection("Result", found.result),
       found.normalized === null || found.normalized === undefined ? null : jsonSection("Normalized", found.normalized),
       found.defect ? jsonSection("Parse error", found.defect) : null,
+      found.attempt_history.length ? attemptsSection(found.attempt_history) : null,
     ];
   }
 
@@ -125,15 +126,43 @@ function factList(found) {
 
 /** @param {any} error */
 function errorSection(error) {
-  const more = Object.entries(error).filter(([name, value]) => !["code", "reason", "retryable", "row", "attempt"].includes(name) && value !== null);
+  const more = Object.entries(error).filter(([name, value]) => !["code", "reason", "retryable", "row", "attempt", "type", "traceback"].includes(name) && value !== null);
   return h(
     "section",
     { class: "stack tight" },
     h("h3", null, "Error"),
     h("p", null, h("strong", null, error.code ?? "error"), error.reason ? `: ${error.reason}` : "", error.attempt ? h("span", { class: "muted" }, ` (attempt ${formatNumber(error.attempt)})`) : null),
     error.retryable === false ? h("p", { class: "hint" }, "This error is permanent. A retry with the same input will fail again.") : null,
+    error.traceback ? tracebackSection(error.traceback) : null,
     more.length ? jsonSection("Details", Object.fromEntries(more)) : null,
   );
+}
+
+/** @param {string} text */
+function tracebackSection(text) {
+  return h(
+    "details",
+    { open: true },
+    h("summary", null, "Traceback"),
+    h("div", { class: "stack tight" }, h("pre", { class: "json", tabindex: "0" }, text), h("div", null, copyButton(text, "Copy the traceback"))),
+  );
+}
+
+/** @param {any[]} attempts oldest first */
+function attemptsSection(attempts) {
+  const row = (/** @type {any} */ one) =>
+    h(
+      "tr",
+      null,
+      h("td", null, one.attempt ? formatNumber(one.attempt) : "–"),
+      h("td", null, formatDateTime(one.at)),
+      h("td", { class: "mono small" }, one.worker ?? "–"),
+      h("td", null, one.duration_ms === null || one.duration_ms === undefined ? "–" : formatMilliseconds(one.duration_ms)),
+      h("td", null, statusBadge(one.status), one.code ? h("span", { class: "muted" }, ` ${one.code}`) : null),
+    );
+  const heads = ["Attempt", "Ended", "Worker", "Duration", "Outcome"];
+  const table = h("table", { "aria-label": "Attempts" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label)))), h("tbody", null, attempts.map(row)));
+  return h("section", { class: "stack tight" }, h("h3", null, "Attempts"), h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Attempts" }, table));
 }
 
 /** @param {any} found */

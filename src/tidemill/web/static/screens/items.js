@@ -247,7 +247,7 @@ function listView(job, filters, changed, values, { selection, hasNew }) {
     };
     return [
       has(SETTLED_STATUSES) ? actionButton(isFailures ? "Retry …" : "Run again …", "retry", (what) => reprocessItems(job.peek(), { ...what, statuses: (filters.statuses.length ? filters.statuses : ITEM_STATUSES).filter((one) => SETTLED_STATUSES.includes(one)) }, done)) : null,
-      actionButton("Export …", "down", (what) => exportJob(job.peek(), what)),
+      actionButton("Export …", "export", (what) => exportJob(job.peek(), what)),
       has(["pending", "retry_wait"]) ? actionButton("Cancel …", "ban", (what) => cancelRows(job.peek(), what, done), () => isClosed(job.value.status)) : null,
       h("button", { type: "button", class: "small plain", on: { click: () => selection.clear() } }, "Clear"),
     ];

@@ -10,6 +10,7 @@ import { isClosed } from "../ui/status.js";
 import { showToast, toastOnError } from "../ui/toast.js";
 import { reportOperation } from "./operation-text.js";
 import { processNow } from "./process-now.js";
+import { retryNotice } from "./redrive.js";
 import { countRows, countText, describeSelection, selectionRequest } from "./selection-actions.js";
 
 /** @param {any} job @param {(job: any) => void} changed */
@@ -99,6 +100,7 @@ export async function reprocessItems(job, what, done) {
     showToast("None of these rows can run again. Open rows are already queued, and imports do not keep their successful rows.");
     return false;
   }
+  const notice = await toastOnError(() => retryNotice(job, what));
   const isRetry = what.statuses.length === 1 && what.statuses[0] === "failed";
   const rowsText = `${countText(found)} ${found.items === 1 ? "row" : "rows"}`;
   let keeps = false;
@@ -106,6 +108,7 @@ export async function reprocessItems(job, what, done) {
     title: isRetry ? `Retry ${rowsText}?` : `Run ${rowsText} again?`,
     content: [
       h("p", null, describeSelection(job, what)),
+      notice,
       h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", checked: true, on: { change: () => (keeps = false) } }), "Reset attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", on: { change: () => (keeps = true) } }), "Only rows with attempts left")),
       h("p", { class: "muted" }, "The handler runs again, so its side effects can repeat. New results replace the stored ones."),
     ],
@@ -134,8 +137,8 @@ export function jobMenuActions(job, changed, gone) {
     isPaused ? { label: "Resume", icon: "play", run: () => resumeJob(job, changed) } : { label: "Pause", icon: "pause", run: () => pauseJob(job, changed), disabledReason: closed || job.status === "cancelling" ? `The job is ${job.status}` : null },
     { label: "Cancel …", icon: "ban", run: () => cancelJob(job, changed), isDanger: true, disabledReason: closed ? `The job is ${job.status}` : null },
     { label: "Retry failed …", icon: "retry", run: () => reprocessItems(job, { statuses: ["failed"] }), disabledReason: job.counts.failed ? null : "No failed rows" },
-    { label: "Process now …", icon: "play", run: () => processNow(job), disabledReason: closed || isPaused || job.status === "cancelling" ? `The job is ${job.status}` : null },
-    { label: "Export …", icon: "down", run: () => exportJob(job) },
-    { label: "Delete …", icon: "close", run: () => deleteJob(job, gone), isDanger: true },
+    { label: "Process now …", icon: "bolt", run: () => processNow(job), disabledReason: closed || isPaused || job.status === "cancelling" ? `The job is ${job.status}` : null },
+    { label: "Export …", icon: "export", run: () => exportJob(job) },
+    { label: "Delete …", icon: "trash", run: () => deleteJob(job, gone), isDanger: true },
   ];
 }

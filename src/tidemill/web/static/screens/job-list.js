@@ -31,7 +31,7 @@ export function jobList(path, name, kind) {
   const entries = signal(/** @type {any[]} */ ([]));
   const next = signal(/** @type {string | null} */ (null));
 
-  const requestParams = () => ({ q: q.value, statuses: statuses.value, user_id: ownerScope.value, created_from: startOfDay(from.value), created_to: startOfDay(to.value, 1), page_size: PAGE_SIZE });
+  const requestParams = () => ({ search: q.value, statuses: statuses.value, user_id: ownerScope.value, created_from: startOfDay(from.value), created_to: startOfDay(to.value, 1), page_size: PAGE_SIZE });
   const firstPage = remoteData((signal) => api.get(path, requestParams(), signal));
   const updates = trackListUpdates({ firstPage, shown: entries, next, statuses, requestParams });
   effect(() => {
@@ -54,7 +54,7 @@ export function jobList(path, name, kind) {
         updates.recordJobs([job]);
         continue;
       }
-      const applyUpdate = () => replaceEntry({ ...known, status: job.status, ...("counts" in known ? { counts: job.counts } : job.counts) });
+      const applyUpdate = () => replaceEntry({ ...known, status: job.status, started_at: job.started_at, idle_s: job.idle_s, ...("counts" in known ? { counts: job.counts } : job.counts) });
       // A closed job has more data, such as a file: load it. If that fails, apply the update alone.
       if (isClosed(job.status) !== isClosed(known.status)) api.get(`${path}/${job.id}`, { page_size: name === "distributions" ? 1 : null }).then(replaceEntry, applyUpdate);
       else applyUpdate();
@@ -81,7 +81,7 @@ export function jobListBody(list, table, nothing) {
     h(
       "div",
       { class: "stack wide", hidden: () => firstPage.data.value !== null && entries.value.length === 0 && !isFiltered() },
-      h("div", { class: "filters", role: "search" }, searchFilter("q", "Search by key or ID"), dateFilter("from", "From"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
+      h("div", { class: "filters", role: "search" }, searchFilter("q", "Search by file name or key"), dateFilter("from", "From"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
       statusToggles("statuses", "Status", () => inOrder(statusOptions(entries.value, statuses.value))),
     ),
     errorBanners([firstPage]),

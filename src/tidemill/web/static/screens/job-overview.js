@@ -41,7 +41,7 @@ export function jobOverview(job) {
     h("section", { class: "card" }, h("h2", null, "Throughput"), pointsError, () => (hasChart.value ? chart("Items settled per second", () => throughputSeries(points.data.value ?? [])) : h("p", { class: "muted" }, chartPlaceholder))),
     failureCauses(job),
     h("section", { class: "card" }, h("h2", null, "Newest batches"), batchesError, batchTable(() => batches.data.value?.batches ?? null, () => batches.error.value !== null)),
-    h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptiveState(job)),
+    h("details", { class: "card" }, h("summary", null, h("h2", null, "Adaptive state")), adaptiveState(job)),
   );
 }
 

@@ -62,7 +62,7 @@ export function configView(job) {
     { class: "columns" },
     h("section", { class: "card" }, h("h2", null, "Details"), h("dl", { class: "facts" }, facts.map(([name, read]) => [h("dt", { hidden: () => !read() }, name), h("dd", { hidden: () => !read() }, read)]))),
     h("section", { class: "card stack" }, h("h2", null, "Parameters"), h("pre", { class: "json", tabindex: "0" }, () => stringify(job.value.params, 2)), h("h2", null, "Failure policy"), h("pre", { class: "json", tabindex: "0" }, () => stringify(job.value.policy, 2))),
-    h("section", { class: "card" }, h("h2", null, "Adaptive state"), adaptiveState(job)),
+    h("details", { class: "card" }, h("summary", null, h("h2", null, "Adaptive state")), adaptiveState(job)),
   );
 }
 

@@ -4,6 +4,7 @@ import { api, isNotFound } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { estimateTimeLeft, formatAge, formatDateTime, formatNumber, formatPercent, formatRate, humanize } from "../core/format.js";
 import { onJobUpdates, watchJob } from "../core/live-updates.js";
+import { durationText, jobTitle, queuedText, setTabTitle } from "../core/job-names.js";
 import { everyWhileLive, liveClock } from "../core/polling.js";
 import { remoteData } from "../core/remote-data.js";
 import { href, navigate } from "../core/router.js";
@@ -63,7 +64,7 @@ export function screen({ params }) {
   everyWhileLive(() => isDeleted.peek() || job.reloadSoon(0), RELOAD_MS); // live updates do not report deleted jobs
   watchJob(() => (isLoaded.value && !isDeleted.value && !isClosed(/** @type {any} */ (job.data.value).status) ? job.data.peek().id : null));
   effect(() => {
-    if (isLoaded.value) document.title = `${job.data.peek().key} · Tidemill`;
+    if (isLoaded.value) setTabTitle(jobTitle(job.data.value), job.data.value?.file_name, job.data.peek().key);
   });
 
   return h("div", { class: "screen" }, errorBanners([job], isNotFound), () => {
@@ -115,14 +116,14 @@ function jobHeader(job, changed, loaded) {
     h(
       "div",
       { class: "head" },
-      h("div", { class: "title" }, h("h1", { class: "mono" }, job.peek().key), () => statusBadge(shown.value), h("span", { class: "chip" }, job.peek().kind)),
+      h("div", { class: "title" }, h("h1", null, () => jobTitle(job.value), () => (job.value.file_name ? h("span", { class: "file-name" }, ` ${job.value.file_name}`) : null), " ", h("small", { class: "mono muted" }, job.peek().key)), () => statusBadge(shown.value)),
       h(
         "div",
         { class: "row" },
         h("button", { type: "button", class: () => (isPaused() ? "main-act" : null), hidden: isOver, on: { click: singleFlight(() => (isPaused() ? resumeJob : pauseJob)(job.peek(), changed)) } }, () => (isPaused() ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
         actionButton("Cancel …", "ban", () => cancelJob(job.peek(), changed), { class: "danger", hidden: isOver }),
         actionButton("Retry failed …", "retry", () => reprocessItems(job.peek(), { statuses: ["failed"] }, loaded.reload), { disabled: () => job.value.counts.failed === 0, title: () => (job.value.counts.failed ? null : "No failed rows") }),
-        actionButton("Export …", "down", () => exportJob(job.peek())),
+        actionButton("Export …", "export", () => exportJob(job.peek())),
         menuButton("More actions", () => jobMenuActions(job.peek(), changed, () => navigate("/jobs")), { class: "icon-only" }),
       ),
     ),
@@ -143,8 +144,10 @@ function progressText(job, at) {
   const parts = [`average ${formatRate(rates.average_per_s)}`];
   if (!isClosed(job.status)) {
     parts.unshift(`now ${formatRate(rates.now_per_s)}`);
-    const found = estimateTimeLeft(rates, job.created_at, at);
+    const found = estimateTimeLeft(rates, job.started_at ?? job.created_at, at);
     parts.push(found.isKnown ? `done in ${found.text}` : `no estimate: ${found.text}`);
-  } else parts.push(`${humanize(job.status)} ${formatAge(job.closed_at, at)}`);
-  return [parts.map((one) => h("span", { class: "number" }, one)), h("span", { title: formatDateTime(job.created_at) }, `submitted ${formatAge(job.created_at, at)} by ${userName(job.user_id)}`)];
+    if (job.started_at) parts.push(`running for ${durationText(job, at)}`);
+  } else parts.push(`${humanize(job.status)} ${formatAge(job.closed_at, at)}`, job.started_at ? `ran ${durationText(job, at)}` : "not started");
+  parts.push(queuedText(job, at));
+  return [parts.filter(Boolean).map((one) => h("span", { class: "number" }, one)), h("span", { title: formatDateTime(job.created_at) }, `submitted ${formatAge(job.created_at, at)} by ${userName(job.user_id)}`)];
 }

@@ -2,7 +2,9 @@
 /** The jobs screen, newest first. */
 import { api, serverNow } from "../core/api.js";
 import { h, keyedList } from "../core/dom.js";
+import { hasFeature } from "../core/features.js";
 import { formatDateTime, formatDuration, formatNumber, formatPercent, formatRate, formatTime, startOfDay } from "../core/format.js";
+import { durationText, inputLabel, kindLabel, queuedText } from "../core/job-names.js";
 import { onJobUpdates, ownerScope } from "../core/live-updates.js";
 import { liveClock } from "../core/polling.js";
 import { remoteData } from "../core/remote-data.js";
@@ -14,6 +16,7 @@ import { toAbsoluteUrl } from "../core/url.js";
 import { userName } from "../core/user-names.js";
 import { errorBanners } from "../ui/error-banner.js";
 import { clearFiltersButton, dateFilter, searchFilter, selectFilter, statusToggles } from "../ui/filter-bar.js";
+import { icon } from "../ui/icons.js";
 import { loadMoreButton } from "../ui/load-more.js";
 import { menuButton } from "../ui/menu.js";
 import { emptyState, loadingNotice } from "../ui/notices.js";
@@ -36,7 +39,7 @@ export function screen() {
   const throughput = new ThroughputTracker();
   const at = liveClock(2_000);
 
-  const requestParams = () => ({ q: q.value, statuses: statuses.value, kind: kind.value, user_id: ownerScope.value, created_from: startOfDay(from.value), created_to: startOfDay(to.value, 1), page_size: PAGE_SIZE });
+  const requestParams = () => ({ search: q.value, statuses: statuses.value, kind: kind.value, user_id: ownerScope.value, created_from: startOfDay(from.value), created_to: startOfDay(to.value, 1), page_size: PAGE_SIZE });
   const firstPage = remoteData((signal) => api.get("/v1/jobs", requestParams(), signal));
   const totals = remoteData((signal) => api.get("/v1/jobs/counts", { user_id: ownerScope.value }, signal));
   const updates = trackListUpdates({ firstPage, shown: jobs, next, statuses, requestParams });
@@ -85,6 +88,8 @@ export function screen() {
     return inOrder(JOB_STATUSES.filter((value) => offered.has(value))).map((value) => ({ value, count: isFiltered() ? null : (counts?.counts[value] ?? null), isMinimum: counts ? !counts.is_complete : false }));
   };
   const isAll = () => ownerScope.value === "all";
+  /** @param {any} job */
+  const ownerName = (job) => userName(job.user_id);
 
   const body = h("tbody");
   keyedList(body, () => jobs.value, (job) => job.id, (job) => jobRow(job));
@@ -95,37 +100,37 @@ export function screen() {
       "tr",
       null,
       h("th", { scope: "row" }, h("a", { href: href(`/jobs/${job.peek().key}`), class: "mono" }, job.peek().key)),
-      h("td", null, h("span", { class: "chip" }, job.peek().kind)),
-      h("td", { hidden: () => !isAll() }, () => userName(job.value.user_id)),
-      h("td", null, () => statusBadge(job.value.status)),
-      h("td", { class: "wide-cell" }, progressBar(() => job.value.counts, { thin: true }), h("small", { class: "muted number" }, () => summary(job.value))),
-      h("td", { class: "right nowrap" }, () => (at.value, open() ? rateText(job.value) : "–")),
-      h("td", { class: "right nowrap" }, () => (at.value, open() ? timeLeftText(job.value) : "–")),
-      h("td", { class: "nowrap", title: () => formatDateTime(job.value.created_at) }, () => formatTime(job.value.created_at)),
-      h("td", { class: "right" }, menuButton(`Actions for ${job.peek().key}`, () => jobMenuActions(job.peek(), changed, () => firstPage.reload()))),
+      h("td", { class: () => (job.value.file_name ? "name-cell" : "name-cell muted"), data: { label: "File" }, title: () => job.value.file_name }, () => inputLabel(job.value)),
+      h("td", { class: "name-cell", data: { label: "Target" }, title: () => job.value.target }, () => (job.value.target ? `${job.value.target} ` : ""), h("span", { class: "chip" }, kindLabel(job.peek().kind))),
+      h("td", { hidden: () => !isAll(), data: { label: "Owner" } }, () => ownerName(job.value)),
+      h("td", { class: "status-cell" }, () => statusBadge(job.value.status)),
+      h("td", { class: "wide-cell" }, progressBar(() => job.value.counts, { thin: true }), h("small", { class: "muted number" }, () => (at.value, `${summary(job.value)}${open() ? rateText(job.value) : ""}`))),
+      h("td", { class: "nowrap", data: { label: "Duration" }, title: () => (at.value, queuedText(job.value, serverNow())) }, () => (at.value, durationText(job.value, serverNow())), h("small", { class: "muted" }, () => (at.value, open() ? timeLeftText(job.value) : ""))),
+      h("td", { class: "nowrap", data: { label: "Submitted" }, title: () => formatDateTime(job.value.created_at) }, () => formatTime(job.value.created_at)),
+      h("td", { class: "right at-end" }, menuButton(`Actions for ${job.peek().key}`, () => jobMenuActions(job.peek(), changed, () => firstPage.reload()))),
     );
   }
   /** @param {any} job */
   const rateText = (job) => {
     const found = throughput.itemsPerSecond(job, serverNow());
-    return found === null ? "…" : formatRate(found);
+    return found === null || found === 0 ? "" : ` · ${formatRate(found)}`;
   };
   /** @param {any} job */
   const timeLeftText = (job) => {
     const found = throughput.secondsLeft(job, serverNow());
-    return found === null ? "–" : formatDuration(found);
+    return found === null ? "" : ` ${formatDuration(found)} left`;
   };
 
   const table = h(
     "div",
     { class: "table-box", hidden: () => jobs.value.length === 0 },
-    h("table", { "aria-label": "Jobs" }, h("thead", null, h("tr", null, columnHeader("Job"), columnHeader("Kind"), h("th", { scope: "col", hidden: () => !isAll() }, "Owner"), columnHeader("Status"), columnHeader("Progress"), columnHeader("Rate", true), columnHeader("Time left", true), columnHeader("Submitted"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Actions")))), body),
+    h("table", { class: "cards", "aria-label": "Jobs" }, h("thead", null, h("tr", null, columnHeader("Job"), columnHeader("File"), columnHeader("Target and kind"), h("th", { scope: "col", hidden: () => !isAll() }, "Owner"), columnHeader("Status"), columnHeader("Progress"), columnHeader("Duration"), columnHeader("Submitted"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Actions")))), body),
   );
   return h(
     "div",
     { class: "screen" },
-    h("div", { class: "head" }, h("h1", null, "Jobs")),
-    h("div", { class: "filters", role: "search" }, searchFilter("q", "Search by key or ID"), selectFilter("kind", "Kind", () => kinds.value.map((value) => ({ value, label: value }))), dateFilter("from", "From"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
+    h("div", { class: "head" }, h("h1", null, "Jobs"), () => (hasFeature("imports") ? importButton() : null)),
+    h("div", { class: "filters", role: "search" }, searchFilter("q", "Search by file name or key"), selectFilter("kind", "Kind", () => kinds.value.map((value) => ({ value, label: value }))), dateFilter("from", "From"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
     statusToggles("statuses", "Status", byStatus),
     errorBanners([firstPage]),
     withUpdatePill(
@@ -139,9 +144,13 @@ export function screen() {
   );
 }
 
-/** @param {string} label @param {boolean} [right] */
-function columnHeader(label, right = false) {
-  return h("th", { scope: "col", class: right ? "right" : null }, label);
+/** @param {string} label */
+function columnHeader(label) {
+  return h("th", { scope: "col" }, label);
+}
+
+function importButton() {
+  return h("a", { class: "button main-act", href: href("/imports/new") }, icon("plus"), "Import a file");
 }
 
 /** @param {any} job */
@@ -158,7 +167,9 @@ function emptyList(isFiltered, hasMore) {
   const url = toAbsoluteUrl("/v1/jobs");
   return emptyState({
     title: "No jobs yet",
-    text: "Submit rows over HTTP or from the command line. Rows are stored first and then processed; this page shows the progress.",
+    text: hasFeature("imports") ? "Import a file to check its rows and write them to a table. This page then shows the progress of the job." : "Submit rows over HTTP or from the command line. Rows are stored first and then processed; this page shows the progress.",
+    actions: hasFeature("imports") ? [importButton()] : [],
+    areFolded: hasFeature("imports"),
     commands: [
       ["With curl", `curl ${url} -H "Authorization: Bearer $KEY" --json '{"kind": "greet", "inputs": [{"name": "ada"}]}'`],
       ["From a file", "tidemill submit greet people.csv"],

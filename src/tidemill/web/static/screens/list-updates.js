@@ -13,7 +13,7 @@ import { computed, signal } from "../core/signal.js";
  * @param {import("../core/signal.js").Signal<any[]>} list.shown
  * @param {import("../core/signal.js").Signal<string | null>} list.next null if there are no more pages
  * @param {import("../core/signal.js").Signal<string[]>} list.statuses
- * @param {() => {q: string, kind?: string, created_from: string | null, created_to: string | null}} list.requestParams the other filters of the list
+ * @param {() => {search: string, kind?: string, created_from: string | null, created_to: string | null}} list.requestParams the other filters of the list
  */
 export function trackListUpdates({ firstPage, shown, next, statuses, requestParams }) {
   const fresh = signal(/** @type {Set<string>} */ (new Set()));
@@ -47,9 +47,10 @@ export function trackListUpdates({ firstPage, shown, next, statuses, requestPara
   return { recordJobs, pillText, forget: () => (fresh.value = new Set()) };
 }
 
-/** @param {any} job @param {{q: string, kind?: string, created_from: string | null, created_to: string | null}} options */
-function matches(job, { q, kind, created_from, created_to }) {
+/** @param {any} job @param {{search: string, kind?: string, created_from: string | null, created_to: string | null}} options */
+function matches(job, { search, kind, created_from, created_to }) {
   const at = Date.parse(job.created_at);
-  const begins = (/** @type {string} */ name) => name.toLowerCase().startsWith(q.trim().toLowerCase());
-  return (!kind || job.kind === kind) && (begins(job.key) || begins(job.id)) && (!created_from || at >= Date.parse(created_from)) && (!created_to || at < Date.parse(created_to));
+  const text = search.trim().toLowerCase();
+  const isFound = job.id === text || [job.key, job.file_name, job.target].some((one) => (one ?? "").toLowerCase().includes(text));
+  return (!kind || job.kind === kind) && isFound && (!created_from || at >= Date.parse(created_from)) && (!created_to || at < Date.parse(created_to));
 }

@@ -9,6 +9,15 @@ import { userName } from "../core/user-names.js";
 import { showToast } from "../ui/toast.js";
 
 const VERB_LABELS = { redrive: "retry", reprocess: "run again" };
+const DEAD_LETTER_VERBS = ["redrive", "dismiss", "restore"];
+/** The past tense of each verb, and the text if no row was left. @type {Record<string, [string, string]>} */
+const RESULT_TEXTS = {
+  cancel: ["Cancelled", "No waiting rows were left. "],
+  dismiss: ["Dismissed", "No rows were left to dismiss. "],
+  restore: ["Restored", "No dismissed rows were left. "],
+};
+/** The categories of failed items, as in the API. */
+export const CATEGORY_LABELS = { handler: "handler failures", invalid_row: "invalid import rows", dry_run: "dry-run rows" };
 
 /** The label of an action: "retry" for failed rows, "run again" for other rows. @param {string} verb @param {any} [predicate] */
 export function verbLabel(verb, predicate) {
@@ -22,18 +31,20 @@ export function describePredicate(operation) {
   const parts = [];
   const named = predicate.items ? Object.values(predicate.items).reduce((/** @type {number} */ sum, /** @type {any} */ seqs) => sum + seqs.length, 0) : predicate.seqs && predicate.seqs.length + (predicate.ranges ?? []).reduce((/** @type {number} */ sum, /** @type {number[]} */ [first, last]) => sum + last - first + 1, 0);
   if (named !== undefined && named !== null) parts.push(pluralize(/** @type {number} */ (named), "selected row"));
-  else if (operation.verb === "redrive") parts.push("all matching failed items");
+  else if (DEAD_LETTER_VERBS.includes(operation.verb)) parts.push(operation.verb === "restore" ? "all matching dismissed items" : "all matching failed items");
   else parts.push(`all rows with status ${(predicate.statuses ?? []).map(humanize).join(" or ")}`);
   if (predicate.key) parts.push(predicate.key.endsWith("*") ? `key starts with ${predicate.key.slice(0, -1)}` : `key is ${predicate.key}`);
   if (predicate.codes?.length) parts.push(`cause is ${predicate.codes.join(" or ")}`);
+  if (predicate.category) parts.push(/** @type {any} */ (CATEGORY_LABELS)[predicate.category] ?? predicate.category);
+  if (predicate.group) parts.push("one group of errors");
   if (predicate.kind) parts.push(`kind is ${predicate.kind}`);
   if (predicate.jobs?.length) parts.push(pluralize(predicate.jobs.length, "job"));
   if (predicate.since) parts.push(`failed from ${formatTime(predicate.since)}`);
   if (predicate.until) parts.push(`failed before ${formatTime(predicate.until)}`);
   const but = predicate.but?.length ?? Object.values(predicate.except ?? {}).reduce((/** @type {number} */ sum, /** @type {any} */ seqs) => sum + seqs.length, 0);
   if (but) parts.push(`except ${pluralize(but, "row")}`);
-  if (operation.verb === "redrive" && predicate.owner_id === null) parts.push("of all users");
-  else if (operation.verb === "redrive" && predicate.owner_id !== operation.user_id) parts.push(`of ${userName(predicate.owner_id)}`);
+  if (DEAD_LETTER_VERBS.includes(operation.verb) && predicate.owner_id === null) parts.push("of all users");
+  else if (DEAD_LETTER_VERBS.includes(operation.verb) && predicate.owner_id !== operation.user_id) parts.push(`of ${userName(predicate.owner_id)}`);
   if (predicate.reset_attempts === false) parts.push("only with attempts left");
   return parts.join(", ");
 }
@@ -57,7 +68,10 @@ export async function reportOperation(operation) {
   const now = await pollOperation(operation);
   waiting?.remove();
   if (now.state === "failed") showToast([`The operation failed after ${pluralize(now.items, "row")}: ${now.error}. `, link()], "bad");
-  else if (now.items === 0) showToast([now.verb === "cancel" ? "No waiting rows were left. " : "No rows were left to requeue. ", link()]);
-  else showToast([`${now.verb === "cancel" ? "Cancelled" : "Requeued"} ${pluralize(now.items, "row")}. `, link()], "ok");
+  else {
+    const [done, nothing] = RESULT_TEXTS[now.verb] ?? ["Requeued", "No rows were left to requeue. "];
+    if (now.items === 0) showToast([nothing, link()]);
+    else showToast([`${done} ${pluralize(now.items, "row")}. `, link()], "ok");
+  }
   return now;
 }

@@ -73,12 +73,12 @@ function operationList(chosen) {
       "tr",
       { "aria-current": () => (chosen.value === one.peek().id ? "true" : null) },
       h("th", { scope: "row", class: "nowrap" }, h("a", { href: href(`/operations/${one.peek().id}`), title: formatDateTime(one.peek().created_at) }, formatTime(one.peek().created_at))),
-      h("td", null, () => userName(one.value.user_id)),
-      h("td", null, verbLabel(one.peek().verb, one.peek().predicate)),
-      h("td", null, () => describePredicate(one.value)),
-      h("td", { class: "right number" }, () => formatNumber(one.value.items)),
-      h("td", null, () => stateCell(one.value)),
-      h("td", { class: "nowrap" }, () => (at.value, durationText(one.value))),
+      h("td", { data: { label: "User" } }, () => userName(one.value.user_id)),
+      h("td", { data: { label: "Action" } }, verbLabel(one.peek().verb, one.peek().predicate)),
+      h("td", { data: { label: "Selection" } }, () => describePredicate(one.value)),
+      h("td", { class: "right number", data: { label: "Rows" } }, () => formatNumber(one.value.items)),
+      h("td", { class: "status-cell" }, () => stateCell(one.value)),
+      h("td", { class: "nowrap", data: { label: "Duration" } }, () => (at.value, durationText(one.value))),
     ),
   );
   const heads = ["Started", "User", "Action", "Selection", "Rows", "State", "Duration"];
@@ -89,7 +89,7 @@ function operationList(chosen) {
     withUpdatePill(
       () => (newCount.value ? `${formatNumber(newCount.value)} new – show` : ""),
       () => ((wantsNew = true), firstPage.reload()),
-      h("div", { class: "table-box", hidden: () => operations.value.length === 0 }, h("table", { "aria-label": "Operations" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", class: label === "Rows" ? "right" : null }, label)))), body)),
+      h("div", { class: "table-box", hidden: () => operations.value.length === 0 }, h("table", { class: "cards", "aria-label": "Operations" }, h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col", class: label === "Rows" ? "right" : null }, label)))), body)),
       () => (firstPage.data.value === null && !firstPage.error.value ? loadingNotice() : null),
       () => (firstPage.data.value !== null && operations.value.length === 0 ? emptyList() : null),
     ),

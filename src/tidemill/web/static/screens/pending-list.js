@@ -117,7 +117,7 @@ function pendingGrid(params, options) {
     () =>
       isEmpty()
         ? options.job && processButton(options.job, show)
-        : [h("button", { type: "button", class: "small main-act", on: { click: runChosen } }, icon("retry"), "Run selected now"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")],
+        : [h("button", { type: "button", class: "small main-act", on: { click: runChosen } }, icon("play"), "Run selected now"), h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")],
   );
   /** The grid creates cells outside of any scope, so effects in cells have to be ended with the grid. @type {Array<() => void>} */
   const ends = [];
@@ -140,7 +140,7 @@ function pendingGrid(params, options) {
 /** @param {import("../core/signal.js").Signal<any>} job @param {() => void} show */
 function processButton(job, show) {
   const isResting = () => ["paused", "cancelling"].includes(job.value.status);
-  return h("button", { type: "button", class: "small", hidden: () => isClosed(job.value.status), disabled: isResting, title: () => (isResting() ? `The job is ${job.value.status}` : null), on: { click: () => processNow(job.peek(), show) } }, icon("play"), "Process now …");
+  return h("button", { type: "button", class: "small", hidden: () => isClosed(job.value.status), disabled: isResting, title: () => (isResting() ? `The job is ${job.value.status}` : null), on: { click: () => processNow(job.peek(), show) } }, icon("bolt"), "Process now …");
 }
 
 /** Explains an empty list: either all items are settled, or the filters match none. @param {any} params @param {PendingOptions} options */

@@ -14,6 +14,7 @@ import { errorBanners } from "../ui/error-banner.js";
 import { clearFiltersButton, dateFilter, searchFilter, selectFilter, statusToggles } from "../ui/filter-bar.js";
 import { emptyState, errorNotice, loadingNotice } from "../ui/notices.js";
 import { OPEN_ITEM_STATUSES } from "../ui/status.js";
+import { unservedItems, unservedText } from "./health-tiles.js";
 import { DEFAULT_STATUSES, pendingFilter, pendingList } from "./pending-list.js";
 
 const FILTERS = ["statuses", "type", "job", "from", "to"];
@@ -57,7 +58,7 @@ function dashboard() {
     const sums = /** @type {any} */ (open.sumCounts(matchesFilter));
     return statuses.reduce((sum, name) => sum + sums[name], 0);
   };
-  const summaryLine = () => (open.firstPage.data.value === null ? "" : summary(open.sumCounts(() => true), flow.data.value, open.isComplete.value));
+  const summaryLine = () => (open.firstPage.data.value === null ? "" : summary(open, flow.data.value));
   return [
     errorBanners([open.firstPage, flow]),
     h("p", { class: "row muted" }, summaryLine),
@@ -68,14 +69,28 @@ function dashboard() {
   ];
 }
 
-/** @param {import("../core/open-jobs.js").OpenCounts} sums @param {any} flow @param {boolean} isComplete */
-function summary(sums, flow, isComplete) {
-  const all = sums.pending + sums.processing + sums.retry_wait;
-  const parts = [`${isComplete ? "" : "at least "}${formatNumber(all)} open: ${formatNumber(sums.pending)} pending, ${formatNumber(sums.processing)} processing, ${formatNumber(sums.retry_wait)} waiting for a retry`];
-  const perSecond = flow ? recentRate(flow) : 0;
-  if (all && perSecond > 0) parts.push(`at ${formatRate(perSecond)}, done in ${isComplete ? "about" : "more than"} ${formatDuration(all / perSecond)}`);
-  else if (all && flow) parts.push("no estimate: nothing was settled in the last 2 minutes");
+/** @param {ReturnType<typeof trackOpenJobs>} open @param {any} flow */
+function summary(open, flow) {
+  const isComplete = open.isComplete.value;
+  const sums = open.sumCounts(() => true);
+  const parts = [`${isComplete ? "" : "at least "}${formatNumber(countOpen(sums))} open: ${formatNumber(sums.pending)} pending, ${formatNumber(sums.processing)} processing, ${formatNumber(sums.retry_wait)} waiting for a retry`];
+  if (countOpen(sums) && flow) parts.push(estimate(open, flow));
   return parts.join(" · ");
+}
+
+/** When the rows that can run now will be done. @param {ReturnType<typeof trackOpenJobs>} open @param {any} flow */
+function estimate(open, flow) {
+  const all = countOpen(open.sumCounts(() => true));
+  const moving = all - flow.paused - unservedItems(flow);
+  if (moving <= 0) return `no estimate: ${unservedText(flow) || "all of them are paused or being cancelled"}`;
+  const perSecond = recentRate(flow);
+  if (!(perSecond > 0)) return "no estimate: nothing was settled in the last 2 minutes";
+  return `at ${formatRate(perSecond)}, ${moving < all ? `${formatNumber(moving)} of them ` : ""}done in ${open.isComplete.value ? "about" : "more than"} ${formatDuration(moving / perSecond)}`;
+}
+
+/** @param {import("../core/open-jobs.js").OpenCounts} sums */
+function countOpen(sums) {
+  return sums.pending + sums.processing + sums.retry_wait;
 }
 
 /** Items per second over the last two minutes. @param {any} flow */

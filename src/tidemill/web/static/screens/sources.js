@@ -19,7 +19,7 @@ import { withUpdatePill } from "../ui/update-pill.js";
 
 const RELOAD_MS = 5_000;
 /** @type {Record<string, [tone: string, icon: string]>} */
-const FILE_STATE_STYLES = { seen: ["wait", "clock"], taken: ["run", "down"], submitted: ["run", "run"], persisted: ["ok", "check"], processed: ["ok", "check"], rejected: ["bad", "cross"], failed: ["bad", "cross"], refused: ["warn", "ban"], gone: ["warn", "help"] };
+const FILE_STATE_STYLES = { seen: ["wait", "clock"], taken: ["run", "read"], submitted: ["run", "run"], persisted: ["ok", "check"], processed: ["ok", "check"], rejected: ["bad", "cross"], failed: ["bad", "cross"], refused: ["warn", "ban"], gone: ["warn", "help"] };
 
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} options */
 export function screen({ params }) {
@@ -63,7 +63,7 @@ export function screen({ params }) {
       { class: "table-box", hidden: () => !sources.data.value?.length },
       h(
         "table",
-        { "aria-label": "Watches" },
+        { class: "cards", "aria-label": "Watches" },
         h("thead", null, h("tr", null, heads.map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Actions"))))),
         body,
       ),
@@ -78,12 +78,12 @@ export function screen({ params }) {
       "tr",
       { "aria-current": () => (chosen.value === name ? "true" : null) },
       h("th", { scope: "row" }, h("a", { href: href(`/sources/${name}`) }, name), () => (watch.value.problem ? h("div", { class: "fault" }, watch.value.problem) : null)),
-      h("td", null, h("span", { class: "chip" }, scheme), " ", h("span", { class: "mono small" }, source), h("div", { class: "muted small" }, pattern.join(", "))),
-      h("td", null, task.resource_type ? `import into ${task.resource_type}` : task.kind),
-      h("td", { class: "nowrap" }, every_s === null ? "manual" : formatDuration(every_s)),
-      h("td", { class: "nowrap", title: () => formatDateTime(watch.value.last_scan_at) }, last, () => (watch.value.next_scan_at ? h("div", { class: "muted small" }, `next ${formatTime(watch.value.next_scan_at)}`) : null)),
-      h("td", { class: "number" }, () => `${formatNumber(watch.value.found)} found, ${formatNumber(watch.value.submitted)} new`),
-      h("td", null, () => Object.entries(watch.value.files).map(([state, n]) => [h("span", { class: "chip" }, `${humanize(state)} ${formatNumber(/** @type {number} */ (n))}`), " "])),
+      h("td", { data: { label: "Location" } }, h("span", { class: "chip" }, scheme), " ", h("span", { class: "mono small" }, source), h("div", { class: "muted small" }, pattern.join(", "))),
+      h("td", { data: { label: "Creates" } }, task.resource_type ? `import into ${task.resource_type}` : task.kind),
+      h("td", { class: "nowrap", data: { label: "Interval" } }, every_s === null ? "manual" : formatDuration(every_s)),
+      h("td", { class: "nowrap", data: { label: "Last scan" }, title: () => formatDateTime(watch.value.last_scan_at) }, last, () => (watch.value.next_scan_at ? h("div", { class: "muted small" }, `next ${formatTime(watch.value.next_scan_at)}`) : null)),
+      h("td", { class: "number", data: { label: "Found" } }, () => `${formatNumber(watch.value.found)} found, ${formatNumber(watch.value.submitted)} new`),
+      h("td", { data: { label: "Files" } }, () => Object.entries(watch.value.files).map(([state, n]) => [h("span", { class: "chip" }, `${humanize(state)} ${formatNumber(/** @type {number} */ (n))}`), " "])),
       h("td", { class: "right" }, h("button", { type: "button", class: "small", disabled: () => isScanning.value !== "", on: { click: () => scan(name) } }, icon("search"), () => (isScanning.value === name ? "Scanning …" : "Scan now"))),
     );
   }

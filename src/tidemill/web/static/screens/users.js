@@ -50,10 +50,10 @@ function usersView() {
       "tr",
       null,
       h("th", { scope: "row" }, user.name, own ? [" ", h("span", { class: "chip" }, "you")] : null),
-      h("td", { class: "number" }, String(user.id)),
-      h("td", null, h("span", { class: "status", data: { tone: user.role === "admin" ? "run" : "wait" } }, icon(user.role === "admin" ? "flag" : "user"), user.role)),
-      h("td", { class: "number" }, formatNumber(user.keys)),
-      h("td", { class: "nowrap", title: formatDateTime(user.created_at) }, formatTime(user.created_at)),
+      h("td", { class: "number", data: { label: "ID" } }, String(user.id)),
+      h("td", { class: "status-cell" }, h("span", { class: "status", data: { tone: user.role === "admin" ? "run" : "wait" } }, icon(user.role === "admin" ? "flag" : "user"), user.role)),
+      h("td", { class: "number", data: { label: "Active keys" } }, formatNumber(user.keys)),
+      h("td", { class: "nowrap", data: { label: "Created" }, title: formatDateTime(user.created_at) }, formatTime(user.created_at)),
       h(
         "td",
         { class: "right nowrap" },
@@ -62,7 +62,7 @@ function usersView() {
         menuButton(`Actions for ${user.name}`, () => [
           { label: "New key …", icon: "key", run: async () => (await createKey({ user: user.name })) && users.reload() },
           { label: user.role === "admin" ? "Make a regular user …" : "Make an admin …", icon: "flag", run: () => changeRole(user), disabledReason: disabledReason ?? own },
-          { label: "Remove …", icon: "close", run: () => remove(user), isDanger: true, disabledReason: disabledReason ?? own },
+          { label: "Remove …", icon: "trash", run: () => remove(user), isDanger: true, disabledReason: disabledReason ?? own },
         ]),
       ),
     );
@@ -71,7 +71,7 @@ function usersView() {
   return [
     h("div", { class: "head" }, h("h1", null, "Users"), h("button", { type: "button", class: "main-act", on: { click: add } }, icon("plus"), "New user …")),
     () => (users.error.value ? errorNotice(users.error.value, users.reload) : null),
-    () => (users.data.value === null ? (users.error.value ? null : loadingNotice()) : h("div", { class: "table-box" }, h("table", { "aria-label": "Users" }, h("thead", null, h("tr", null, ["Name", "ID", "Role", "Active keys", "Created", ""].map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Actions"))))), h("tbody", null, users.data.value.map(userRow))))),
+    () => (users.data.value === null ? (users.error.value ? null : loadingNotice()) : h("div", { class: "table-box" }, h("table", { class: "cards", "aria-label": "Users" }, h("thead", null, h("tr", null, ["Name", "ID", "Role", "Active keys", "Created", ""].map((label) => h("th", { scope: "col" }, label || h("span", { class: "unseen" }, "Actions"))))), h("tbody", null, users.data.value.map(userRow))))),
   ];
 }
 

@@ -26,7 +26,7 @@ export function copyButton(text, label, caption = "Copy") {
       await navigator.clipboard.writeText(what); // unavailable if the page was loaded over plain HTTP from another machine
       showFeedback("Copied");
     } catch {
-      showFeedback("Copying is blocked: select the text instead");
+      showFeedback("The browser blocked the clipboard. Select the text and copy it.");
     }
   };
   return h("button", { type: "button", class: "small", "aria-label": label, on: { click: copy } }, icon("copy"), captionElement);

@@ -38,6 +38,8 @@ export function openDrawer(title, content, options = {}) {
     const hadFocus = element.contains(document.activeElement);
     destroy();
     if (hadFocus && before?.isConnected) before.focus();
+    // The list may be hidden by now.
+    if (hadFocus && document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
     options.onClose?.();
   };
   // On narrow screens the drawer covers everything: keep Tab inside it.

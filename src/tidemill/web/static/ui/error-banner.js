@@ -19,7 +19,7 @@ export function errorBanners(sources, isHandledElsewhere = () => false) {
   const staleMessage = computed(() => [...new Set(sources.map((one) => (one.data.value === null ? "" : messageOf(one))))].filter(Boolean).join("; "));
   effect(() => {
     if (staleMessage.value === "") return;
-    const banner = untracked(() => showToast([h("p", null, `Could not refresh: ${staleMessage.value}`), h("button", { type: "button", class: "small", on: { click: retry } }, icon("retry"), "Try again")], "bad"));
+    const banner = untracked(() => showToast([h("p", null, `Could not refresh: ${staleMessage.value}`), h("button", { type: "button", class: "small", on: { click: retry } }, icon("refresh"), "Try again")], "bad"));
     onCleanup(() => banner.remove());
   });
   function retry() {

@@ -150,7 +150,7 @@ export function createGrid(options) {
     const [first, last, error] = source.blockOf(index);
     if (index !== first && index !== Math.ceil(scroll.top / ROW_HEIGHT)) return ["…"];
     const message = `Could not load rows ${formatNumber(first + 1)}–${formatNumber(last + 1)}: ${error?.message ?? ""}`;
-    return [message, h("button", { type: "button", class: "small", on: { click: () => source.retry(index) } }, icon("retry"), "Try again")];
+    return [message, h("button", { type: "button", class: "small", on: { click: () => source.retry(index) } }, icon("refresh"), "Try again")];
   }
 
   /** Makes the active cell reachable with Tab; if it is not visible, the grid itself is. */

@@ -5,15 +5,16 @@ import { h } from "../core/dom.js";
 import { commandSnippet } from "./copy-button.js";
 import { icon } from "./icons.js";
 
-/** @param {{title: import("../core/dom.js").Child, text: import("../core/dom.js").Child, commands?: Array<[label: string, text: string]>, actions?: import("../core/dom.js").Child[]}} options */
-export function emptyState({ title, text, commands = [], actions = [] }) {
-  return h("div", { class: "empty" }, h("h2", null, title), h("p", null, text), actions, commands.map(([label, command]) => commandSnippet(label, command)));
+/** With `areFolded`, the user unfolds the commands: they are for people who write programs. @param {{title: import("../core/dom.js").Child, text: import("../core/dom.js").Child, commands?: Array<[label: string, text: string]>, areFolded?: boolean, actions?: import("../core/dom.js").Child[]}} options */
+export function emptyState({ title, text, commands = [], areFolded = false, actions = [] }) {
+  const snippets = commands.map(([label, command]) => commandSnippet(label, command));
+  return h("div", { class: "empty" }, h("h2", null, title), h("p", null, text), actions, areFolded ? h("details", { class: "recipes" }, h("summary", null, "From a program or the command line"), h("div", { class: "stack" }, snippets)) : snippets);
 }
 
 /** A failed request, with a retry button. @param {Error} error @param {() => void} retry */
 export function errorNotice(error, retry) {
   const id = error instanceof ApiError && error.requestId ? h("small", { class: "muted mono" }, `request ${error.requestId}`) : null;
-  return h("div", { class: "notice", role: "alert", data: { tone: "bad" } }, h("span", null, error.message), id, h("button", { type: "button", class: "small", on: { click: retry } }, icon("retry"), "Try again"));
+  return h("div", { class: "notice", role: "alert", data: { tone: "bad" } }, h("span", null, error.message), id, h("button", { type: "button", class: "small", on: { click: retry } }, icon("refresh"), "Try again"));
 }
 
 /** All validation errors of a request. @param {Error} error @param {(() => void) | null} retry */

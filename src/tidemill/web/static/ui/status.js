@@ -7,7 +7,7 @@ import { icon } from "./icons.js";
 /** @type {Record<string, [tone: string, icon: string]>} */
 const STYLES = {
   pending: ["wait", "clock"],
-  ingesting: ["run", "down"],
+  ingesting: ["run", "read"],
   running: ["run", "run"],
   processing: ["run", "run"],
   paused: ["warn", "pause"],

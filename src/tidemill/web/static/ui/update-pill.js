@@ -5,5 +5,5 @@ import { icon } from "./icons.js";
 
 /** @param {() => string} text empty if nothing has changed @param {() => void} show @param {...import("../core/dom.js").Child} list */
 export function withUpdatePill(text, show, ...list) {
-  return h("div", { class: "under-pill" }, h("button", { type: "button", class: "pill small", hidden: () => text() === "", on: { click: show } }, icon("up"), text), list);
+  return h("div", { class: "under-pill" }, h("button", { type: "button", class: "pill small", hidden: () => text() === "", on: { click: show } }, icon("top"), text), list);
 }
