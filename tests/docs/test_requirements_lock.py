@@ -1,4 +1,4 @@
-"""The lock: a fresh clone installs what is written there, whatever was released since."""
+"""The lock file: a fresh clone installs its versions, even if newer ones were released."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ def pins() -> dict[str, set[Version]]:
 
 
 def wanted(package: str, extras: frozenset[str]) -> list[Requirement]:
-    """What a package asks for on this machine, with these of its extras."""
+    """Return the requirements of a package with these extras on this machine."""
     asked = [Requirement(line) for line in requires(package) or ()]
     return [one for one in asked if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in extras | {""})]
 
@@ -47,7 +47,7 @@ def test_lock_file_pins_compatible_version_of_every_dependency() -> None:
 
 @pytest.mark.parametrize("option", ["--no-deps", "--require-hashes"])
 def test_make_install_uses_lock_file_without_resolving(option: str) -> None:
-    """Left to resolve, pip took a newer `coverage[toml]` than the locked coverage, and refused it unhashed."""
+    """When pip resolved dependencies, it chose a newer `coverage[toml]`, which has no hash in the lock, and failed."""
     recipe = subprocess.run(
         ["make", "--dry-run", "--always-make", ".venv/.ready"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
