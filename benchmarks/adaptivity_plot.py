@@ -1,4 +1,4 @@
-"""Draw docs/adaptivity.svg: the engine's controller with a simulated provider. Run it after a change of either.
+"""Draw docs/explanation/adaptivity.svg: the controller with a simulated provider. Run it after a change of either.
 
 python benchmarks/adaptivity_plot.py
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from simulated_provider import Second, simulate
 
-TARGET = Path(__file__).parents[1] / "docs" / "adaptivity.svg"
+TARGET = Path(__file__).parents[1] / "docs" / "explanation" / "adaptivity.svg"
 HIGH, LATENCY_S = 50, 0.2
 RATES = (100, 40, 200)  # requests per second that the provider accepts, for a minute each
 MINUTE = 60

@@ -1,4 +1,4 @@
-"""Draw docs/matching.svg from a real run: workers match 5,000 rows against csv-reconcile, within a rate limit.
+"""Draw docs/reference/matching.svg from a real run: workers match 5,000 rows against csv-reconcile, rate-limited.
 
 A proxy in front of the service counts the requests. In the middle of the run it throttles all of them for 8 s.
 The run takes about a minute.
@@ -27,7 +27,7 @@ from tidemill import Mill  # noqa: E402
 from tidemill.config import Settings  # noqa: E402
 from tidemill.testing.throwaway_postgres import ThrowawayServer  # noqa: E402
 
-TARGET = ROOT / "docs" / "matching.svg"
+TARGET = ROOT / "docs" / "reference" / "matching.svg"
 ROWS, BATCH, RATE, BURST, PROCESSES = 5_000, 20, 5, 2, 2
 STORM_S = 8.0
 NAMES = [

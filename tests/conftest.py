@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures and settings of all tests."""
 
 import os
 import signal
@@ -20,17 +20,17 @@ from tidemill.store.database import Database
 
 pytest_plugins = ["support.api", "support.command", "support.leftover_processes"]
 
-# A machine that keeps no bytecode makes each of the many processes of a run compile everything anew.
+# Without stored bytecode, each of the many processes of a run compiles every module.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# xdist says 80 columns to its processes: a command that is told of another width than the process it forks from had is
-# started anew, which takes a second each time.
+# pytest-xdist sets a width of 80 columns. A command whose width differs from the forker's cannot be forked: it starts a
+# new interpreter, which takes one second.
 os.environ.update(WIDTH)
 fork_children()
-# A script that runs the tests in the background has SIGINT ignored, and so would all processes that tests interrupt.
+# A shell script ignores SIGINT in its background jobs. Processes that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# How long an example takes says how busy the machine is, and nothing of what the example is about.
+# Examples have no deadline: on a busy machine, every example is slow.
 hypothesis_settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
@@ -63,7 +63,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def settings(tidemill_database: str, tmp_path: Path) -> Settings:
-    """Leases of 2 s instead of 30, polls of 50 ms instead of 1 s; a busy machine claims as much as an idle one."""
+    """Return settings for fast tests: leases of 2 s, polls every 50 ms, and claims that do not depend on the load."""
     return Settings(
         database_url=tidemill_database,
         home=tmp_path,
@@ -91,7 +91,7 @@ def mill(settings: Settings) -> Mill:
 
 @pytest.fixture
 def workers(settings: Settings, tmp_path: Path) -> Iterator[Workers]:
-    """Starts real worker processes; ends those that are left."""
+    """Start real worker processes, and kill those that still run after the test."""
     started = Workers(settings, tmp_path)
     yield started
     started.end()
@@ -99,14 +99,14 @@ def workers(settings: Settings, tmp_path: Path) -> Iterator[Workers]:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """For everybody: whoever wants to kill one starts his own."""
+    """Return the S3 server that all tests share. A test that kills a server starts its own."""
     with S3Server(tmp_path_factory.mktemp("s3") / "data") as server:
         yield server
 
 
 @pytest.fixture
 def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    """A server that runs, and its keys in the environment."""
+    """Return the shared S3 server, with its keys in the environment."""
     for name, value in s3_server.env.items():
         monkeypatch.setenv(name, value)
     return s3_server

@@ -1,4 +1,4 @@
-"""The whole way of an item, once in process and once with real processes."""
+"""Items run from submission to completion, in this process and in worker processes."""
 
 import os
 
@@ -33,7 +33,7 @@ async def test_worker_process_completes_job_and_stops_cleanly(workers: Workers, 
         async def run(item):
             return {"twice": 2 * item.input["n"]}
     """)
-    process = workers.start(inside=["env"])  # a program started anew, as a shell does it
+    process = workers.start(inside=["env"])  # starts a new interpreter, as a shell does
     job_id = await add_job(db, 5_000)
     job = await closed(db, job_id)
     assert job.counts.done == 5_000
@@ -46,4 +46,4 @@ def test_forked_process_is_used_for_commands_in_any_environment(workers: Workers
     workers.app("")
     process = workers.start()
     assert isinstance(process, Forked)
-    assert process._told is not None, f"started anew: {starting(workers.env())} is not {starting(dict(os.environ))}"
+    assert process._told is not None, f"not forked: {starting(workers.env())} is not {starting(dict(os.environ))}"

@@ -62,5 +62,8 @@ class SampleRows:
                 ndjson.writelines(value + b"\n" for value in values[: hi - lo])
                 items.writelines(encode_item_row(head, seq, values[seq - lo], tail) for seq in range(lo, hi))
                 verdicts = [Verdict(seq, ItemStatus.DONE, 1, 0) for seq in range(lo, hi)]
-                size = outcomes.write(encode_outcome_rows(str(BARE_JOB_ID).encode(), 0, BARE_TIMESTAMP, verdicts))
+                details = [None] * len(verdicts)
+                size = outcomes.write(
+                    encode_outcome_rows(str(BARE_JOB_ID).encode(), 0, BARE_TIMESTAMP, verdicts, details)
+                )
                 self._blocks.append((lo, hi, size))

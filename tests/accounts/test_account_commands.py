@@ -75,6 +75,13 @@ def test_serve_with_broken_app_module_shows_only_user_traceback(tidemill: "Tidem
     assert "importlib" not in said
 
 
+def test_worker_with_invalid_setting_shows_no_traceback_of_the_module(tidemill: "Tidemill") -> None:
+    tidemill.extra["TIDEMILL_BROKER"] = "kafka://host"
+    said = tidemill("worker", "app:mill", code=2).err
+    assert said.startswith("error: Invalid settings: TIDEMILL_BROKER: must start with one of")
+    assert "Traceback" not in said
+
+
 def test_database_display_name_hides_password() -> None:
     assert "secret" not in Database("postgresql://me:secret@host:5433/name").display_url
     assert "host=host" in Database("postgresql://me:secret@host:5433/name").display_url

@@ -38,7 +38,7 @@ WHERE %(effective_date)s > 0 AND %(asofindicator)s <> '' -- the end
 
 
 def from_csv(data: bytes) -> Table:
-    """Read CSV; an empty value is None, because the rows contain no empty text."""
+    """Read CSV. Return None for empty values, because the rows contain no empty text."""
     return [[value or None for value in line] for line in csv.reader(io.StringIO(data.decode(), newline=""))]
 
 

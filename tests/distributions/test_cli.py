@@ -3,6 +3,8 @@
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from support import rows
 from tidemill.store.database import Database
 
@@ -68,6 +70,7 @@ async def test_distribute_command_reports_first_failed_input_with_reason(tidemil
     assert said.count("division by zero") == 1
 
 
+@pytest.mark.needs_feature("enrichment")
 def test_output_path_is_checked_before_match_or_distribute_starts(tidemill: "Tidemill") -> None:
     file = tidemill.file("inputs.csv", "name\nx\n")
     match = ("match", file, "--service", "shop", "--query", "name", "-o", "nowhere/out.csv")

@@ -20,6 +20,7 @@ def reconcile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CsvReconcile
         yield service
 
 
+@pytest.mark.needs_feature("exports")
 def test_match_command_writes_matches_to_output_file(tidemill: "Tidemill", reconcile: CsvReconcile) -> None:
     tidemill.file("tidemill.toml", f'[services.people]\nurl = "{reconcile.url}"\nallow_private = true\n')
     people = tidemill.file("people.csv", "who;born\nAda Lovelace;1815\nAlan Turin;1912\nNobody;1\n")

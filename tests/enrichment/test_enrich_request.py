@@ -52,7 +52,7 @@ def test_invalid_enrich_request_reports_all_problems() -> None:
     problems = "\n".join(caught.value.problems)
     for word in (
         "params.service: Field required",
-        'unbalanced "{"',
+        '"{" has no matching brace',
         'must be one of "GET", "POST", not "PUT"',
         "must start with $",
     ):

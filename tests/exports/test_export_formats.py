@@ -27,6 +27,7 @@ INSERT INTO odd VALUES
 LOST = {"xlsx": "empty"}  # spreadsheets cannot store empty text
 
 
+@pytest.mark.needs_feature("imports")
 @pytest.mark.parametrize(
     ("format_", "compression"),
     [("json", "none"), ("json", "gzip"), ("xlsx", "none"), ("parquet", "none"), ("csv", "gzip"), ("ndjson", "zstd")],

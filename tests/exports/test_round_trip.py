@@ -7,6 +7,8 @@ from exports.scenes import Scene
 from imports import scenes as imports
 from support import rows
 
+pytestmark = pytest.mark.needs_feature("imports")
+
 TABLE = """
 CREATE TYPE mood AS ENUM ('so so', 'it''s "good"');
 CREATE TABLE nasty (

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from jobs.test_job_control_routes import submitted
-from support import rows
+from support import add_job, rows
 from support.api import Api
 from tidemill.dispatch import outbox
 from tidemill.rest import rate_limit
@@ -38,7 +38,7 @@ async def test_health_is_readable_without_authentication(api: Api) -> None:
 async def test_health_is_degraded_when_no_worker_runs_or_queue_is_old(api: Api, ada: httpx2.AsyncClient) -> None:
     await submitted(ada, [1])
     assert (await ada.get("/health")).json()["status"] == "degraded"
-    await api.db.run(workers.register_worker, "w", "host", 1, {})
+    await api.db.run(workers.register_worker, "w", "host", 1, {"kinds": ["echo"]})
     health = (await ada.get("/health")).json()
     assert (health["status"], health["workers"], health["open_jobs"]) == ("ok", 1, 1)
     await rows(
@@ -51,7 +51,7 @@ async def test_health_is_degraded_when_no_worker_runs_or_queue_is_old(api: Api, 
 
 
 async def test_health_queue_age_includes_unread_source_files(api: Api, ada: httpx2.AsyncClient) -> None:
-    await api.db.run(workers.register_worker, "w", "host", 1, {})
+    await api.db.run(workers.register_worker, "w", "host", 1, {"kinds": ["echo"]})
     headers = {"content-type": "text/csv"}
     assert (await ada.post("/v1/jobs?kind=echo", content=b"a\n1\n", headers=headers)).status_code == 202
     assert (await ada.get("/health")).json()["status"] == "ok"
@@ -69,13 +69,35 @@ async def test_health_queue_age_includes_unread_source_files(api: Api, ada: http
     assert (await ada.get("/health")).json()["queue_age_s"] == 0
 
 
+async def test_health_names_kinds_without_worker_even_before_their_files_are_read(
+    api: Api, ada: httpx2.AsyncClient
+) -> None:
+    await api.db.run(workers.register_worker, "w", "host", 1, {"kinds": ["other"]})
+    headers = {"content-type": "text/csv"}
+    job = (await ada.post("/v1/jobs?kind=echo", content=b"a\n1\n", headers=headers)).json()["id"]
+    health = (await ada.get("/health")).json()
+    assert (health["status"], health["reasons"]) == ("degraded", ['No worker serves "echo": 1 job waits'])
+    assert (await ada.get("/v1/flow")).json()["unserved"] == [{"kind": "echo", "items": 0, "jobs": 1}]
+    await submitted(ada, [1, 2])
+    assert (await ada.get("/health")).json()["reasons"] == ['No worker serves "echo": 2 jobs wait']
+    assert (await ada.get("/v1/flow")).json()["unserved"] == [{"kind": "echo", "items": 2, "jobs": 2}]
+    for n in range(6):
+        await add_job(api.db, 1, kind=f"kind{n}")
+    assert len((await ada.get("/health")).json()["reasons"]) == 5
+    await rows(api.db, "DELETE FROM tidemill.job WHERE kind LIKE 'kind%%'")
+    assert (await ada.post(f"/v1/jobs/{job}/pause")).status_code == 200
+    assert (await ada.get("/health")).json()["reasons"] == ['No worker serves "echo": 1 job waits']
+    await api.db.run(workers.register_worker, "w", "host", 1, {"kinds": ["echo"]})
+    assert (await ada.get("/health")).json()["reasons"] == []
+
+
 async def test_health_does_not_count_on_demand_pool_as_worker(api: Api, ada: httpx2.AsyncClient) -> None:
     await submitted(ada, [1])
     await api.db.run(workers.register_worker, "pool", "host", 1, {"kinds": ["echo"], "on_demand": True})
     health = (await ada.get("/health")).json()
     assert (health["workers"], health["reasons"]) == (0, ["Jobs are open, but no worker is running"])
     [item] = (await ada.get("/v1/pending")).json()["items"]
-    assert item["why"] == "No running worker handles this kind; a kickoff can run it"
+    assert item["why"] == "No running worker handles this kind; a kickoff request can run the item"
     assert await api.db.read(workers.list_live_kinds) == set()
     await api.db.run(workers.register_worker, "w", "host", 2, {"kinds": ["echo"], "on_demand": False})
     assert (await ada.get("/health")).json()["reasons"] == []
@@ -87,10 +109,11 @@ async def test_health_is_degraded_by_old_outbox_only_when_worker_uses_broker(api
     await api.db.run(outbox.register_broker, "redis")
     await submitted(ada, [1])
     await rows(api.db, "UPDATE tidemill.outbox SET created_at = created_at - interval '2 min'")
-    await api.db.run(workers.register_worker, "w", "host", 1, {"broker": {"name": "redis", "trouble": None}})
+    broker = {"name": "redis", "trouble": None}
+    await api.db.run(workers.register_worker, "w", "host", 1, {"kinds": ["echo"], "broker": broker})
     health = (await ada.get("/health")).json()
     assert (health["status"], health["outbox"]) == ("degraded", 1)
-    await api.db.run(workers.register_worker, "w", "host", 1, {})  # a worker without a broker
+    await api.db.run(workers.register_worker, "w", "host", 1, {"kinds": ["echo"]})  # a worker without a broker
     health = (await ada.get("/health")).json()
     assert (health["status"], health["outbox"], health["reasons"]) == ("ok", 1, [])
 

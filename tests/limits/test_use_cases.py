@@ -77,3 +77,11 @@ def test_limiters_command_changes_limiter_and_rejects_bare_unblock(
     assert shown.exit_code == 0, shown.output
     assert "changed" in shown.output
     assert CliRunner().invoke(app, ["limiters", "--unblock"]).exit_code == 2
+
+
+def test_limiters_command_shows_rates_with_three_digits(
+    monkeypatch: pytest.MonkeyPatch, tidemill_database: str
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", tidemill_database)
+    shown = [CliRunner().invoke(app, ["limiters", "shop", "--rate", rate]).stdout for rate in ("1000/min", "1200/s")]
+    assert ["16.7" in shown[0], "16.66" in shown[0], "1,200" in shown[1]] == [True, False, True]

@@ -48,10 +48,10 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, str]]] = [
         {"pointer": "#/params", "detail": "must be a JSON object: Input should be an object"},
     ),
     (
-        {"content": CSV, "headers": {"content-type": "text/csv"}, "params": {"kind": "nobody"}},
+        {"content": CSV, "headers": {"content-type": "text/csv"}, "params": {"kind": "unregistered"}},
         {
             "parameter": "kind",
-            "detail": 'kind: No worker has registered a handler for kind "nobody". Known kinds: echo.',
+            "detail": 'kind: No worker has registered a handler for kind "unregistered". Known kinds: echo.',
         },
     ),
 ]

@@ -1,4 +1,4 @@
-"""Shorthands that make tests read as sentences."""
+"""Helpers of tests: jobs, leases, waits, invariants and worker processes."""
 
 import asyncio
 import contextlib
@@ -33,12 +33,12 @@ from tidemill.store.outcome_flush import FlushResult, flush_outcomes
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
-EXIT_TIMEOUT_S = 30.0  # of a process that was killed, on a busy machine
+EXIT_TIMEOUT_S = 30.0  # a killed process on a busy machine
 DONE, FAILED, RETRY = ItemStatus.DONE, ItemStatus.FAILED, ItemStatus.RETRY_WAIT
 
 
 def require(program: str, path: str | None = None) -> str:
-    """The path of a program. Where it is missing, the test is skipped; under CI, which installs it, the test fails."""
+    """Return the path of a program. If it is missing, skip the test; fail it under CI, which installs the program."""
     if found := path or shutil.which(program):
         return found
     reason = f"NOT RUN: {program} is missing. Run `make test-services`."
@@ -48,27 +48,27 @@ def require(program: str, path: str | None = None) -> str:
 
 
 async def eventually(look: Callable[[], Awaitable[T]], within: float = PATIENCE_S) -> T:
-    """Look again and again until there is something to see."""
+    """Call ``look`` every 20 ms until it returns a true value, and return that. Fail the test after ``within`` s."""
     deadline = time.monotonic() + within
     while not (seen := await look()):
-        assert time.monotonic() < deadline, f"nothing to see after {within} s"
+        assert time.monotonic() < deadline, f"no result after {within} s"
         await asyncio.sleep(0.02)
     return seen
 
 
 async def until(event: asyncio.Event, within: float = PATIENCE_S) -> None:
-    """Wait until the event is set; fail the test if that takes too long."""
+    """Wait until the event is set. Fail the test after ``within`` s."""
     await asyncio.wait_for(event.wait(), within)
 
 
 async def close_job_as(conn: Connection, job_id: UUID) -> JobStatus | None:
-    """Close a job that has no open work, and return its final status."""
+    """Close a job that has no open work. Return its final status, or None if it stays open."""
     job = await job_lifecycle.close_job_if_drained(conn, job_id)
     return None if job is None else job.status
 
 
 async def add_job(db: Database, n: int, kind: str = "test", **options: Any) -> UUID:
-    """A job of n small inputs."""
+    """Submit a job with n small inputs, and return its id."""
     return await add_rows(db, (b'{"n": %d}' % i for i in range(n)), kind, **options)
 
 
@@ -78,7 +78,7 @@ async def add_rows(db: Database, rows: Iterable[bytes], kind: str = "test", **op
 
 
 async def take(db: Database, job_id: UUID, wanted: int = 1_000, worker: str = "w1", lease: float = 30.0) -> Lease:
-    """Claim, and insist on getting something."""
+    """Claim a batch. Fail the test if no batch can be claimed."""
     got = await try_take(db, job_id, wanted, worker, lease)
     assert got is not None, "nothing to claim"
     return got
@@ -101,7 +101,7 @@ def verdict(seq: int, status: ItemStatus = DONE, *, attempts: int = 1, delay: fl
 
 
 async def settle(db: Database, lease: Lease, verdicts: Iterable[Verdict] | None = None) -> FlushResult:
-    """Flush these verdicts, or done for every item of the lease."""
+    """Flush the verdicts; by default, every item of the lease is done."""
     if verdicts is None:
         verdicts = [verdict(seq) for seq in lease.seqs or range(lease.lo, lease.hi)]
     return await db.run(flush_outcomes, lease, list(verdicts), lease_s=30.0)
@@ -112,7 +112,7 @@ async def job_of(db: Database, job_id: UUID) -> Job:
 
 
 async def closed(db: Database, job_id: UUID, within: float = PATIENCE_S) -> Job:
-    """Wait until the job is closed."""
+    """Wait until the job is closed, and return it."""
 
     async def look() -> Job | None:
         job = await job_of(db, job_id)
@@ -124,7 +124,7 @@ async def closed(db: Database, job_id: UUID, within: float = PATIENCE_S) -> Job:
 
 
 async def assert_sound(db: Database, job_id: UUID | None = None) -> None:
-    """Every invariant of the engine holds."""
+    """Assert that all invariants of the engine hold, in all jobs or in one."""
     async with db.transaction() as conn:
         await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", prepare=False)
         broken = [finding for finding in await check_invariants(conn, job_id) if not finding.ok]
@@ -132,28 +132,29 @@ async def assert_sound(db: Database, job_id: UUID | None = None) -> None:
 
 
 async def fates(db: Database, job_id: UUID) -> dict[tuple[str, str | None, int], int]:
-    """How many items ended (or wait) as what: (status, error code, attempts) -> items."""
+    """Return the number of items by (status, error code, attempts)."""
     query = "SELECT status, error->>'code', attempts, count(*) FROM tidemill.outcome WHERE job_id = %s GROUP BY 1, 2, 3"
     return {(status, code, attempts): n for status, code, attempts, n in await rows(db, query, job_id)}
 
 
 async def rows(db: Database, query: str, *params: Any) -> list[tuple[Any, ...]]:
-    """What an SQL query says, for a look behind the engine."""
+    """Run an SQL statement, and return its rows."""
     async with db.connection() as conn:
         cursor = await conn.execute(query.encode(), params, prepare=False)
         return await cursor.fetchall() if cursor.description else []
 
 
 async def file_of(db: Database, export_id: UUID) -> str:
-    """The name under which the file of an export is stored."""
+    """Return the name of an export's file in the blob store."""
     [(name,)] = await rows(db, "SELECT result->>'file_id' FROM tidemill.outcome WHERE job_id = %s", export_id)
     return str(name)
 
 
 async def shift_clock(db: Database, interval: str) -> None:
-    """Move the database's clock for every connection that is opened from now on, and for those of our pool.
+    """Shift the database's clock for new connections and for the pool of ``db``.
 
-    The pool's are told whenever one is taken: one that is just being opened is in nobody's list, and has the old time.
+    The pool sets the new time each time it hands out a connection. Setting it once in all connections would miss one
+    that the pool is opening at that moment.
     """
     name = (await rows(db, "SELECT current_database()"))[0][0]
     await rows(db, f"ALTER DATABASE {name} SET tidemill.shift = '{interval}'")
@@ -165,12 +166,12 @@ async def shift_clock(db: Database, interval: str) -> None:
 
 
 def _said(value: object) -> str:
-    """A setting as an environment has it."""
+    """Format the value of a setting for an environment variable."""
     return json.dumps(value, default=str) if isinstance(value, dict | list) else str(value)
 
 
 class Workers:
-    """Real worker processes, each in a process group of its own."""
+    """Worker processes, each in its own process group."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self._settings = settings
@@ -178,7 +179,7 @@ class Workers:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def app(self, source: str, name: str = "app") -> str:
-        """Write a module with a mill; the reference to it. `mill`, `Item` and the outcomes are imported."""
+        """Write a module with a mill, and return the reference to it. `mill`, `Item` and the outcomes are available."""
         head = "import asyncio, os, time\nfrom tidemill import *\nmill = Mill()\n"
         (self._folder / f"{name}.py").write_text(head + textwrap.dedent(source))
         return f"{name}:mill"
@@ -186,7 +187,7 @@ class Workers:
     def start(
         self, app: str = "app:mill", processes: int = 1, inside: Sequence[str] = (), **settings: object
     ) -> "subprocess.Popen[bytes]":
-        """``inside`` is a command that runs it elsewhere, as in a network of its own."""
+        """Start a worker. ``inside`` is a command that runs it in another environment, such as a network namespace."""
         argv = [*inside, sys.executable, "-c", MAIN, "worker", app, "--processes", str(processes)]
         process: subprocess.Popen[bytes] = Forked(
             argv, cwd=self._folder, env=self.env(**settings), start_new_session=True
@@ -200,7 +201,7 @@ class Workers:
         return os.environ | env | {"TIDEMILL_LOG_LEVEL": str(settings.get("log_level", "warning"))}
 
     def children(self, process: "subprocess.Popen[bytes]") -> list[int]:
-        """The process ids of a worker's children."""
+        """Return the process ids of a worker's children."""
         try:
             return [child.pid for child in psutil.Process(process.pid).children() if child.name() != FORKER_NAME]
         except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Fixtures of tests that call the HTTP API: a real service on a loopback port, and clients for its users."""
+"""Fixtures for tests that call the HTTP API: a server on a loopback port, and clients of its users."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ ANY_PORT = Settings(http_port=0)
 
 @dataclass
 class Api:
-    """The service, and clients of it by the name of their user."""
+    """A running API, and the keys and ids of its users by name."""
 
     app: FastAPI
     url: str
@@ -45,14 +45,14 @@ class Api:
         return url.host, url.port or 80
 
     async def user(self, name: str, role: Role = Role.USER) -> httpx2.AsyncClient:
-        """Somebody with a key, who is made when first named."""
+        """Return a client with the API key of a user. Create the user on the first call."""
         if name not in self.keys:
             self.ids[name] = (await self.db.run(users.add_user, name, role)).id
             self.keys[name], _ = await self.db.run(users.add_key, self.ids[name])
         return self.client({"Authorization": f"Bearer {self.keys[name]}"})
 
     def client(self, headers: dict[str, str] | None = None) -> httpx2.AsyncClient:
-        # Nothing is encrypted here, and reading the certificates of the world would take 50 ms.
+        # No connection here uses TLS, and loading the CA certificates would take 50 ms.
         client = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False, verify=False)
         self._clients.append(client)
         return client
@@ -63,7 +63,7 @@ class Api:
 
 
 async def signed_in(api: Api, key: str) -> tuple[httpx2.AsyncClient, str]:
-    """A client with the session cookie of a browser, and its CSRF token."""
+    """Sign in with an API key. Return a client with the session cookie, and its CSRF token."""
     browser = api.client()
     answer = await browser.post("/v1/session", json={"key": key})
     assert answer.status_code == 201, answer.text
@@ -71,7 +71,7 @@ async def signed_in(api: Api, key: str) -> tuple[httpx2.AsyncClient, str]:
 
 
 class PromptServer(HttpServer):
-    """Ends when it is told to; uvicorn looks ten times a second whether it was, and waits as long again."""
+    """A server that stops as soon as ``end`` is set; uvicorn takes up to 200 ms, because it polls every 100 ms."""
 
     def __init__(self, app: FastAPI) -> None:
         super().__init__(app)
@@ -110,7 +110,7 @@ async def serving(app: FastAPI) -> AsyncIterator[str]:
 
 @pytest.fixture
 def toy(settings: Settings) -> Mill:
-    """Kinds that anybody may submit."""
+    """Return a mill with the kind ``echo``, which fails items that have a field ``fail``."""
     mill = Mill(settings)
 
     @mill.handler("echo", max_attempts=2, backoff=0.01)
@@ -126,7 +126,7 @@ def toy(settings: Settings) -> Mill:
 async def opened(
     settings: Settings, mill: Mill, *, on_demand_pool: OnDemandPool | None = None, **more: Any
 ) -> AsyncIterator[Api]:
-    """A service of its own, with the kinds of a mill."""
+    """Run an API with its own database pool, and register the kinds of the mill."""
     async with Database(str(settings.database_url), size=8, retry_for_s=5) as db:
         await db.run(workers.register_kinds, mill.registry.make_all())
         app = create_api(make_runtime(db, settings, on_demand_pool=on_demand_pool), **more)
@@ -138,7 +138,7 @@ async def opened(
 
 @pytest.fixture
 async def make_api(settings: Settings, toy: Mill) -> AsyncIterator[Callable[..., Any]]:
-    """Start a service; keyword arguments are settings of its own."""
+    """Return a function that starts an API. Its keyword arguments change settings."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def make(**changes: Any) -> Api:

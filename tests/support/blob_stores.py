@@ -1,4 +1,4 @@
-"""Every store of files, fresh and empty."""
+"""Empty blob stores of each type: folder, bucket and memory."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def bucket(server: S3Server, tmp_path: Path, limits: ObjectStoreLimits | None = 
 
 
 def memory(tmp_path: Path) -> BucketBlobStore:
-    """A bucket that knows ranges and conditions, unlike rclone's."""
+    """Return a bucket in memory. Unlike rclone, it supports ranges and conditional puts."""
     kept: Any = MemoryStore()
     return BucketBlobStore(
         BucketLocation("s3", "memory", "some"), scratch_folder=tmp_path / "scratch", open_store=lambda *_: kept

@@ -1,4 +1,4 @@
-"""Real brokers for tests."""
+"""Redis and RabbitMQ servers for tests, and a proxy that interrupts their connections."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def need(name: str) -> None:
 
 
 def make_broker(name: str, folder: Path) -> BrokerServer:
-    """Not started yet."""
+    """Return a broker that is not started yet."""
     return RedisServer(folder) if name == "redis" else RabbitMQServer(folder)
 
 
@@ -36,7 +36,7 @@ def folder_for(name: str, tmp: Path) -> Path:
 
 
 class Proxy:
-    """Between a client and a broker, TCP. It may cut every line, and let nobody in."""
+    """A TCP proxy before a broker. ``cut`` aborts all connections; while ``closed`` is set, new ones are rejected."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -47,7 +47,7 @@ class Proxy:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[str]:
-        """The address to use instead of the broker's."""
+        """Run the proxy, and yield the URL to use instead of the broker's."""
         server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         user = self._parts.netloc.rpartition("@")

@@ -1,4 +1,4 @@
-"""Fixtures of tests that run the `tidemill` command against a throwaway database."""
+"""Fixtures for tests that run the `tidemill` command with a temporary database."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ async def whole(items): ...
 
 @dataclass
 class Said:
-    """What a command printed."""
+    """The output of a command."""
 
     out: str
     err: str
@@ -34,12 +34,12 @@ class Said:
 
 @dataclass
 class Tidemill:
-    """Runs `tidemill`; fails the test unless it ends with the code it should."""
+    """Runs `tidemill`. A call fails the test if the exit code is not ``code``."""
 
     url: str
     folder: Path
     extra: dict[str, str] = field(default_factory=dict)
-    anew: bool = False  # whether the interpreter itself is started for each command, as by a shell
+    anew: bool = False  # start a new interpreter for each command, as a shell does, instead of a fork
 
     def __call__(self, *arguments: str, code: int = 0, answer: str = "") -> Said:
         with self._started(arguments, stdin=subprocess.PIPE) as process:
@@ -52,7 +52,7 @@ class Tidemill:
 
     @contextmanager
     def running(self, *arguments: str, stdin: int | None = None) -> Iterator[subprocess.Popen[str]]:
-        """A command that goes on meanwhile; it is ended with the block."""
+        """Start a command, and kill it at the end of the block."""
         with self._started(arguments, stdin) as process:
             try:
                 yield process
@@ -66,7 +66,7 @@ class Tidemill:
         return start(argv, cwd=self.folder, env=env, stdin=stdin, stdout=pipe, stderr=pipe, text=True)
 
     def refuses(self, *arguments: str) -> str:
-        """The one line of a command that is refused."""
+        """Run a command that exits with 2, and return its one-line error."""
         said = self(*arguments, code=2)
         assert said.out == ""
         (line,) = said.err.splitlines()
@@ -78,7 +78,7 @@ class Tidemill:
         return name
 
     def stored(self) -> list[Path]:
-        """The files that were kept."""
+        """Return the files in the blob store."""
         return list(self.folder.glob("blobs/*"))
 
 
@@ -90,7 +90,7 @@ def tidemill(tidemill_database: str, tmp_path: Path) -> Tidemill:
 
 @pytest.fixture
 def cli_mill(settings: Settings) -> Mill:
-    """A mill with the kinds of the app; the field `as` of a row selects its outcome."""
+    """Return a mill with the kinds of the app. The field `as` of a row selects its outcome."""
     mill = Mill(settings)
 
     @mill.handler("test", max_attempts_not_found=1)

@@ -1,13 +1,13 @@
-"""Processes of Tidemill without the second that its imports take.
+"""Forks Tidemill's processes in tests, because the imports of a new process take one second.
 
-One process has imported the command line and does nothing else; each command is a fork of it, which goes on as the
-command: a process of its own, with its own folder, environment, files, signals and exit code. Only the start of the
-interpreter is left out, and that is proved wherever a test asks for a plain ``subprocess.Popen``.
+A server process imports the command line once. Each command is a fork of it, with its own folder, environment, files,
+signals and exit code. Only the start of the interpreter is skipped. Tests that use a plain ``subprocess.Popen`` cover
+that start.
 
-A worker must be the parent of its children, so each command has a forker of its own: a second fork, made before the
-command has run anything. A child is a fork of the forker's fork, which exits at once; the kernel makes the worker the
-parent of the child, because the worker is a subreaper for that moment. A worker that is started with a plain ``Popen``
-also starts its children plainly.
+A worker must be the parent of its children, so each command has its own forker: a second fork, created before the
+command runs any code. To start a child, the forker forks twice, and the process in between exits. The worker is a
+subreaper during that time, so the kernel makes it the parent of the child. A worker that was started with a plain
+``Popen`` starts its children the same way.
 """
 
 import atexit
@@ -45,12 +45,12 @@ FORKER_EXIT_TIMEOUT_S = 10.0
 
 
 def starting(env: dict[str, str]) -> dict[str, str]:
-    """Of an environment, what a process has read before it becomes a command."""
+    """Return the variables that an interpreter reads at startup, before it runs a command."""
     return WIDTH | {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
 
 
 class Forked(subprocess.Popen[AnyStr]):
-    """``python -c MAIN arguments`` as a fork; whatever else is asked for is started as ever."""
+    """A ``Popen`` that forks ``python -c MAIN arguments``, and starts any other command as ``Popen`` does."""
 
     _told: socket.socket | None = None
 
@@ -94,7 +94,7 @@ class Forked(subprocess.Popen[AnyStr]):
         return self.returncode
 
     def _listen(self, timeout: float | None) -> None:
-        """The exit code is told when there is one."""
+        """Wait up to ``timeout`` s for the exit code, and set ``returncode`` if the process has ended."""
         assert self._told is not None
         if self.returncode is not None:
             return
@@ -107,7 +107,7 @@ class Forked(subprocess.Popen[AnyStr]):
 
 
 class ForkedChild:
-    """What a worker needs to know of a child that it did not start with ``Popen``."""
+    """The attributes of ``Popen`` that a worker uses, for a child that was forked."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -115,14 +115,17 @@ class ForkedChild:
 
 
 class _Forker:
-    """The way to a process that forks."""
+    """A connection to a process that forks on request."""
 
     def __init__(self, requests: socket.socket, env: dict[str, str]) -> None:
         self._requests = requests
         self.env = env
 
     def fork(self, request: dict[str, Any], files: dict[int, int]) -> tuple[socket.socket, int]:
-        """Where its exit code will be told, and its process id. ``files``: the fork's file number -> ours."""
+        """Fork a process. Return the socket that will receive its exit code, and its process id.
+
+        ``files`` maps file descriptors of the fork to those of this process.
+        """
         text = json.dumps(request | {"files": list(files)}).encode()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -135,7 +138,7 @@ class _Forker:
             raise AssertionError(f"the process that forks has not answered for {FORK_TIMEOUT_S} s") from None
 
     def fork_child(self, argv: list[str], env: dict[str, str], files: list[int]) -> ForkedChild:
-        """A child of this process."""
+        """Fork a child of this process."""
         cwd = str(Path.cwd())
         request = {"module": CHILD_MODULE, "argv": argv[2:], "cwd": cwd, "env": env, "parent": os.getpid()}
         with Path(os.devnull).open() as nothing:
@@ -157,14 +160,14 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 @functools.cache
 def _server() -> _Forker | None:
-    """One for each process of the tests, where a process can be waited for as a file; it ends with this process."""
+    """Start the forker of this test process; it ends with this process. Return None without ``os.pidfd_open``."""
     if not hasattr(os, "pidfd_open"):
         return None
-    from tidemill.app.worker import CHILD_MEMORY_ENVIRONMENT  # noqa: PLC0415  measured as in any other process
+    from tidemill.app.worker import CHILD_MEMORY_ENVIRONMENT  # noqa: PLC0415  so that coverage measures the import
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     here = f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import forks; del sys.path[0]"
-    nothing = subprocess.DEVNULL  # a terminal would make it colourful
+    nothing = subprocess.DEVNULL  # on a terminal, commands would print colors
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-c", f"import sys; {here}; forks.serve({theirs.fileno()})()"],
@@ -177,12 +180,12 @@ def _server() -> _Forker | None:
         )
     forker = _Forker(ours, starting(dict(os.environ)))
     atexit.register(_end, process)
-    atexit.register(forker.close)  # the last is called first
+    atexit.register(forker.close)  # atexit calls the last function first
     return forker
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for the forker, which exits when its connection is closed; a copy in another process keeps it alive."""
+    """Wait for the forker, which exits when its connection is closed. Kill it if another process keeps that open."""
     try:
         process.wait(FORKER_EXIT_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -192,7 +195,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def fork_children(find_forker: Callable[[], _Forker | None] = _server) -> None:
     """Make the workers of this process fork their children."""
-    from tidemill.engine.children.child_process import ChildProcess  # noqa: PLC0415  measured, as above
+    from tidemill.engine.children.child_process import ChildProcess  # noqa: PLC0415  as above
     from tidemill.telemetry.child_events import list_inherited_fds  # noqa: PLC0415
 
     plain = ChildProcess._start_process
@@ -213,7 +216,7 @@ def _number(told: socket.socket) -> int:
 
 
 def serve(control: int) -> Callable[[], None]:
-    """Fork as often as it is asked for. Only a fork comes back from here, with what it has to run."""
+    """Fork on each request. Only the forks return, with the function to run; this process never does."""
     for module in (COMMAND_MODULE, CHILD_MODULE):
         importlib.import_module(module)
     gc.collect()
@@ -238,7 +241,7 @@ def _serve(control: int) -> Callable[[], None]:
             if pid == 0:
                 if request.get("new_session"):
                     os.setsid()
-                # Only now: who knows of it may end its whole session at once.
+                # Send the id after setsid: the caller may kill the whole session as soon as it has the id.
                 caller.sendall(os.getpid().to_bytes(4, signed=True))
                 for inherited in (asked, caller, *(other for _, other in callers.values())):
                     inherited.detach()
@@ -253,7 +256,7 @@ def _serve(control: int) -> Callable[[], None]:
 
 
 def _fork(parent: int | None) -> int:
-    """0 in the new process, which is a child of ``parent`` if there is one."""
+    """Fork, and return 0 in the new process. If ``parent`` is given, the new process is its child."""
     pid = os.fork()
     if pid or parent is None:
         return pid
@@ -273,7 +276,7 @@ def _tell_the_end(file: int, pid: int, caller: socket.socket) -> None:
     with caller:
         try:
             caller.sendall(code.to_bytes(4, signed=True))
-        except OSError:  # nobody wants to know any more
+        except OSError:  # the caller has closed its socket
             return
 
 
@@ -299,17 +302,17 @@ def _become(request: dict[str, Any], files: dict[int, int]) -> Callable[[], None
 
 
 def _set_files(files: dict[int, int]) -> None:
-    """Give the open files these numbers, and close all others."""
+    """Move open files to the given descriptors, and close all others. ``files`` maps new descriptors to old ones."""
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD, FILES // 2) for file in files.values()]
     for number, file in zip(files, moved, strict=True):
         os.dup2(file, number)
     for before, after in itertools.pairwise([*sorted(files), FILES]):
-        if before + 1 < after:  # an empty range that starts at 0 would close everything
+        if before + 1 < after:  # skip empty ranges: one that starts at 0 would close all files
             os.closerange(before + 1, after)
 
 
 def _serve_children(control: int) -> Callable[[], None]:
-    """As the forker of a command, which ends with it and not by signals to its group."""
+    """Run as the forker of a command. It ignores signals to the process group, and ends with the command."""
     _prctl(PR_SET_NAME, FORKER_NAME.encode())
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)

@@ -1,5 +1,6 @@
-"""A table to import into, declared for everybody, and shorthands for those who import."""
+"""Tables and declarations for import tests, and helpers that import files over HTTP."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import httpx2
 from support import rows
 from support.api import Api
 from tidemill import Mill
+from tidemill.app.feature_list import DISABLED_FEATURES_VARIABLE
 from tidemill.testing import drain
 
 TABLES = """
@@ -32,6 +34,9 @@ read = ["user", "admin"]
 write = ["admin"]
 [resources.secrets]
 table = "shop.secrets"
+"""
+DECLARED_BY_FEATURE = {
+    "distributions": """
 [datasets.letters]
 query = "SELECT email, name, age FROM shop.people WHERE name = %(first_name)s ORDER BY email"
 fields = { first_name = "text", sent_on = "date", edition = { type = "integer", required = false } }
@@ -40,12 +45,15 @@ read = ["user"]
 [datasets.hidden]
 query = "SELECT * FROM shop.secrets"
 fields = { word = "text" }
+""",
+    "watches": """
 [watches.letters]
 source = "http://127.0.0.1:1/letters.csv"
 job = { kind = "echo" }
 owner = "ada"
 every = "manual"
-"""
+""",
+}
 CSV_TYPE = {"content-type": "text/csv"}
 GOOD = b"email,name,age\nada@x.org,Ada,36\nbob@x.org,Bob,41\n"
 MIXED = b"email,name,age\nada@x.org,Ada,36\nbob,Bob,old\ncy@x.org,,7\ndi@x.org,Di,\n"
@@ -53,20 +61,20 @@ MIXED = b"email,name,age\nada@x.org,Ada,36\nbob,Bob,old\ncy@x.org,,7\ndi@x.org,D
 
 @dataclass
 class Shop:
-    """The service with its tables, and a worker that turns when it is told to."""
+    """An API with the tables, a client of the user ada, and a worker that runs when ``work`` is called."""
 
     api: Api
     mill: Mill
     ada: httpx2.AsyncClient
 
     async def post(self, content: bytes = GOOD, who: httpx2.AsyncClient | None = None, **words: Any) -> Any:
-        """POST a file as the body itself."""
+        """POST a file as the request body. Keyword arguments are query parameters, except ``headers``."""
         headers = words.pop("headers", {})
         params = {"resource": "people"} | words
         return await (who or self.ada).post("/v1/imports", params=params, content=content, headers=CSV_TYPE | headers)
 
     async def imported(self, content: bytes = GOOD, **words: Any) -> dict[str, Any]:
-        """The import, worked to its end."""
+        """Import a file, wait until the job is closed, and return the import."""
         answer = await self.post(content, **words)
         assert answer.status_code == 202, answer.text
         return await self.worked(answer.json()["job_id"])
@@ -89,13 +97,16 @@ class Shop:
 
 
 def declare(folder: Path) -> Path:
+    """Write the configuration file, with sections of enabled features only, and return its path."""
     declared = folder / "shop.toml"
-    declared.write_text(DECLARED)
+    disabled = os.environ.get(DISABLED_FEATURES_VARIABLE, "").split(",")
+    sections = [text for feature, text in DECLARED_BY_FEATURE.items() if feature not in disabled]
+    declared.write_text(DECLARED + "".join(sections))
     return declared
 
 
 async def stocked(make_api: Callable[..., Any], folder: Path, **changes: Any) -> Api:
-    """A service with the tables and what is declared of them."""
+    """Start an API with the tables and their declarations."""
     api: Api = await make_api(config=declare(folder), **changes)
     await rows(api.db, TABLES)
     return api

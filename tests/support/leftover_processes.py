@@ -1,8 +1,7 @@
 """Ends the processes that a killed test process leaves behind.
 
-A test that hangs ends its process (``faulthandler_exit_on_timeout``), which then stops none of the servers and workers
-that it has started. All of them have inherited two variables of pytest-xdist. The process that controls the run finds
-them by these variables.
+When a test hangs, its process exits (``faulthandler_exit_on_timeout``) and leaves its servers and workers running. They
+have inherited two environment variables of pytest-xdist, by which the process that controls the run finds them.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ crashed_runs = pytest.StashKey[set[str]]()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """If a test process crashed, end the processes that it started; servers that others use too stay."""
+    """If a test process crashed, end the processes that it started, except servers that it shares with others."""
     if error:
         run = node.workerinput["testrunuid"]
         node.config.stash.setdefault(crashed_runs, set()).add(run)
@@ -34,7 +33,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End shared servers: a crashed process has not reported that it no longer uses them."""
+    """End shared servers, because a crashed process has not released them."""
     for run in config.stash.get(crashed_runs, set()):
         end_processes({RUN: run})
 

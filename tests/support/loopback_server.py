@@ -1,4 +1,4 @@
-"""Servers on the loopback that answer byte by byte what a test wants them to, however wrong."""
+"""HTTP servers on the loopback interface that send exactly the bytes that a test specifies, valid or not."""
 
 import contextlib
 import re
@@ -14,16 +14,16 @@ from tidemill.core.allowed_hosts import AllowedHost
 
 @dataclass
 class Request:
-    """What was asked, and the way to answer it."""
+    """A request, with methods that respond to it."""
 
     path: str
     headers: dict[str, str]
     send: Callable[[bytes], None]
-    gone: threading.Event  # the server is being closed: nobody needs to stall any longer
+    gone: threading.Event  # set when the server closes, so that stalled responses end
 
     @property
     def first(self) -> int:
-        """The byte from which on the file is asked for."""
+        """The first byte of the requested range; 0 without a range."""
         found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range", ""))
         return int(found[1]) if found else 0
 
@@ -47,7 +47,7 @@ THREAD_TIMEOUT_S = 90.0
 
 @dataclass
 class Server:
-    """Every connection is one request, answered in a thread of its own."""
+    """A server that handles one request per connection, each in its own thread."""
 
     answer: Answer
     context: ssl.SSLContext | None = None
@@ -103,7 +103,7 @@ class Server:
 
 
 def ranged(body: bytes, *headers: str, breaks_at: Callable[[int], int | None] = lambda _: None) -> Answer:
-    """A server that knows ranges of this body, and may break off: after so many bytes of the nth answer."""
+    """Serve ``body`` with support for ranges. ``breaks_at(n)`` is the length after which response n breaks off."""
     count = 0
 
     def answer(request: Request) -> None:

@@ -1,7 +1,7 @@
-"""Hosts of their own, as far as a machine can play them: network namespaces, and a way to the database over TCP.
+"""Network namespaces that simulate hosts, and a TCP proxy through which they reach the database.
 
-This machine's ends of their links are in a namespace, too, where the database listens: a link that comes or goes in the
-machine's own network makes every browser on it drop what it is loading.
+The links end in another namespace, the hub, where the proxy listens. They do not end in the machine's own network,
+because browsers abort their requests when a link appears or disappears there.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def _ip(*words: str) -> None:
 
 @dataclass(frozen=True)
 class Host:
-    """One network namespace; ``address`` is that of the database, as seen from there, in the namespace ``hub``."""
+    """A network namespace. ``address`` is the address in the namespace ``hub`` at which it reaches the database."""
 
     name: str
     hub: str
@@ -43,7 +43,7 @@ class Host:
         return ("ip", "netns", "exec", self.name)
 
     def cut(self) -> None:
-        """Nothing arrives and nobody is told: a black hole."""
+        """Drop all packets silently, so that neither side gets an error."""
         _ip("-n", self.hub, "link", "set", self.link, "down")
 
     def mend(self) -> None:
@@ -52,7 +52,7 @@ class Host:
 
 @contextmanager
 def hosts(n: int) -> Iterator[list[Host]]:
-    """So many of them; a skip that is said loudly where that is not allowed."""
+    """Create n hosts. Skip the test if this machine does not permit network namespaces."""
     made: list[Host] = []
     hub = f"tidemill-{os.getpid()}-hub"
     try:
@@ -61,7 +61,7 @@ def hosts(n: int) -> Iterator[list[Host]]:
             raise PermissionError("not root")
         _ip("netns", "add", hub)
         for number in range(n):
-            made.append(_make(number, hub))  # noqa: PERF401  what was made before one fails is removed
+            made.append(_make(number, hub))  # noqa: PERF401  if one fails, those before it are removed
         yield made
     except (OSError, subprocess.CalledProcessError) as error:
         if len(made) == n:
@@ -87,7 +87,7 @@ def _make(number: int, hub: str) -> Host:
 
 
 def _listening(hub: str, address: str) -> socket.socket:
-    """In that namespace: a socket belongs to the one of the thread that made it, so this is for a thread to do."""
+    """Open a socket in the namespace ``hub``. This moves the calling thread there, so call it in a separate thread."""
     with Path(f"/var/run/netns/{hub}").open() as namespace:
         if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), "setns")
@@ -95,14 +95,14 @@ def _listening(hub: str, address: str) -> socket.socket:
 
 
 def _in_a_thread_of_its_own(work: Callable[[], socket.socket]) -> socket.socket:
-    """One that ends with it: nobody else may be given a thread that is somewhere else."""
+    """Run ``work`` in a thread that ends afterwards, because the thread stays in the other namespace."""
     with ThreadPoolExecutor(1) as threads:
         return threads.submit(work).result()
 
 
 @asynccontextmanager
 async def database_over_tcp(url: str, places: list[Host]) -> AsyncIterator[list[str]]:
-    """The database's URL as each of these hosts reaches it: its server has a socket in a folder only."""
+    """Yield the database's URL for each host. A proxy listens on TCP, because the server has a Unix socket only."""
     known = psycopg.conninfo.conninfo_to_dict(url)
     path = f"{known['host']}/.s.PGSQL.{known.get('port') or 5432}"
 
@@ -120,7 +120,7 @@ async def database_over_tcp(url: str, places: list[Host]) -> AsyncIterator[list[
             return
         try:
             await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
-        finally:  # also when the test ends in the midst of it
+        finally:  # also if the test ends meanwhile
             writer.transport.abort()
             far_writer.transport.abort()
 

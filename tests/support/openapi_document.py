@@ -1,4 +1,4 @@
-"""The OpenAPI document, built once per test process: building it takes a second of processor time."""
+"""The OpenAPI document. It is built once per test process, because that takes one second."""
 
 from typing import Any
 

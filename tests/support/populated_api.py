@@ -1,4 +1,4 @@
-"""A service in which there is something of everything, for tests that do not run in its event loop."""
+"""An API with jobs, files and users of every type, for tests that do not run in its event loop."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
@@ -32,7 +32,7 @@ UNLIMITED = {"rate_limit_per_s": 10**6, "rate_limit_burst": 10**6}
 
 @dataclass
 class Things:
-    """Names of what is there already. Everything is ada's."""
+    """The names and ids of existing objects, by path parameter. The user ada owns all of them."""
 
     job: list[str]
     export: list[str]
@@ -46,7 +46,7 @@ class Things:
 
 
 class Hands:
-    """Children that work for the length of a request: here, in the service's own process."""
+    """An on-demand pool that runs kickoff requests in the process of the API."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -60,7 +60,7 @@ class Hands:
 
 
 class Place:
-    """The service, what is in it, and how to get more."""
+    """The API, its existing objects, and methods that create more."""
 
     def __init__(self, portal: BlockingPortal, api: Api, things: Things) -> None:
         self.api = api
@@ -73,11 +73,11 @@ class Place:
         return self._portal.call(self._job, is_paused, is_failed)
 
     def trial(self, *, is_paused: bool = False, is_done: bool = False) -> str:
-        """An import that writes nothing."""
+        """Submit a dry run of an import, and return its id."""
         return self._portal.call(self._trial, is_paused, is_done)
 
     def export(self) -> str:
-        """One that waits."""
+        """Submit an export that no worker has run, and return its id."""
         return self._portal.call(self._export)
 
     def distribution(self) -> str:
@@ -154,7 +154,7 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[Api, Things]]:
 
 
 async def _fill(api: Api, mill: Mill) -> Things:
-    """Jobs in every state that stays, a failed item in each, a file that is made and one that is not."""
+    """Create jobs in every stable status, with failed items, and exports with and without a finished file."""
     ada = await api.user("ada")
     await api.db.run(
         limiter_records.declare_limiters, declared({"limiters": {"shop": {"rate": "5/s", "burst": 10}}}).values()

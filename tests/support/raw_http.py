@@ -1,4 +1,4 @@
-"""What tests of hostile requests share: bare sockets, and ears for what must never be told."""
+"""Helpers for tests of malformed and hostile requests: raw connections, events, and checks of responses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +21,7 @@ Told = list[Event]
 
 @contextmanager
 def listening() -> Iterator[Told]:
-    """Every event that is told meanwhile."""
+    """Collect all events that are emitted inside the block."""
     told: Told = []
     end = subscribe(told.append)
     try:
@@ -31,7 +31,7 @@ def listening() -> Iterator[Told]:
 
 
 class Wire:
-    """A connection on which anything can be sent."""
+    """A connection that can send any bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -42,7 +42,7 @@ class Wire:
         await self.writer.drain()
 
     async def answer(self, within: float = 20.0) -> httpx2.Response:
-        """The next answer, whole; an error if the connection breaks before."""
+        """Read the next complete response. Raise an error if the connection breaks before its end."""
         async with asyncio.timeout(within):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             start, *lines = head.strip().split("\r\n")
@@ -53,7 +53,7 @@ class Wire:
             )
 
     async def is_closed(self, within: float = 20.0) -> bool:
-        """Whether the other side ends it in order: a reset is an error."""
+        """Return whether the server closes the connection without more data. Raise an error after a reset."""
         async with asyncio.timeout(within):
             return await self.reader.read() == b""
 
@@ -76,13 +76,13 @@ async def exchanged(api: Api, *lines: str, body: bytes = b"") -> httpx2.Response
 
 
 def is_dressed(answer: httpx2.Response) -> bool:
-    """Whether an answer has what every answer has."""
+    """Return whether a response has the security headers and a request id."""
     worn = {name: answer.headers.get(name) for name in SECURITY}
     return worn == SECURITY and len(answer.headers.get("x-request-id", "")) >= 1
 
 
 def is_problem(answer: httpx2.Response) -> bool:
-    """Whether it is an error as errors are told here."""
+    """Return whether a response is a problem document with matching status and request id."""
     if answer.headers["content-type"] != "application/problem+json" or not is_dressed(answer):
         return False
     problem = answer.json()

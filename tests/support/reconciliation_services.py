@@ -1,4 +1,4 @@
-"""Services on the loopback: the real csv-reconcile, one that does as a test wants, and a gate before either."""
+"""Reconciliation services on the loopback interface: csv-reconcile, and a server with scripted responses."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ READY_S = 30.0
 
 
 class CsvReconcile:
-    """A reconciliation service that is not ours, over a CSV of ids and names."""
+    """A csv-reconcile server, an independent implementation, with a CSV file of ids and names."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._folder = folder
@@ -63,7 +63,7 @@ class CsvReconcile:
 
 @dataclass
 class Request:
-    """What was asked."""
+    """A request that the server received."""
 
     method: str
     path: str
@@ -72,14 +72,14 @@ class Request:
 
     @property
     def queries(self) -> dict[str, dict[str, Any]]:
-        """Of the protocol 0.2: id to query."""
+        """The queries by id, as version 0.2 of the protocol sends them."""
         found: dict[str, dict[str, Any]] = json.loads(parse_qs(self.body.decode())["queries"][0])
         return found
 
 
 @dataclass
 class Reply:
-    """An answer; ``raw`` instead of everything else, ``delay`` before it."""
+    """A response after ``delay`` s. ``raw`` replaces the complete response; the connection is then closed."""
 
     status: int = 200
     body: bytes = b""
@@ -97,7 +97,7 @@ def told(value: Any, status: int = 200, **headers: str) -> Reply:
 
 
 def echo(request: Request) -> Reply:
-    """Knows everything by its own name."""
+    """Match each query with a candidate of the same name."""
     return told({id_: {"result": [named(query["query"])]} for id_, query in request.queries.items()})
 
 
@@ -106,7 +106,7 @@ def named(name: str, score: Any = 100.0, *, match: bool = True, **more: Any) -> 
 
 
 class Scripted:
-    """An HTTP server in the test's own loop that answers whatever it is told to."""
+    """An HTTP server in the event loop of the test. ``answer`` returns its responses."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -151,7 +151,7 @@ class Scripted:
             writer.write(reply.raw)
             await writer.drain()
             return False
-        lines = [f"HTTP/1.1 {reply.status} Whatever", f"Content-Length: {len(reply.body)}"]
+        lines = [f"HTTP/1.1 {reply.status} Scripted", f"Content-Length: {len(reply.body)}"]
         lines += [f"{name}: {value}" for name, value in reply.headers.items()]
         writer.write("\r\n".join([*lines, "", ""]).encode() + reply.body)
         await writer.drain()

@@ -1,4 +1,4 @@
-"""Helpers of the result export tests."""
+"""Helpers for tests of result exports."""
 
 import errno
 import shutil
@@ -50,7 +50,7 @@ async def fetch(db: Database, mill: Mill, export_id: UUID) -> Path:
 
 
 def stored_files(mill: Mill) -> list[str]:
-    """Return the names of all files in the blob store folder, also of partial files."""
+    """Return the names of all files in the blob store folder, including partial files."""
     folder = Path(mill.settings.blobs)
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
@@ -84,7 +84,7 @@ async def big_results(db: Database, n: int, *, large: int = 0) -> UUID:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, verb: str, times: int) -> None:
-    """Make this method of BlobWriter fail with a full disk the given number of times."""
+    """Make the first ``times`` calls of a method of BlobWriter fail with ENOSPC."""
     whole: Callable[..., Any] = getattr(BlobWriter, verb)
     left = [times]
 

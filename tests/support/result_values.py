@@ -1,4 +1,4 @@
-"""Values that files get wrong, and how each format is read back."""
+"""Values that are difficult to write to a file, and readers of each format."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ from openpyxl.utils.escape import unescape
 
 from tidemill.core.result_grid import GridCell
 
-LONG = "long " * 8_000  # more than a cell of a spreadsheet holds
+LONG = "long " * 8_000  # longer than the limit of a spreadsheet cell
 
 HOSTILE: dict[str, Any] = {
     "quotes": 'she said "hi", twice: ""',
@@ -61,7 +61,7 @@ def read_ndjson(path: Path) -> list[dict[str, Any]]:
 
 
 def read_xlsx(path: Path) -> list[list[list[Any]]]:
-    """Sheets of rows of values. openpyxl reads a text in its escaped form."""
+    """Return the rows of each sheet. Texts are unescaped, because openpyxl does not do that."""
     book = openpyxl.load_workbook(path)
     return [[[_unescaped(value) for value in row] for row in sheet.iter_rows(values_only=True)] for sheet in book]
 
@@ -71,7 +71,7 @@ def _unescaped(value: Any) -> Any:
 
 
 def as_csv(cells: Sequence[GridCell]) -> list[str]:
-    """What the csv module reads where these cells were written."""
+    """Return the texts that the csv module reads from a row with these cells."""
     return [_csv_field(cell) for cell in cells]
 
 

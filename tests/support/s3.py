@@ -1,4 +1,4 @@
-"""The S3 server of the benchmark, which tests also stop in the middle of a sentence."""
+"""The S3 server of the benchmarks, which tests can also suspend."""
 
 import contextlib
 import signal
@@ -14,11 +14,11 @@ STOP_TIMEOUT_S = 30.0
 class S3Server(s3_server.S3Server):
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """It takes connections and says nothing."""
+        """Suspend the server inside the block: it accepts connections and does not respond."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while not _is_stopped(self._process.pid):  # each of its threads, when it is its turn
+        while not _is_stopped(self._process.pid):  # SIGSTOP stops each thread when it is next scheduled
             assert time.monotonic() < deadline, f"the S3 server has not stopped {STOP_TIMEOUT_S} s after SIGSTOP"
             time.sleep(0.005)
         try:

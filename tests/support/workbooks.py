@@ -1,4 +1,4 @@
-"""Workbooks for tests: honest ones, and some that no program would write."""
+"""Workbooks for tests: valid ones, and ones that no program would write."""
 
 import io
 import zipfile
@@ -25,7 +25,7 @@ def workbook(rows: Iterable[Iterable[Any]], **sheets: Iterable[Iterable[Any]]) -
 
 
 def handmade(data: str, *, head: str = "", strings: str = "", styles: str = "", properties: str = "") -> bytes:
-    """A workbook whose sheet data are exactly these. ``head`` stands before the root of the sheet."""
+    """Return a workbook with exactly this sheet data. ``head`` precedes the root element of the sheet."""
     parts = {
         "_rels/.rels": _links(("officeDocument", "xl/workbook.xml")),
         "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_TYPES}">{properties}'

@@ -1,4 +1,4 @@
-"""The fixtures that come with Tidemill, in a project of somebody else."""
+"""Tidemill's pytest fixtures in a user's project."""
 
 import shutil
 import tempfile
@@ -54,7 +54,7 @@ USERS_TESTS = """
 
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the user's run puts its temporary files. Not under tmp_path: a socket's path must be short."""
+    """Return a folder for the temporary files of the user's tests. It has a short path, as sockets require."""
     folder = Path(tempfile.mkdtemp(prefix="tidemill-user-"))
     monkeypatch.setenv("TMPDIR", str(folder))
     yield folder

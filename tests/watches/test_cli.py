@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from support.command import Tidemill
 
 DECLARED = """
@@ -13,6 +15,7 @@ stable_for = "0s"
 """
 
 
+@pytest.mark.needs_feature("imports")
 def test_scan_command_reports_files_and_sources_command_lists_watches(tidemill: Tidemill) -> None:
     (tidemill.folder / "inbox").mkdir()
     tidemill.extra["TIDEMILL_SOURCES"] = json.dumps({"inbox": str(tidemill.folder / "inbox")})
@@ -26,6 +29,7 @@ def test_scan_command_reports_files_and_sources_command_lists_watches(tidemill: 
     assert 'Unknown watch "daily". Declared watches: nightly.' in tidemill.refuses("scan", "daily")
 
 
+@pytest.mark.needs_feature("imports")
 def test_invalid_watch_declarations_are_all_reported_without_secrets(tidemill: Tidemill) -> None:
     tidemill.file("tidemill.toml", DECLARED + '[watches.b]\nsource = "ftp://a:geheim@h/x"\njob = {}\n')
     output = tidemill("sources", code=2).err

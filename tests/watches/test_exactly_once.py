@@ -190,7 +190,7 @@ async def test_file_growing_during_read_is_submitted_when_stable(scene: Scene, m
     (file,) = (await scene.files()).values()
     assert (file.state, file.note) == (
         SEEN,
-        "The file changed while it was read; waiting until it stops changing",
+        "The file changed while a worker read it. Waiting until the file stops changing",
     )
     await scene.whole_way()
     assert [item["name"] for item in await scene.items()] == ["Ada", "Bob", "Cy"]

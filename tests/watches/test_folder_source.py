@@ -39,6 +39,7 @@ async def test_watched_file_becomes_job_and_is_archived_after_ingestion(scene: S
     assert await scene.jobs() == 1
 
 
+@pytest.mark.needs_feature("imports")
 async def test_watched_file_is_imported_with_options_of_its_watch(scene: Scene) -> None:
     await rows(scene.db, TABLE)
     options = 'mode = "upsert", key = ["email"], mapping = { "E-Mail" = "email" }'
@@ -120,6 +121,7 @@ async def test_file_archived_by_nested_watch_is_not_submitted_again(scene: Scene
     assert (scene.there(), await scene.jobs()) == (["daily/processed/a.csv"], 1)
 
 
+@pytest.mark.needs_feature("imports")
 async def test_rejected_file_moves_to_failed_folder_and_others_continue(scene: Scene) -> None:
     await rows(scene.db, TABLE)
     scene.declare(IMPORT)
@@ -142,6 +144,7 @@ async def test_file_moves_to_failed_folder_when_its_job_cannot_read_it(scene: Sc
     assert scene.there() == ["failed/broken.json"]
 
 
+@pytest.mark.needs_feature("imports")
 async def test_failed_file_is_submitted_again_only_when_scan_requests_retry(scene: Scene) -> None:
     await rows(scene.db, TABLE)
     scene.declare(IMPORT)
@@ -338,6 +341,7 @@ async def test_folder_above_listing_limit_is_reported_and_processed_in_steps(
     assert len([name for name in scene.there() if name.startswith("processed/")]) == 5
 
 
+@pytest.mark.needs_feature("imports")
 async def test_misconfigured_watch_reports_problem_and_files_wait(scene: Scene) -> None:
     for wrong, reason in (
         ('job = { kind = "unknown.kind" }', "unknown.kind"),

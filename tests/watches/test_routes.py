@@ -135,6 +135,7 @@ async def test_watches_are_listed_and_scanned_only_by_owner_or_admin(
     assert [one["name"] for one in await scan(root)] == ["nightly", "others"]
 
 
+@pytest.mark.needs_feature("imports")
 async def test_watch_created_import_appears_in_import_routes(
     make_api: Make, tmp_path: Path, inbox: Path, toy: Mill
 ) -> None:

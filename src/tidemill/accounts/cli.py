@@ -6,14 +6,20 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from tidemill.accounts import use_cases as accounts
 from tidemill.config import load_settings
 from tidemill.core.principal import Role
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_with_runtime
-from tidemill.terminal.console import JsonOption, console, error_console, parse_age_seconds, print_json_lines
+from tidemill.terminal.console import (
+    JsonOption,
+    console,
+    error_console,
+    parse_age_seconds,
+    print_json_lines,
+    print_table,
+)
 
 commands = typer.Typer()
 users_commands = typer.Typer(no_args_is_help=True)
@@ -38,7 +44,7 @@ def add_user(
     name: Annotated[str, typer.Argument(help="The name of the user")],
     admin: Annotated[bool, typer.Option("--admin", help="Give the user the admin role")] = False,
 ) -> None:
-    """Add a user with an API key. The key is shown only once."""
+    """Add a user and create an API key for the user. The key is shown only once."""
 
     async def action(runtime: Runtime) -> str:
         user = await accounts.add_user(runtime.db, name, Role.ADMIN if admin else Role.USER)
@@ -60,7 +66,7 @@ def change_role(user: UserArgument, role: Annotated[Role, typer.Argument(help="T
 
 @users_commands.command("remove")
 def remove_user(user: UserArgument) -> None:
-    """Remove a user with all API keys and sessions. The user's jobs remain visible to admins."""
+    """Remove a user, with the user's API keys and sessions. Admins still see the user's jobs."""
 
     async def action(runtime: Runtime) -> None:
         await accounts.remove_user(runtime.db, user)
@@ -139,12 +145,12 @@ def _print_rows(columns: tuple[str, ...], rows: Sequence[object], *, as_json: bo
     if as_json:
         print_json_lines({name: getattr(row, name) for name in columns} for row in rows)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name.removesuffix("_at").replace("_", " "), overflow="fold")
-    for row in rows:
-        table.add_row(*(_format_table_cell(getattr(row, name)) for name in columns))
-    console.print(table)
+    print_table(
+        [name.removesuffix("_at").replace("_", " ") for name in columns],
+        [[_format_table_cell(getattr(row, name)) for name in columns] for row in rows],
+        foldable=("name", "user name"),
+        hide_first=[name for name in ("created", "last used", "expires") if f"{name.replace(' ', '_')}_at" in columns],
+    )
 
 
 def _format_table_cell(value: object) -> str:

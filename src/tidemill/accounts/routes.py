@@ -26,7 +26,7 @@ class MeOut(BaseModel):
     name: str
     role: Role
     by: str = Field(description="The API key, or `session`")
-    csrf_token: str | None = Field(None, description="Send it in X-CSRF-Token with every write from a browser")
+    csrf_token: str | None = Field(None, description="A browser must send this token in X-CSRF-Token with every write")
 
 
 class SignIn(RequestModel):
@@ -40,8 +40,8 @@ class SessionOut(BaseModel):
     """A browser session."""
 
     created_at: datetime
-    seen_at: datetime = Field(description="Last use, accurate to the minute")
-    is_this: bool = Field(description="Whether it is the session of this request")
+    seen_at: datetime = Field(description="Time of the last use, accurate to the minute")
+    is_this: bool = Field(description="True if this request uses the session")
 
 
 class LinkOut(BaseModel):
@@ -183,7 +183,7 @@ async def change_role(name: str, body: RoleIn, db: DatabaseDep) -> UserOut:
 
 @router.delete("/users/{name}", status_code=204, **build_route_options(Permission.ADMIN, 404, 409))
 async def remove_user(name: str, db: DatabaseDep) -> None:
-    """Remove a user with all API keys and sessions. The user's jobs remain visible to admins."""
+    """Remove a user, with the user's API keys and sessions. Admins still see the user's jobs."""
     await accounts.remove_user(db, name)
 
 
@@ -195,13 +195,13 @@ async def make_link(name: str, db: DatabaseDep) -> LinkOut:
 
 @router.get("/keys", **build_route_options(Permission.USER))
 async def list_keys(me: CurrentUser, db: DatabaseDep) -> list[KeyOut]:
-    """List your API keys, or all keys for admins. Secrets are not included."""
+    """List your API keys; an admin gets the keys of all users. The response contains no secrets."""
     return [KeyOut.model_validate(key, from_attributes=True) for key in await accounts.list_visible_keys(db, me)]
 
 
 @router.post("/keys", status_code=201, **build_route_options(Permission.USER, 404, 409))
 async def add_key(body: KeyIn, me: CurrentUser, db: DatabaseDep) -> NewKeyOut:
-    """Create an API key. Its secret is returned only once.
+    """Create an API key. Only this response contains the secret.
 
     Only admins can create keys for other users. A user can have at most 100 keys.
     """

@@ -85,7 +85,7 @@ async def change_role(db: Database, name_or_id: str, role: Role) -> User:
 
 
 async def remove_user(db: Database, name_or_id: str) -> None:
-    """Remove a user with all API keys and sessions. The user's jobs remain visible to admins."""
+    """Remove a user, with the user's API keys and sessions. Admins still see the user's jobs."""
     await db.run(users.remove_user, await get_user(db, name_or_id))
 
 

@@ -79,7 +79,6 @@ class DistributionProgress:
 
     generated: int = 0
     reused: int = 0
-    started_at: datetime | None = None
     failed_seq: int | None = None
     failed_because: str | None = None
 

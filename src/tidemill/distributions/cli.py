@@ -26,9 +26,16 @@ from tidemill.distributions.use_cases import (
     load_distribution,
     make_distribution_use_cases,
 )
-from tidemill.jobs.cli import show_progress_until_closed
+from tidemill.jobs.cli import WorkerCheck, show_progress_until_closed
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, make_command_host, run_with_runtime, silence_logs
+from tidemill.terminal.command_host import (
+    BUILTIN_MILL_REFERENCE,
+    MILL_DEFAULT_HELP,
+    make_command_host,
+    resolve_mill,
+    run_with_runtime,
+    silence_logs,
+)
 from tidemill.terminal.console import console, parse_policy_option, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -48,7 +55,9 @@ def distribute_command(
     reuse_days: Annotated[
         int | None,
         typer.Option(
-            min=0, max=36_500, help="Regenerate files of inputs newer than this; default: TIDEMILL_REUSE_DAYS"
+            min=0,
+            max=36_500,
+            help="Regenerate files of inputs whose date is less than this many days ago; default: TIDEMILL_REUSE_DAYS",
         ),
     ] = None,
     format_: Annotated[
@@ -67,9 +76,16 @@ def distribute_command(
         int,
         typer.Option("--processes", "-p", min=1, max=64, help="Number of worker processes to start if none is running"),
     ] = 2,
-    app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares datasets")] = BUILTIN_MILL_REFERENCE,
+    app: Annotated[
+        str,
+        typer.Option(
+            callback=resolve_mill,
+            show_default=MILL_DEFAULT_HELP,
+            help="MODULE:NAME of a mill that declares datasets",
+        ),
+    ] = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Generate or reuse one file per input. The exit code is 0 only if all files exist."""
+    """Generate or reuse one file for each input. The exit code is 0 only if all files exist."""
     silence_logs()
     wanted = DistributionSpec(
         dataset,
@@ -92,8 +108,9 @@ def run_distribution(wanted: DistributionSpec, *, processes: int, app: str, path
     async def action(runtime: Runtime) -> Job:
         job_id, _ = await runtime.get(make_distribution_use_cases).submit(runtime.db, wanted, Role.ADMIN)
         distribution = await load_distribution(runtime.db, job_id)
-        async with make_command_host().ensure_worker(runtime, DISTRIBUTION_KIND, app, processes):
-            await show_progress_until_closed(runtime, distribution.job)
+        async with make_command_host().ensure_worker(runtime, DISTRIBUTION_KIND, app, processes) as is_own_worker:
+            check = None if is_own_worker else WorkerCheck(runtime, DISTRIBUTION_KIND, app)
+            await show_progress_until_closed(runtime, distribution.job, check)
         distribution = await load_distribution(runtime.db, job_id)
         await _print_distribution_report(runtime, distribution)
         if paths_to is not None:

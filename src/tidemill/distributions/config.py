@@ -22,7 +22,7 @@ def _check_field_name(name: str) -> str:
     if not _FIELD_NAME_PATTERN.fullmatch(name):
         raise ValueError(f"The name does not match {_FIELD_NAME_PATTERN.pattern}")
     if name in _RESERVED_FIELD_NAMES:
-        raise ValueError("The name is reserved: the API returns it for every input")
+        raise ValueError("The name is reserved: the API returns a field of this name for every input")
     return name
 
 
@@ -67,16 +67,16 @@ class DatasetTable(ConfigTable):
     @classmethod
     def _check_query_or_function(cls, query: Any, info: ValidationInfo) -> Any:
         if query is None and not _has_producer(info):
-            raise ValueError("Field required unless a function produces the rows")
+            raise ValueError("Field required, unless the mill declares a function that produces the rows")
         if query is not None and _has_producer(info):
-            raise ValueError("Conflicts with the function that produces the rows")
+            raise ValueError("Conflicts with the function that the mill declares for this dataset")
         return query
 
     @field_validator("columns", mode="before")
     @classmethod
     def _reject_columns_without_function(cls, columns: Any, info: ValidationInfo) -> Any:
         if not _has_producer(info):
-            raise ValueError("Only allowed for functions: the query names its columns")
+            raise ValueError("Only allowed if a function produces the rows; the columns of a query already have names")
         return columns
 
     @field_validator("date_field")
@@ -113,7 +113,7 @@ def _find_equal_spelling_problems(fields: list[str]) -> Iterator[tuple[str, str]
     for name in fields:
         other = first.setdefault(to_camel_case(name), name)
         if other != name:
-            yield f"fields.{name}", f'The camelCase spelling is the same as that of "{other}"'
+            yield f"fields.{name}", f'The camelCase name is the same as that of "{other}"'
 
 
 def _find_query_problems(query: str, fields: list[str]) -> Iterator[tuple[str, str]]:

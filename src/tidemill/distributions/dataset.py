@@ -98,7 +98,7 @@ class DistributionInput:
                 if len(faults) == FAULTS_REPORTED_MAX:
                     break
             elif field in values_by_field:
-                faults.append(((name,), f'duplicate field: another spelling of "{field}"'))
+                faults.append(((name,), f'duplicate field: the input also has another spelling of "{field}"'))
             else:
                 values_by_field[field] = value
         normalized: dict[str, InputValue] = {}

@@ -14,6 +14,6 @@ FEATURE = Feature(
     config_sections=["datasets"],
     commands_module="tidemill.distributions.cli",
     commands={
-        "distribute": "Generate or reuse one file per input. The exit code is 0 only if all files exist.",
+        "distribute": "Generate or reuse one file for each input. The exit code is 0 only if all files exist.",
     },
 )

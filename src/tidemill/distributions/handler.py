@@ -158,7 +158,7 @@ class DistributionRunner:
     async def _check_unsettled(self, item: Item) -> None:
         """Raise Wait if another attempt has settled the item, so that a late attempt does not overwrite its file."""
         if await self._db.read(artifact_records.is_item_settled_or_deleted, item.job_id, item.seq):
-            raise Wait("Another attempt has already settled this input", after=1.0, code="unwanted")
+            raise Wait("Another attempt has already produced the outcome of this input", after=1.0, code="unwanted")
 
     async def _find_jobs(self, job_ids: Sequence[UUID]) -> list[DistributionJob | None]:
         """Return the jobs with these ids. Items of a job that start together share one query."""
@@ -172,7 +172,7 @@ class DistributionRunner:
         dataset = self._datasets.get(request.dataset)
         if dataset is None:
             raise Fail(
-                f'Unknown dataset "{request.dataset}". Check that the worker uses the same tidemill.toml and mill.',
+                f'Unknown dataset "{request.dataset}". Use the same tidemill.toml and mill for the worker and the API.',
                 code="unknown_dataset",
                 retryable=True,
             )

@@ -90,7 +90,7 @@ def build_distribution_view(distribution: Distribution) -> dict[str, Any]:
         "policy": job.policy,
         "user_id": job.owner_id,
         "created_at": job.created_at,
-        "started_at": files.started_at,
+        "started_at": job.started_at,
         "completed_at": job.closed_at,
         "links": {"self": link, "job": f"/v1/jobs/{job.id}"} | {name: f"{link}/{name}" for name in DISTRIBUTION_LINKS},
     }
@@ -240,7 +240,7 @@ async def cancel_distribution(
 async def redrive_distribution(
     distribution_id: RunnableDistribution, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
 ) -> OperationOut:
-    """Retry the failed inputs, and the inputs that were cancelled because of them. The distribution reopens."""
+    """Retry the failed inputs, and inputs that were cancelled because of a failed input. The distribution reopens."""
     operation = await redrive_dead_letters(
         db,
         owner_id=None,

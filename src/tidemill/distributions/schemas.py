@@ -30,7 +30,7 @@ class ReuseIn(RequestModel):
 
     enabled: StrictBool | None = None
     days: Annotated[StrictInt, Field(ge=0, le=36_500)] | None = Field(
-        None, description="Regenerate files of inputs whose date is less than this number of days ago"
+        None, description="Regenerate the files of inputs whose date is less than this many days ago"
     )
 
 
@@ -44,7 +44,7 @@ class DistributionIn(RequestModel):
     )
     reuse: ReuseIn | None = None
     policy: PolicyIn | None = Field(
-        None, description="Failure policy. Default: `fail_fast`, the first failed input fails the distribution"
+        None, description="Failure policy. Default: `fail_fast`: the first failed input fails the distribution"
     )
     format: DistributionFormat | None = Field(None, description="Default: the format of the dataset")
     compression: DistributionCompression | None = Field(None, description="Default: the compression of the dataset")
@@ -64,7 +64,7 @@ class DistributionOut(BaseModel):
     """A distribution and its progress. `total` is the sum of the counts from `pending` to `cancelled`."""
 
     job_id: UUID
-    key: str = Field(description="Short name of the job; every route that accepts the id accepts it too")
+    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts it")
     dataset: str
     status: JobStatus
     total: NonNegativeInt
@@ -79,7 +79,7 @@ class DistributionOut(BaseModel):
     files_generated: int
     files_reused: int
     error_message: str | None = Field(
-        None, description="Reason why the distribution failed, and the first failed input with its error"
+        None, description="Why the distribution failed, with the first failed input and its error"
     )
     reuse: ReuseOut
     format: str
@@ -87,7 +87,7 @@ class DistributionOut(BaseModel):
     policy: dict[str, Any]
     user_id: int
     created_at: datetime | None = None
-    started_at: datetime | None = Field(None, description="Time when a worker started the first input")
+    started_at: datetime | None = Field(None, description="Time when a worker started to read the inputs")
     completed_at: datetime | None = None
     links: dict[str, str] = Field(description="URLs of related resources and actions")
 
@@ -107,9 +107,9 @@ class ContentOut(BaseModel):
     status: ItemStatus
     attempts: int
     path: str | None = Field(
-        None, description="URL of the file in the blob store; a reused file is in the folder of an earlier distribution"
+        None, description="URL of the file in the blob store. A reused file is in the folder of an earlier distribution"
     )
-    download_url: str | None = Field(None, description="Path of this API that downloads the file")
+    download_url: str | None = Field(None, description="Path in this API. A GET request to it downloads the file")
     rows: int | None = None
     size: int | None = Field(None, description="Size of the file in bytes")
     sha256: str | None = None
@@ -152,7 +152,8 @@ class DatasetOut(BaseModel):
     name: str
     fields: list[InputFieldOut]
     date_field: str | None = Field(
-        None, description="Field with the date that determines file reuse; without it, files are never reused"
+        None,
+        description="Field with the date that decides whether a file is reused; without it, files are never reused",
     )
     format: str
     compression: str

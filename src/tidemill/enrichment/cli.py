@@ -14,7 +14,7 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import MATCH_KIND
 from tidemill.core.status import JobStatus
 from tidemill.enrichment.use_cases import make_match_submission
-from tidemill.jobs.cli import show_progress_until_closed
+from tidemill.jobs.cli import WorkerCheck, show_progress_until_closed
 from tidemill.jobs.submission import submit_local_file
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, make_command_host, run_with_runtime, silence_logs
@@ -38,11 +38,15 @@ def match_command(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of candidates per row")] = 5,
     threshold: Annotated[
-        float | None, typer.Option(help="Minimum score of a match. Without it, the service decides what is a match")
+        float | None,
+        typer.Option(help="Minimum score of a match; by default, the service decides which candidate is a match"),
     ] = None,
     accept_match: Annotated[
         bool | None,
-        typer.Option("--accept-match/--no-accept-match", help="Accept a candidate that the service marks as a match"),
+        typer.Option(
+            "--accept-match/--no-accept-match",
+            help="Accept a candidate that the service marks as a match, even below the threshold",
+        ),
     ] = None,
     strategy: Annotated[
         list[str] | None,
@@ -54,13 +58,15 @@ def match_command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the results to this .csv, .xlsx or .ndjson file")
     ] = None,
-    policy: Annotated[str, typer.Option(help="continue, fail_fast, or tolerate:10 or tolerate:5%")] = "continue",
+    policy: Annotated[
+        str, typer.Option(help="Failure policy: continue, fail_fast, tolerate:10 or tolerate:5%")
+    ] = "continue",
     processes: Annotated[
         int,
         typer.Option("--processes", "-p", min=1, max=64, help="Number of worker processes to start if none is running"),
     ] = 1,
 ) -> None:
-    """Match the rows of a file against a reconciliation service. Exits with code 0 only if nothing failed."""
+    """Match the rows of a file against a reconciliation service. The exit code is 0 only if no row failed."""
     silence_logs()
     options: dict[str, Any] = {
         "service": service,
@@ -90,8 +96,10 @@ def run_match(
     async def action(runtime: Runtime) -> Job:
         job = await submit_local_file(runtime, make_match_submission(params, policy), file)
         try:
-            async with make_command_host().ensure_worker(runtime, MATCH_KIND, BUILTIN_MILL_REFERENCE, processes):
-                job = await show_progress_until_closed(runtime, job)
+            host = make_command_host()
+            async with host.ensure_worker(runtime, MATCH_KIND, BUILTIN_MILL_REFERENCE, processes) as is_own_worker:
+                check = None if is_own_worker else WorkerCheck(runtime, MATCH_KIND)
+                job = await show_progress_until_closed(runtime, job, check)
                 if output is not None:
                     await _export_results_to_file(runtime, job, output)
         except asyncio.CancelledError:

@@ -41,7 +41,7 @@ def find_template_problem(template: str) -> str | None:
     """Return why a template is invalid, or None. ``{{`` and ``}}`` are literal braces."""
     for placeholder in _PLACEHOLDER_PATTERN.finditer(template):
         if placeholder.group() in ("{", "}"):
-            return f'unbalanced "{placeholder.group()}"; write {{{{ and }}}} for literal braces'
+            return f'"{placeholder.group()}" has no matching brace; write {{{{ and }}}} for literal braces'
         if placeholder[1] is not None and not placeholder[1].strip():
             return "{} contains no column name"
     return None

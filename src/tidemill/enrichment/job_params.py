@@ -64,7 +64,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
         if not HEADER_NAME_PATTERN.fullmatch(name) or name.lower() in _RESERVED_REQUEST_HEADERS:
             raise ValueError(f"Header {name[:50]!r} cannot be set")
         if name.lower() in _SECRET_HEADERS:
-            raise ValueError(f"{name} is a secret and would be stored; set it in the service declaration instead")
+            raise ValueError(f"{name} is a secret, and jobs store their headers. Set it in the service declaration")
         if not text.isascii() or not text.isprintable():
             raise ValueError(f"Header {name} should contain only printable ASCII characters")
     return headers
@@ -108,7 +108,7 @@ class EnrichParams(ConfigTable):
     @classmethod
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if given.get("body") is not None and given.get("method", "GET") == "GET":
-            yield "body", "GET requests have no body; set method to POST"
+            yield "body", "A GET request has no body. Set method to POST"
 
     @field_validator("required")
     @classmethod

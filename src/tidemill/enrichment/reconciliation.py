@@ -103,7 +103,7 @@ def _parse_score(given: Mapping[str, Any]) -> float | None:
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise ValueError(f"the score of a candidate is {type(score).__name__}, not a number")  # noqa: TRY004
     if not abs(score) <= sys.float_info.max:  # an integer may exceed the range of float
-        raise ValueError("the score of a candidate is not finite, or too large")
+        raise ValueError("the score of a candidate is not finite or is too large")
     return float(score)
 
 

@@ -15,7 +15,7 @@ class ServiceOut(BaseModel):
 
     name: str
     url: str = Field(description="URL of the service")
-    limit: str | None = Field(None, description="Limiter that counts the requests to the service")
+    limit: str | None = Field(None, description="Limiter that every request to the service needs a permit of")
 
 
 class ServiceList(BaseModel):

@@ -163,7 +163,7 @@ class ServiceHttpClient:
         ) as response:
             response_headers = httpx2.Headers(response.headers)
             if response_headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-                raise make_invalid_answer_error("it is compressed although the request does not accept compression")
+                raise make_invalid_answer_error("it is compressed, although the request did not allow compression")
             body = bytearray()
             async for piece in response.aiter_stream():
                 body += piece

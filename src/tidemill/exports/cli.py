@@ -19,7 +19,13 @@ from tidemill.exports.table_export import TableExportRequest, parse_file_extensi
 from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import plan_table_export
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_with_runtime, silence_logs
+from tidemill.terminal.command_host import (
+    BUILTIN_MILL_REFERENCE,
+    MILL_DEFAULT_HELP,
+    resolve_mill,
+    run_with_runtime,
+    silence_logs,
+)
 from tidemill.terminal.console import error_console
 from tidemill.terminal.streams import open_atomic_output, open_standard_output
 
@@ -40,15 +46,27 @@ def export_command(
     fields: Annotated[str, typer.Option(help="Comma-separated fields to export, in this order; all by default")] = "",
     order: Annotated[str, typer.Option(help="Comma-separated fields to sort by; use -FIELD to sort descending")] = "",
     format_: Annotated[
-        str | None, typer.Option("--format", help="csv, ndjson, json, xlsx or parquet; by default from the file name")
+        str | None,
+        typer.Option(
+            "--format", help="csv, ndjson, json, xlsx or parquet; by default, the format that the file name shows"
+        ),
     ] = None,
-    compression: Annotated[str | None, typer.Option(help="none, gzip or zstd; by default from the file name")] = None,
+    compression: Annotated[
+        str | None, typer.Option(help="none, gzip or zstd; by default, the compression that the file name shows")
+    ] = None,
     spreadsheet_safe: Annotated[
         bool, typer.Option("--spreadsheet-safe", help="Put an apostrophe before text that a spreadsheet could execute")
     ] = False,
-    app: Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares resources")] = BUILTIN_MILL_REFERENCE,
+    app: Annotated[
+        str,
+        typer.Option(
+            callback=resolve_mill,
+            show_default=MILL_DEFAULT_HELP,
+            help="MODULE:NAME of a mill that declares resources",
+        ),
+    ] = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Export the rows of a table to a file, all from one database snapshot."""
+    """Export the rows of a table to a file. All rows come from one database snapshot."""
     format_of_name, compression_of_name = parse_file_extension("" if output == STDOUT_PATH else output)
     if format_ is None and format_of_name is None and output != STDOUT_PATH:
         raise InvalidInput(f'Cannot detect the format of "{output}" from its file extension. Use --format.')

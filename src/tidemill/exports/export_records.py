@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -31,7 +30,6 @@ class ExportRecord:
     id: UUID
     idem_key: str | None
     input: JsonObject | None
-    started_at: datetime | None
     result: ExportedFile | None
     error: ErrorDetails | None
 

@@ -12,7 +12,7 @@ FEATURE = Feature(
     openapi_examples="tidemill.exports.schemas:OPENAPI_EXAMPLES",
     commands_module="tidemill.exports.cli",
     commands={
-        "export": "Export the rows of a table to a file, all from one database snapshot.",
+        "export": "Export the rows of a table to a file. All rows come from one database snapshot.",
     },
     open_results="tidemill.exports.use_cases:open_results",
 )

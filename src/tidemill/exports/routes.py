@@ -125,7 +125,7 @@ async def export_job(
     runtime: RuntimeDep,
     body: Annotated[SelectionIn, Body()] = ALL_ITEMS,
 ) -> JobOut:
-    """Export the current results of a job: all rows, or the rows that the body selects.
+    """Export the current results of a job: all items, or the items that the body selects.
 
     The export runs as a job that writes a file. Repeating the request returns the same export while the results are
     unchanged.
@@ -198,7 +198,8 @@ _FILTER_PARAMETER: dict[str, Any] = {
     "example": {"role": "admin"},
 }
 _LIST_EXPORTS_DESCRIPTION = (
-    "With `resource`, a stream of its rows (for `format=json`, an array of objects); without it, a page of exports"
+    "With `resource`: a stream of the rows; `format=json` returns an array of objects. "
+    "Without `resource`: a page of exports"
 )
 _ROW_STREAM_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": _LIST_EXPORTS_DESCRIPTION, "content": dict(FILE_RESPONSE_CONTENT)}
@@ -240,7 +241,7 @@ async def submit_export_job(
     runtime: RuntimeDep,
     idempotency_key: IdempotencyKey = None,
 ) -> ExportOut:
-    """Export the rows of a resource to a file. You can download or import the file until it expires."""
+    """Export the rows of a resource to a file. You can download the file, or import it, until it expires."""
     key = parse_idempotency_key(idempotency_key)
     wanted = _build_table_export_request(body, json.loads(await request.body(), parse_float=Decimal).get("filters", {}))
     spec = make_submission(

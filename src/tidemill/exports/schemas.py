@@ -38,9 +38,7 @@ ShortNameList = Annotated[list[ShortName], BeforeValidator(_split_names)]
 class ExportIn(RequestModel):
     """An export of the rows of a resource to a file."""
 
-    resource: ShortName = Field(
-        description="Name of a declared resource; administrators may also use the name of a table"
-    )
+    resource: ShortName = Field(description="Name of a declared resource; admins can also use the name of a table")
     format: TableFormat = "csv"
     compression: ExportCompression = "none"
     fields: list[ShortName] = Field([], max_length=2_000, description=_FIELDS_DESCRIPTION)
@@ -72,7 +70,7 @@ class ExportOut(BaseModel):
     """An export and its progress."""
 
     job_id: UUID
-    key: str = Field(description="Short name of the job; every route that accepts the id accepts it too")
+    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts it")
     idempotency_key: str | None = None
     resource_type: str = Field(description="Name of the exported resource, or `job` for job results")
     format: str

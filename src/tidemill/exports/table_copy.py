@@ -129,7 +129,7 @@ async def copy_query_to_sink(db: Database, query: str, feed: CopyFormat, sink: C
 
     Raises:
         Conflict: The table or one of its columns was removed or altered.
-        InvalidInput: The database user may not read the table, or the value of a filter is invalid for its type.
+        InvalidInput: The database user cannot read the table, or the value of a filter is invalid for its type.
         Unavailable: The connection was lost, the table is locked, or the server is not available.
     """
     try:
@@ -174,7 +174,7 @@ def translate_copy_error(error: Exception) -> TidemillError:
     if state in _ALTERED_TABLE_STATES:
         return Conflict(f"The table was altered and no longer fits the export request: {message}")
     if state == "42501":
-        return InvalidInput(f"The database user may not read the table: {message}")
+        return InvalidInput(f"The database user has no permission to read the table: {message}")
     if state.startswith("22"):
         return InvalidInput(f"PostgreSQL rejected a value: {message}")
     if state == "55P03":

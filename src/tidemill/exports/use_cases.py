@@ -105,7 +105,7 @@ async def submit_result_export(
         if existing is not None:
             return existing, False
         await db.run(job_submission.release_idempotency_key, export_id, key)
-    raise Conflict(f"Other exports of job {job.key} are being deleted. Try again.")
+    raise Conflict(f"Another export of job {job.key} is being deleted. Try again.")
 
 
 async def _find_usable_export(db: Database, blobs: BlobStore, export_id: UUID) -> Job | None:
@@ -161,7 +161,7 @@ def _build_export_details(runtime: Runtime, job: Job, record: ExportRecord | Non
         job=job,
         request=request,
         idempotency_key=record.idem_key if record else None,
-        started_at=record.started_at if record else None,
+        started_at=job.started_at,
         result=result,
         failure_reason=error.get("reason") or job.failure_reason,
         is_expired=is_expired,
@@ -226,7 +226,7 @@ async def _wait_until_closed(db: Database, export: Job) -> Job:
     while not export.is_closed:
         if time.monotonic() - last_runnable > RESULT_EXPORT_STALL_S:
             why = "it is paused" if export.status is JobStatus.PAUSED else "no worker runs exports"
-            raise Conflict(f"Export {export.key} has not finished: {why}. It stays queued.")
+            raise Conflict(f"Export {export.key} has not finished: {why}. The export stays queued.")
         await asyncio.sleep(RESULT_EXPORT_POLL_S)
         export = await db.read(job_records.get_job, export.id)
         if export.status is not JobStatus.PAUSED and EXPORT_KIND in await db.read(workers.list_live_kinds):

@@ -34,7 +34,7 @@ RESPONSE_HEADERS = {
     "RateLimit": "Remaining requests, and seconds until the limit resets",
     "RateLimit-Policy": "Requests allowed per time window, in seconds",
     "Retry-After": "Seconds to wait before the next request",
-    "Location": "Path of the job, export or operation",
+    "Location": "Path of the new job, export or operation",
 }
 PUBLIC_ROUTE_HEADERS = ("X-Request-ID",)
 AUTHENTICATED_ROUTE_HEADERS = ("X-Request-ID", "RateLimit", "RateLimit-Policy")

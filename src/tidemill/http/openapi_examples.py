@@ -45,7 +45,20 @@ _JOB_DETAIL: dict[str, Any] = {
     "request_id": "3f1c6a0e9b2d4c58",
     "ip_address": "192.0.2.7",
 }
+_DEAD_LETTER = {"rev": None, "category": "handler", "dismissed_at": None, "dismissed_by": None}
 _ITEM_ERROR = {"row": 8, "code": "exhausted", "reason": "The shop did not respond", "attempt": 3, "retryable": True}
+_EXCEPTION = {
+    "type": "TimeoutError",
+    "traceback": 'Traceback (most recent call last):\n  File "prices.py", line 12, in lookup\nTimeoutError',
+}
+_ATTEMPT = {
+    "attempt": 3,
+    "at": EXAMPLE_UPDATED_AT,
+    "worker": "host-1-4711-a1b2c3",
+    "duration_ms": 30000,
+    "status": "failed",
+    "code": "exhausted",
+}
 _DONE_ITEM = {
     "id": f"{EXAMPLE_JOB_ID}:6",
     "seq": 6,
@@ -124,6 +137,7 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "max_distribution_inputs": 100_000,
         "sources": ["inbox"],
         "pending_dashboard": True,
+        "features": ["exports", "imports"],
     },
     quarantine.QuarantinePage: {
         "items": [
@@ -187,9 +201,11 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "input": {"sku": "A-7"},
         "original": {"sku": "A7"},
         "fixes": [{"rev": 1, "by": 3, "at": EXAMPLE_UPDATED_AT}],
-        "error": _ITEM_ERROR,
+        "error": _ITEM_ERROR | _EXCEPTION,
+        "attempt_history": [_ATTEMPT],
         "duration_ms": 30000,
     },
+    items.AttemptOut: _ATTEMPT,
     items.FixIn: {"input": {"sku": "A-7"}},
     items.FixCreatedOut: {"rev": 1},
     cross_job_routes.PendingPage: {
@@ -197,12 +213,32 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "pending_count": 248,
         "next_page": EXAMPLE_NEXT_PAGE,
     },
-    cross_job_routes.DeadLetterPage: {"items": [_JOB_REFERENCE | _FAILED_ITEM | {"rev": None}]},
+    cross_job_routes.DeadLetterPage: {"items": [_JOB_REFERENCE | _FAILED_ITEM | _DEAD_LETTER]},
+    cross_job_routes.DeadLetterGroupsOut: {
+        "category": "handler",
+        "counts": {"handler": 6, "invalid_row": 12, "dry_run": 0, "dismissed": 2, "is_exact": True},
+        "groups": [
+            {
+                "id": "5caeb90337d5155c20d01b33adec5f94",
+                "kind": "price.lookup",
+                "type": "exhausted",
+                "message": "The shop did not respond",
+                "count": 6,
+                "first_at": EXAMPLE_UPDATED_AT,
+                "last_at": EXAMPLE_UPDATED_AT,
+                "example": _JOB_REFERENCE | _FAILED_ITEM | _DEAD_LETTER,
+            }
+        ],
+        "grouped": 6,
+        "is_complete": True,
+    },
     cross_job_routes.DeadLetterCauseOut: {"code": "exhausted", "count": 6, "jobs": 2, "newest": EXAMPLE_UPDATED_AT},
     cross_job_routes.RunNowIn: {"item_ids": [f"{EXAMPLE_JOB_ID}:7"]},
     cross_job_routes.RunNowOut: {"due": 1, "in_hand": 0, "others": 0},
     cross_job_routes.FlowOut: {
         "open": {"pending": 240, "processing": 50, "retry_wait": 8},
+        "paused": 0,
+        "unserved": [{"kind": "price.lookup", "items": 240, "jobs": 1}],
         "step_s": 30,
         "points": [{"at": EXAMPLE_UPDATED_AT, "settled": 1200, "failed": 7}],
     },
@@ -210,6 +246,16 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     bulk_operation_schemas.CancelItemsIn: {"statuses": ["pending"], "except": [f"{EXAMPLE_JOB_ID}:7"]},
     bulk_operation_schemas.CountIn: {"to": "reprocess", "statuses": ["failed"], "key": "AB-1*"},
     bulk_operation_schemas.CountOut: {"items": 3204, "is_complete": True},
+    bulk_operation_schemas.DeadLetterSelectionIn: {"all_matching": True, "filter": {"kind": "price.lookup"}},
+    bulk_operation_schemas.RetryForecastOut: {
+        "dry_run": 0,
+        "invalid_row": 0,
+        "no_worker": 0,
+        "poison": 1,
+        "not_retryable": 2,
+        "retryable": 3,
+        "is_complete": True,
+    },
     bulk_operation_schemas.RedriveIn: {
         "all_matching": True,
         "filter": {"kind": "price.lookup"},

@@ -36,19 +36,19 @@ class HealthOut(BaseModel):
     workers: int = Field(description="Workers with a heartbeat in the last 30 s")
     open_jobs: int
     queue_age_s: float = Field(
-        description="Waiting time of the oldest due batch or of the oldest file without an ingest lease"
+        description="Waiting time of the oldest due batch, or of the oldest file that no worker reads yet"
     )
     reasons: list[str] = Field(description="Why the status is degraded")
     broker: str | None = Field(
-        description="`ok`, or `lost` if workers fall back to polling; null if no broker is configured"
+        description="`ok`, or `lost` if it is unreachable and workers poll the database; null without a broker"
     )
-    outbox: int = Field(description="Hints that wait to be sent to the broker")
+    outbox: int = Field(description="Number of hints that wait to be sent to the broker")
     outbox_age_s: float = Field(description="Age of the oldest waiting hint")
-    quarantined: int = Field(description="Quarantined broker messages for an admin to check")
+    quarantined: int = Field(description="Number of quarantined broker messages, which an admin should check")
 
 
 class RequestLimitsOut(BaseModel):
-    """Limits of requests. A larger body is rejected with 413, a larger row with 422."""
+    """Request limits. The service rejects a larger body with 413 and a larger row with 422."""
 
     max_file_size_mb: int
     max_json_bytes: int
@@ -56,10 +56,11 @@ class RequestLimitsOut(BaseModel):
     max_inline_inputs: int = Field(description="Maximum inputs in a JSON body; send more as a file")
     rate_limit_per_s: int
     rate_limit_burst: int
-    max_concurrent_jobs: int = Field(description="Jobs of one user that run concurrently; others wait")
+    max_concurrent_jobs: int = Field(description="Maximum jobs of one user that run concurrently; further jobs wait")
     max_distribution_inputs: int
     sources: list[str] = Field(description="Folder names for the `source` of a submission")
     pending_dashboard: bool
+    features: list[str] = Field(description="Enabled features, such as `imports`")
 
 
 class WorkerOut(BaseModel):
@@ -71,8 +72,8 @@ class WorkerOut(BaseModel):
     started_at: datetime
     seen_at: datetime
     silent_s: float
-    in_hand: int = Field(description="Leased items")
-    info: dict[str, Any] = Field(description="Its kinds, processes and adaptive state")
+    in_hand: int = Field(description="Number of items that the worker has leased")
+    info: dict[str, Any] = Field(description="Kinds and processes of the worker, and how it adapts to the load")
 
 
 root = APIRouter(tags=["service"], route_class=AuthenticatedRoute)
@@ -84,13 +85,13 @@ _UNFIT_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 @router.get("", **build_route_options(Permission.PUBLIC))
 async def get_front() -> ApiIndexOut:
-    """Get the name and version of the service, and links."""
+    """Get the name, the version and the links of the service."""
     return ApiIndexOut(service="tidemill", version=version("tidemill"), openapi="/v1/openapi.json", health="/health")
 
 
 @root.get("/health", **build_route_options(Permission.PUBLIC, extra_responses=_UNFIT_RESPONSE))
 async def get_health(response: Response, runtime: RuntimeDep) -> HealthOut:
-    """Check the database, its schema, the workers and the queue. The status is 503 if the service is unfit."""
+    """Check the database, its schema, the workers and the queue. The status is 503 if the service cannot work."""
     health = await administration.check_health(runtime.db)
     response.status_code = 200 if health.is_operational else 503
     return HealthOut.model_validate(asdict(health) | {"status": health.status, "reasons": health.degraded_reasons})
@@ -104,7 +105,7 @@ async def get_me(me: CurrentUser) -> MeOut:
 
 @router.get("/limits", **build_route_options(Permission.USER))
 async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
-    """Get the limits of requests."""
+    """Get the request limits."""
     settings = runtime.settings
     return RequestLimitsOut(
         max_file_size_mb=settings.max_file_size_mb,
@@ -117,12 +118,13 @@ async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
         max_distribution_inputs=settings.max_distribution_inputs,
         sources=sorted(settings.sources),
         pending_dashboard=settings.pending_dashboard,
+        features=sorted(feature.name for feature in runtime.features),
     )
 
 
 @router.get("/workers", **build_route_options(Permission.ADMIN))
 async def list_workers(db: DatabaseDep) -> list[WorkerOut]:
-    """List workers and their adaptive state."""
+    """List the workers and how each adapts to the load."""
     return [WorkerOut.model_validate(worker, from_attributes=True) for worker in await administration.list_workers(db)]
 
 

@@ -4,12 +4,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from tidemill.limits import use_cases
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_with_runtime
-from tidemill.terminal.console import JsonOption, console, print_json_lines
+from tidemill.terminal.console import JsonOption, console, print_json_lines, print_table
 
 commands = typer.Typer()
 
@@ -18,12 +17,12 @@ commands = typer.Typer()
 def limiters(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show only this limiter")] = None,
     rate: Annotated[str | None, typer.Option(help="Set the rate for all workers, as in 5/s")] = None,
-    burst: Annotated[int | None, typer.Option(help="Set the number of calls that may start at once")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Set the number of calls that may run at a time")] = None,
-    unblock: Annotated[bool, typer.Option("--unblock", help="Remove the block of the limiter")] = False,
+    burst: Annotated[int | None, typer.Option(help="Set the burst: how many calls may start at once")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Set how many calls may run concurrently")] = None,
+    unblock: Annotated[bool, typer.Option("--unblock", help="Unblock the limiter, so that calls can start")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show limiters and their usage; change or unblock one."""
+    """Show limiters and their usage, or change or unblock a limiter."""
     changes = {"rate": rate, "burst": burst, "concurrency": concurrency}
     changed = any(value is not None for value in changes.values())
     if name is None and (changed or unblock):
@@ -42,23 +41,31 @@ def limiters(
     if as_json:
         print_json_lines(rows)
         return
-    console.print(_build_limiters_table(rows) if rows else "No worker has declared a limiter yet.")
+    if rows:
+        _print_limiters_table(rows)
+    else:
+        console.print("No worker has declared a limiter yet.")
 
 
-def _build_limiters_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = ("limiter", "rate/s", "current", "burst", "concurrency", "in use", "waiting", "permits", "throttled")
-    for column in (*columns, "state"):
-        table.add_column(column, no_wrap=True, justify="left" if column in ("limiter", "state") else "right")
-    for row in rows:
-        table.add_row(
+def _print_limiters_table(rows: list[dict[str, Any]]) -> None:
+    numbers = ("rate/s", "current", "burst", "concurrency", "in use", "waiting", "permits", "throttled")
+    cells = [
+        (
             escape(row["name"]),
             *(_format_number(row[field]) for field in ("rate", "current_rate")),
             "-" if row["rate"] is None else str(row["burst"]),
             *(_format_number(row[field]) for field in ("concurrency", "in_use", "waiting", "taken", "refused")),
             _format_limiter_state(row),
         )
-    return table
+        for row in rows
+    ]
+    print_table(
+        ("limiter", *numbers, "state"),
+        cells,
+        numbers=numbers,
+        foldable=("limiter", "state"),
+        hide_first=("permits", "throttled", "burst", "in use", "waiting"),
+    )
 
 
 def _format_limiter_state(row: dict[str, Any]) -> str:
@@ -70,4 +77,7 @@ def _format_limiter_state(row: dict[str, Any]) -> str:
 
 
 def _format_number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.10g}"
+    """Format a count, or a rate with three digits: a rate that adapts has many decimals."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004

@@ -34,13 +34,13 @@ class LimiterTable(ConfigTable):
         if not given.keys() & {"rate", "delay", "concurrency"}:
             yield "", 'Set at least one of "rate", "delay" and "concurrency"'
         if "rate" in given and "delay" in given:
-            yield "delay", 'Conflicts with "rate"; a delay of "1s" is a rate of "1/s" with a burst of 1'
+            yield "delay", 'Conflicts with "rate". A delay of "1s" means the same as a rate of "1/s" with a burst of 1'
         if "burst" in given and "rate" not in given:
             yield "burst", 'Requires "rate"'
         if "lowest" in given and not given.keys() & {"rate", "delay"}:
             yield "lowest", 'Requires "rate" or "delay"'
         if given.get("adaptive") is False and "lowest" in given:
-            yield "lowest", 'Conflicts with "adaptive = false"; only an adaptive limiter reduces its rate'
+            yield "lowest", 'Conflicts with "adaptive = false", because only an adaptive limiter reduces its rate'
 
     @field_validator("lowest")
     @classmethod

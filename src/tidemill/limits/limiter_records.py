@@ -34,7 +34,7 @@ class PermitRequest:
     lead: float  # expected seconds until the response arrives
     reach: float  # seconds ahead for which permits may be granted
     seconds: float  # the lifetime of slots
-    member: str = ""  # the member that the process asked for; it differs from the key of a shared member
+    member: str = ""  # the member that the process requested; it differs from the key of a shared member
 
 
 @dataclass(frozen=True, slots=True)

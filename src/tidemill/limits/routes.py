@@ -25,14 +25,14 @@ class LimiterOut(BaseModel):
     """A limiter: a limit on calls that all workers share, and its current usage."""
 
     name: str
-    rate: float | None = Field(description="Starts per second; null if the rate is not limited")
-    current_rate: float | None = Field(description="The current rate, which throttled calls reduce")
+    rate: float | None = Field(description="Calls that may start per second; null if the rate is not limited")
+    current_rate: float | None = Field(description="The current rate. Each throttled call reduces it")
     burst: int
-    concurrency: int | None = Field(description="Calls at a time; null if concurrency is not limited")
+    concurrency: int | None = Field(description="Maximum concurrent calls; null if concurrency is not limited")
     adaptive: bool = Field(description="Whether throttled calls reduce the rate")
     in_use: int = Field(description="Concurrency slots that worker processes hold now")
     waiting: int = Field(description="Claimed items that wait for the limiter, as last reported by the workers")
-    blocked_until: datetime | None = Field(description="No call starts before this time, because a call was throttled")
+    blocked_until: datetime | None = Field(description="A call was throttled, so no call starts before this time")
     members: int = Field(description="Members that are limited separately, such as domains")
     blocked_members: int
     taken: int = Field(description="Permits granted so far")
@@ -44,7 +44,9 @@ class LimiterOut(BaseModel):
 class LimiterIn(RequestModel):
     """The fields to change; other fields keep their values."""
 
-    rate: StrictFloat | str | None = Field(None, description='As in `"5/s"`, `"300/min"`, or a number per second')
+    rate: StrictFloat | str | None = Field(
+        None, description='Calls per second as a number, or a text such as `"5/s"` or `"300/min"`'
+    )
     burst: IntNotBool | None = None
     concurrency: IntNotBool | None = None
 
@@ -84,5 +86,5 @@ async def change_limiter(limiter: str, body: LimiterIn, me: CurrentUser, db: Dat
 async def unblock_limiter(
     limiter: str, me: CurrentUser, db: DatabaseDep, body: UnblockIn = UNBLOCK_ALL_MEMBERS
 ) -> LimiterOut:
-    """Remove the block of a limiter, so that calls can start again."""
+    """Unblock a limiter that throttled calls have blocked. Calls can start immediately."""
     return LimiterOut.model_validate(await use_cases.unblock_limiter(db, limiter, body.key, by=me.name))

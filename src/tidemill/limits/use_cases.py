@@ -41,7 +41,7 @@ async def change_limiter(
         raise InvalidInput("Nothing to change. Set rate, burst or concurrency.")
     for field in changes:
         if before["rate" if field == "burst" else field] is None:
-            raise Conflict(f'Limiter "{name}" has no {field}. Declare it with one first.')
+            raise Conflict(f'Limiter "{name}" has no {field}. Add {field} to its declaration first.')
     await db.run(store.update_limiter, name, changes)
     rate, burst, concurrency = (changes.get(field) for field in given)
     emit("limiter.changed", limiter=name, by=by, rate=rate, burst=burst, concurrency=concurrency)

@@ -107,7 +107,7 @@ def _parse_requested_range(request: Request, size: int, etag: str) -> ByteRange 
     if part is not None and not part.length:
         raise HttpError(
             416,
-            f"The requested range is outside the file, which has {size} bytes",
+            f"The requested range is outside of the file, which has {size} bytes",
             {"Content-Range": f"bytes */{size}"},
         )
     return part

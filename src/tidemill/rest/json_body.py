@@ -111,7 +111,7 @@ def _decode_candidate_slices(array: bytes, at: int, limit: int) -> Iterator[tupl
     """
     for end in _find_candidate_ends(array, at, limit):
         if array.count(b",", at, end) > COMMAS_PER_WINDOW_MAX:
-            raise InvalidInput("An input has too many values, or there are too many inputs. Send them as a file.")
+            raise InvalidInput("An input has too many values, or there are too many inputs. Send the inputs as a file.")
         try:
             yield end, msgspec.json.decode(b"[" + array[at:end] + b"]", type=list[msgspec.Raw])
         except msgspec.DecodeError:

@@ -66,7 +66,7 @@ PROBLEM_EXAMPLES = {
     409: "Job J20261115_000777 is completed and cannot be resumed",
     413: "The request body has more than 16777216 bytes",
     415: 'Unsupported content type "text/plain". Send application/json.',
-    416: "The requested range is outside the file, which has 1048576 bytes",
+    416: "The requested range is outside of the file, which has 1048576 bytes",
     422: "#/kind: is required",
     429: "Too many requests. Retry after the time in the Retry-After header.",
     502: "https://files.example.com/users.csv: the server does not respond",

@@ -72,7 +72,7 @@ def parse_idempotency_key(header: str | None) -> str | None:
 
 
 IDEMPOTENCY_KEY_DESCRIPTION = (
-    "Makes retries safe: a repeated key returns the first job. 1 to 200 printable characters, with or without quotes."
+    "A retry with the same key returns the first job. A key has 1 to 200 printable characters, with or without quotes."
 )
 
 
@@ -174,7 +174,7 @@ Timestamp = Annotated[datetime, BeforeValidator(_require_iso_timestamp)]
 ITEM_STATUSES_DESCRIPTION = "Only items with these statuses, comma-separated or repeated"
 JOB_STATUSES_DESCRIPTION = "Only jobs with these statuses, comma-separated or repeated"
 ERROR_CODES_DESCRIPTION = (
-    "Only failures with these error codes, comma-separated, or repeated if a code contains a comma"
+    "Only failures with these error codes, comma-separated. Repeat the parameter if a code contains a comma"
 )
 JobStatusFilter = Annotated[
     list[JobStatus],

@@ -10,14 +10,26 @@ from rich.table import Table
 
 from tidemill.core.errors import Busy, InvalidInput
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, run_with_runtime
-from tidemill.terminal.console import JsonOption, console, print_json_lines
+from tidemill.terminal.command_host import (
+    BUILTIN_MILL_REFERENCE,
+    MILL_DEFAULT_HELP,
+    resolve_mill,
+    run_with_runtime,
+)
+from tidemill.terminal.console import JsonOption, console, error_console, print_json_lines
 from tidemill.watches.file_state import FileState, WatchFile
 from tidemill.watches.scanner import WatchScanner, WatchScanReport, make_watch_scanner
 from tidemill.watches.use_cases import WatchStatus, list_watch_statuses
 
 commands = typer.Typer()
-WatchMillOption = Annotated[str, typer.Option(help="MODULE:NAME of a mill that declares resources")]
+WatchMillOption = Annotated[
+    str,
+    typer.Option(
+        callback=resolve_mill,
+        show_default=MILL_DEFAULT_HELP,
+        help="MODULE:NAME of a mill that declares resources",
+    ),
+]
 _FILE_STATE_COLOURS = {
     FileState.PROCESSED: "green",
     FileState.FAILED: "red",
@@ -44,28 +56,33 @@ def scan_command(
     name: Annotated[str | None, typer.Argument(help="Name of a watch; default: all watches")] = None,
     again: Annotated[bool, typer.Option("--again", help="Retry failed files that still exist")] = False,
     app: WatchMillOption = BUILTIN_MILL_REFERENCE,
+    as_json: JsonOption = False,
 ) -> None:
-    """Scan a watch now, independent of its schedule. Exits with code 1 if the scan reports a problem."""
+    """Scan a watch now, independent of its schedule. The exit code is 1 if the scan reports a problem."""
 
     async def action(runtime: Runtime) -> list[str]:
         scanner = make_watch_scanner(runtime, f"{socket.gethostname()}-{os.getpid()}-scan")
         if name is not None and name not in scanner.watches:
             declared = ", ".join(scanner.watches) or "none"
             raise InvalidInput(f'Unknown watch "{name}". Declared watches: {declared}.')
-        return [await _scan_watch(scanner, one, again=again) for one in ([name] if name else scanner.watches)]
+        names = [name] if name else scanner.watches
+        return [await _scan_watch(scanner, one, again=again, as_json=as_json) for one in names]
 
     if any(run_with_runtime(action, app=app)):
         raise typer.Exit(1)
 
 
-async def _scan_watch(scanner: WatchScanner, name: str, *, again: bool) -> str:
+async def _scan_watch(scanner: WatchScanner, name: str, *, again: bool, as_json: bool) -> str:
     """Scan a watch and print the report. Return the problem of the scan, or an empty string."""
     try:
         report = await scanner.scan_watch(name, retry_failed=again)
     except Busy as error:
-        console.print(f"[yellow]{escape(str(error))}[/]", highlight=False)
+        error_console.print(f"[yellow]{escape(str(error))}[/]", highlight=False, soft_wrap=True)
         return str(error)
-    _print_scan_report(report)
+    if as_json:
+        print_json_lines([_build_scan_summary(report)])
+    else:
+        _print_scan_report(report)
     return report.problem or ""
 
 
@@ -78,6 +95,16 @@ def _print_scan_report(report: WatchScanReport) -> None:
     for file in report.files:
         table.add_row(*_format_file_row(file))
     console.print(table)
+
+
+def _build_scan_summary(report: WatchScanReport) -> dict[str, Any]:
+    return {
+        "name": report.watch.name,
+        "found": report.result.found,
+        "submitted": report.result.submitted,
+        "problem": report.problem,
+        "files": [{"path": one.path, "state": one.state, "note": one.note} for one in report.files],
+    }
 
 
 def _format_file_row(file: WatchFile) -> tuple[str, str, str]:

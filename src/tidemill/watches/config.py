@@ -52,7 +52,7 @@ def _check_variable_name(name: str) -> str:
     if not _VARIABLE_NAME_PATTERN.fullmatch(name):
         raise ValueError("Input should be the name of an environment variable, not its value")
     if name.upper().startswith(RESERVED_ENV_PREFIX):
-        raise ValueError(f"Names that begin with {RESERVED_ENV_PREFIX} are settings; use another name")
+        raise ValueError(f"Names that begin with {RESERVED_ENV_PREFIX} are reserved for settings. Use another name")
     return name
 
 

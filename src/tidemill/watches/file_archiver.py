@@ -17,7 +17,7 @@ UNSETTLED_FILES_PAGE_SIZE = 500
 SUBMITTED, PERSISTED, PROCESSED = FileState.SUBMITTED, FileState.PERSISTED, FileState.PROCESSED
 REJECTED, FAILED = FileState.REJECTED, FileState.FAILED
 FINAL_STATE_AFTER = {PERSISTED: PROCESSED, REJECTED: FAILED}
-REPLACED_MESSAGE = "Not archived: a new version replaced the file and is processed separately"
+REPLACED_MESSAGE = "Not archived: a new version replaced the file. A separate job processes the new version."
 VANISHED_MESSAGE = "Not archived: the file was removed from the source"
 
 

@@ -28,7 +28,7 @@ from tidemill.watches.source_address import WebAddress
 from tidemill.watches.sources.watch_source import FetchLimits, WatchSource
 from tidemill.watches.watch import Watch
 
-CHANGED_WHILE_READ_MESSAGE = "The file changed while it was read; waiting until it stops changing"
+CHANGED_WHILE_READ_MESSAGE = "The file changed while a worker read it. Waiting until the file stops changing"
 NOT_SUBMITTED_STATES = (FileState.SEEN, FileState.TAKEN)
 
 
@@ -138,7 +138,7 @@ class WatchFileSubmitter:
         """Return whether the fetched file is the listed version. Otherwise requeue the file or mark it as gone."""
         now = await asyncio.to_thread(source.find_entry, file.path)
         if now is None:
-            await self._set_state(file, FileState.GONE, "The file was removed while it was read")
+            await self._set_state(file, FileState.GONE, "The file was removed while a worker read it")
             return False
         if now.version == file.version and now.size in (None, file.size) and file.size in (None, blob.size):
             return True

@@ -22,7 +22,7 @@ from tidemill.store.users import User
 
 def _check_kind(kind: str) -> str:
     if kind.startswith(BUILTIN_KIND_PREFIX) and kind not in SERVICE_KINDS:
-        raise ValueError('Reserved for internal jobs; use "import" for imports')
+        raise ValueError('This kind is reserved. To import files, use "import" instead of "job"')
     return kind
 
 

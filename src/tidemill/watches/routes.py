@@ -45,9 +45,9 @@ class WatchOut(BaseModel):
     pattern: list[str]
     task: WatchTaskOut
     owner: str
-    every_s: float | None = Field(description="Seconds between scans; null for scans on request only")
-    marker: str | None = Field(description="Suffix of the marker file that shows that a file is complete")
-    moves: bool = Field(description="Whether files are moved to an archive folder")
+    every_s: float | None = Field(description="Seconds between scans; null if the watch is scanned only on request")
+    marker: str | None = Field(description="Suffix of the marker file. A file is complete when its marker file exists")
+    moves: bool = Field(description="True if the watch moves files to an archive folder after their rows are stored")
     scanning: bool = False
     last_scan_at: datetime | None = None
     next_scan_at: datetime | None = None
@@ -63,23 +63,24 @@ class WatchList(BaseModel):
 
 
 class WatchFileOut(BaseModel):
-    """A file in one version, and its state."""
+    """One version of a file, and its state."""
 
     model_config = ConfigDict(from_attributes=True)
 
     id: int
     path: str
     size: int | None
-    version: str = Field(description="Modification time or ETag of the file")
+    version: str = Field(description="Version of the file: its modification time or its ETag")
     state: FileState
     status: str | None = Field(
-        validation_alias=AliasChoices("note", "status"), description="Reason for the state, or what the file waits for"
+        validation_alias=AliasChoices("note", "status"),
+        description="Why the file is in this state, or what it waits for",
     )
     job_id: UUID | None
     job_key: str | None = None
     moved_to: str | None
-    tries: int = Field(description="Number of retries after the file failed")
-    seen_at: datetime = Field(description="When a scan first found this version")
+    tries: int = Field(description="How often the file was retried after a failure")
+    seen_at: datetime = Field(description="When a scan first found this version of the file")
     updated_at: datetime = Field(validation_alias=AliasChoices("at", "updated_at"))
 
 
@@ -116,7 +117,9 @@ class ScanOut(BaseModel):
     found: int
     submitted: int
     problem: str | None
-    files: list[WatchFileOut] = Field(description="Files that the scan changed and files that wait; at most 500")
+    files: list[WatchFileOut] = Field(
+        description="Files whose state the scan changed, and files that wait; at most 500"
+    )
 
 
 class ScanList(BaseModel):

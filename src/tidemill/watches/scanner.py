@@ -54,7 +54,7 @@ class SourceListing:
     def problem(self) -> str | None:
         if self.source_problem is not None or self.is_complete:
             return self.source_problem
-        return f"The source has more than {LISTED_FILES_MAX:,} files; the scan ignored the rest"
+        return f"The source has more than {LISTED_FILES_MAX:,} files. The scan ignored the rest"
 
 
 def list_source_files(watch: Watch, source: WatchSource) -> SourceListing:

@@ -145,7 +145,7 @@ def _parse_host_address(text: str) -> HostAddress:
         raise InvalidInput('must not contain "?" or "#"; write it as sftp://user@host/folder')
     host = parts.hostname or ""
     if not _SOURCE_HOST_PATTERN.fullmatch(host):
-        raise InvalidInput("the URL has no host, or an invalid one")
+        raise InvalidInput("the URL has no host, or its host is invalid")
     path = parts.path.removeprefix("/").rstrip("/")  # /folder is relative to the user's home, //folder is absolute
     if path and any(part in (".", "..", "") for part in path.removeprefix("/").split("/")):
         raise InvalidInput('the folder must not contain empty, "." or ".." segments')
