@@ -5,18 +5,25 @@ from uuid import UUID
 
 import pytest
 
-from tidemill.core.job_id_range import JOB_ID_MAX, JOB_ID_MIN, JobIdRange, min_id_at, parse_id_prefix, parse_job_prefix
+from tidemill.core.job_id_range import (
+    JOB_ID_MAX,
+    JOB_ID_MIN,
+    JobIdRange,
+    min_id_at,
+    parse_id_prefix_to_bounds,
+    parse_job_prefix,
+)
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
 def test_job_id_prefix_is_parsed_as_id_range() -> None:
-    assert parse_id_prefix("0198-a") == (UUID("0198a" + "0" * 27), UUID("0198a" + "f" * 27))
-    assert parse_id_prefix("J2026") is None
-    assert parse_id_prefix("") is None
-    assert parse_id_prefix("0" * 33) is None
+    assert parse_id_prefix_to_bounds("0198-a") == (UUID("0198a" + "0" * 27), UUID("0198a" + "f" * 27))
+    assert parse_id_prefix_to_bounds("J2026") is None
+    assert parse_id_prefix_to_bounds("") is None
+    assert parse_id_prefix_to_bounds("0" * 33) is None
     full = UUID("0198a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b")
-    assert parse_id_prefix(str(full).upper()) == (full, full)
+    assert parse_id_prefix_to_bounds(str(full).upper()) == (full, full)
 
 
 def test_job_key_prefix_with_date_is_parsed_as_id_range_of_that_day() -> None:

@@ -120,7 +120,7 @@ class AdaptiveSemaphore:
                 self._slots_in_use += 1
                 slot.set_result(True)
 
-    def detect_repeated_code_errors(self, error: BaseException | None) -> bool:
+    def record_batch_end_and_detect_code_errors(self, error: BaseException | None) -> bool:
         """Record the end of a batch; return whether too many failed because of the handler's code to split batches."""
         self._code_error_batches = self._code_error_batches + 1 if isinstance(error, CODE_ERROR_TYPES) else 0
         return self._code_error_batches > MAX_CODE_ERROR_BATCHES
@@ -180,9 +180,9 @@ class AdaptiveSemaphore:
         self.backoff_factor = self.controller.error_rate.backoff_factor
         self._open_window(now)
         self._admit_waiters()
-        self._report_slot_change()
+        self._report_large_slot_change()
 
-    def _report_slot_change(self) -> None:
+    def _report_large_slot_change(self) -> None:
         was, now = self._reported_slots, self.slots
         if abs(now - was) > REPORTED_CHANGE_SHARE * was or (now != was and self.max_slots in (was, now)):
             self._reported_slots = now

@@ -108,12 +108,12 @@ class BatchHandlerExecutor:
         semaphore = self._admission.semaphore
         try:
             result = await self._run_and_flush_items(items)
-            semaphore.detect_repeated_code_errors(None)
+            semaphore.record_batch_end_and_detect_code_errors(None)
             return result
         except BatchInterrupted:
             raise
         except AbortJob as abort:
-            await self._fail_job(abort.reason)
+            await self._fail_job_and_report(abort.reason)
             raise BatchInterrupted from abort
         except Outcome as outcome:
             add_exception_of_cause(outcome, self._context.tracebacks)
@@ -121,7 +121,7 @@ class BatchHandlerExecutor:
         except BaseException as error:  # every exception of a handler is an outcome
             if isinstance(error, asyncio.CancelledError) and _is_task_cancelled():
                 raise
-            is_broken = semaphore.detect_repeated_code_errors(error)
+            is_broken = semaphore.record_batch_end_and_detect_code_errors(error)
             if len(items) > 1 and not is_throttling_error(error) and not is_broken:
                 self._batch_outcome = outcome_from_error(error, self._handler, self._reports, self._context.tracebacks)
                 pieces = split_in_half(self._lease)
@@ -137,7 +137,7 @@ class BatchHandlerExecutor:
         if self._handler.in_transaction:
             return await self._run_and_flush_in_transaction(good)
         started = time.monotonic()
-        self._decide_verdicts(await self._call_handler_for_outcomes(good), started)
+        self._decide_and_keep_verdicts(await self._call_handler_for_outcomes(good), started)
         return await self._flush_decision()
 
     async def _run_and_flush_in_transaction(self, good: list[Item]) -> FlushResult:
@@ -172,17 +172,19 @@ class BatchHandlerExecutor:
         if not await store.lock_leased_batch(conn, self._lease):
             return await store.classify_rejected_flush(conn, self._lease)
         started = time.monotonic()
-        self._decide_verdicts(await self._call_handler_for_outcomes(good, conn), started)
+        self._decide_and_keep_verdicts(await self._call_handler_for_outcomes(good, conn), started)
         await self._columns.try_store_new_columns(self._context.db)
         return await self._write_decision(conn)
 
-    async def _fail_job(self, reason: str) -> None:
+    async def _fail_job_and_report(self, reason: str) -> None:
         job_id = self._lease.job_id
         if await self._context.db.run(job_lifecycle.fail_job, job_id, reason):
             emit("job.failed", job=job_id, reason=reason)
 
     async def _flush_same_outcome(self, items: Sequence[Item], outcome: Outcome) -> FlushResult:
-        self._decide_verdicts(repeat_outcome(outcome, sum(item.defect is None for item in items)), time.monotonic())
+        self._decide_and_keep_verdicts(
+            repeat_outcome(outcome, sum(item.defect is None for item in items)), time.monotonic()
+        )
         return await self._flush_decision()
 
     def _outcome_from_error(self, error: BaseException) -> Outcome:
@@ -209,7 +211,7 @@ class BatchHandlerExecutor:
             after_flush=self._handler.after_flush,
         )
 
-    def _decide_verdicts(self, outcomes: BatchExceptions, started: float) -> None:
+    def _decide_and_keep_verdicts(self, outcomes: BatchExceptions, started: float) -> None:
         self.decision = self._decide(outcomes, time.monotonic() - started)
         self._batch_outcome = self.decision.batch_outcome
 

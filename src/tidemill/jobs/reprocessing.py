@@ -81,7 +81,7 @@ def _exclude_done_items(choice: ReprocessSelection, refusal: str) -> ReprocessSe
 DeadLetterVerb = Literal["redrive", "dismiss", "restore"]
 
 
-async def redrive_dead_letters(
+async def redrive_or_dismiss_dead_letters(
     db: Database,
     *,
     verb: DeadLetterVerb = "redrive",
@@ -107,7 +107,7 @@ async def redrive_dead_letters(
     return await run_operation(db, added, timeout_s)
 
 
-async def redrive_for_user(
+async def redrive_or_dismiss_for_user(
     runtime: Runtime,
     me: Principal,
     *,
@@ -132,7 +132,7 @@ async def redrive_for_user(
         await _authorize_named_jobs(runtime, me, named, owner_id)
         denied = await _list_revoked_targets(runtime, me)
         selected |= {"denied": denied} if denied else {}
-    return await redrive_dead_letters(
+    return await redrive_or_dismiss_dead_letters(
         runtime.db,
         verb=verb,
         owner_id=owner_id,

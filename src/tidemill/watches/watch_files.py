@@ -10,8 +10,8 @@ from tidemill.core.list_pages import (
     ListOrder,
     Page,
     fingerprint_filters,
+    parse_cursor_timestamp,
     parse_number,
-    parse_timestamp,
 )
 from tidemill.store import retention
 from tidemill.store.database import Connection
@@ -28,7 +28,7 @@ from tidemill.watches.file_state import (
 
 sql = make_sql_loader("tidemill.watches")
 
-WATCH_FILES_ORDER = ListOrder("watch_files", (parse_timestamp, parse_number))
+WATCH_FILES_ORDER = ListOrder("watch_files", (parse_cursor_timestamp, parse_number))
 WATCH_FILE_KEPT_DAYS, FORGET_MAX_WATCH_FILES = 90, 10_000
 _WATCH_FILE_COLUMNS = tuple(WatchFile.__slots__)
 
@@ -42,7 +42,7 @@ class WatchScope:
     declared: frozenset[str] = frozenset()  # all declared watches; files of other watches are orphaned
 
 
-async def record_listing(
+async def record_new_and_changed_files(
     conn: Connection, scope: WatchScope, entries: Sequence[ListedFile], explain_wait: Callable[[ListedFile], str]
 ) -> None:
     """Store the new and the changed files of a part of a listing. Unchanged files are not written."""
@@ -98,7 +98,7 @@ async def mark_file_submitted(conn: Connection, file: WatchFile, job_id: UUID) -
     return await _run_transition(conn, "watch_file/submit", {"id": file.id, "job_id": job_id})
 
 
-async def set_file_state(
+async def change_file_state_from(
     conn: Connection, file: WatchFile, state: FileState, note: str | None, *, before: Sequence[FileState]
 ) -> bool:
     params = {"id": file.id, "state": state, "note": note, "from": list(before)}
@@ -113,7 +113,7 @@ async def requeue_changed_file(conn: Connection, file: WatchFile, entry: ListedF
     """Requeue a file with its current version. If that version is stored already, mark this file as gone."""
     params = {"id": file.id, "size": entry.size, "version": entry.version, "note": note}
     if not await _run_transition(conn, "watch_file/wait_again", params):
-        await set_file_state(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
+        await change_file_state_from(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
 
 
 async def reserve_archive_path(conn: Connection, file: WatchFile, moved_to: str) -> str:
