@@ -23,8 +23,8 @@ from tidemill.imports.import_submission import FileReference, ImportFile, Import
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import (
-    apply_kind_options,
     encode_inputs,
+    read_and_apply_kind_options,
     submit_in_transaction,
     submit_in_transaction_sync,
     submit_job,
@@ -94,7 +94,7 @@ class MillSubmission(MillDeclarations):
         loop = self.shared_database.background_loop
         db = loop.run_coroutine(self.shared_database.get_for_running_loop())
         if not is_declared:
-            spec = loop.run_coroutine(apply_kind_options(db, spec))
+            spec = loop.run_coroutine(read_and_apply_kind_options(db, spec))
         return submit_job_from_thread(loop, db, spec, rows, built_in=is_declared)[0]
 
     async def submit_async(
@@ -118,7 +118,7 @@ class MillSubmission(MillDeclarations):
             return (await submit_in_transaction(connection, spec, rows, is_declared=is_declared))[0]
         db = await self.shared_database.get_for_running_loop()
         if not is_declared:
-            spec = await apply_kind_options(db, spec)
+            spec = await read_and_apply_kind_options(db, spec)
         return (await submit_job(db, spec, rows, built_in=is_declared))[0]
 
     def submit_import(

@@ -14,7 +14,7 @@ def generate_key_prefix_and_key() -> tuple[str, str]:
     return prefix, f"{prefix}_{secrets.token_hex(24)}"
 
 
-def generate_token() -> str:
+def generate_random_token() -> str:
     return secrets.token_urlsafe(32)
 
 

@@ -43,14 +43,14 @@ class JobIdRange:
 
     def limit_to_created(self, from_: datetime | None, to: datetime | None) -> "JobIdRange":
         """Return the range of jobs created in this time, plus some slack; the caller checks the stored times."""
-        lo = JOB_ID_MIN if from_ is None else min_id_at(from_, -JOB_ID_TIME_SLACK_MS)
-        return self.intersect(lo, JOB_ID_MAX if to is None else min_id_at(to, JOB_ID_TIME_SLACK_MS))
+        lo = JOB_ID_MIN if from_ is None else compute_min_id_at(from_, -JOB_ID_TIME_SLACK_MS)
+        return self.intersect(lo, JOB_ID_MAX if to is None else compute_min_id_at(to, JOB_ID_TIME_SLACK_MS))
 
     def limit_to_before(self, id_: UUID) -> "JobIdRange":
         return self.intersect(hi=UUID(int=id_.int - 1)) if id_.int else JobIdRange(JOB_ID_MAX, JOB_ID_MIN)
 
 
-def min_id_at(moment: datetime, shift_ms: int = 0) -> UUID:
+def compute_min_id_at(moment: datetime, shift_ms: int = 0) -> UUID:
     """Return the smallest ID that can be created at a time: 48 bits of milliseconds, then zeros."""
     milliseconds = int(moment.timestamp() * 1000) + shift_ms
     return UUID(int=min(max(milliseconds, 0), JOB_ID_TIME_MAX_MS) << 80)

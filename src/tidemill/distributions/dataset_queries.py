@@ -17,7 +17,7 @@ from psycopg.sql import SQL, Identifier
 from tidemill.core.file_format import CopyFormat, OutputColumn, OutputFileSpec
 from tidemill.core.outcome import Fail, Retry
 from tidemill.store.copy_rows import build_csv_column_sql, build_json_column_sql
-from tidemill.store.database import Connection, Database, is_timeout, is_transient
+from tidemill.store.database import Connection, Database, is_timeout_error, is_transient
 from tidemill.store.statements import make_sql_loader
 from tidemill.tables.introspection.catalog_columns import get_type_by_pg_name
 
@@ -157,7 +157,7 @@ async def _acquire_with_query_errors_as_outcomes(readers: ReadTransactionPool) -
         async with readers.acquire() as conn:
             yield conn
     except psycopg.Error as error:
-        if is_timeout(error):
+        if is_timeout_error(error):
             raise Retry(
                 f"The dataset query timed out after {readers.statement_timeout_s:g} s", code="query_timeout"
             ) from error

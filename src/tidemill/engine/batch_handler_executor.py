@@ -29,11 +29,11 @@ from tidemill.store import batch_leases, job_lifecycle
 from tidemill.store import outcome_flush as store
 from tidemill.store.database import (
     Connection,
-    is_contention,
-    is_out_of_resources,
-    is_timeout,
+    is_contention_error,
+    is_out_of_resources_error,
+    is_timeout_error,
     is_transient,
-    is_unstorable_value,
+    is_unstorable_value_error,
 )
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.telemetry.events import emit
@@ -156,12 +156,12 @@ class BatchHandlerExecutor:
             except Exception as error:
                 if (
                     not is_transient(error)
-                    or is_timeout(error)
-                    or (is_contention(error) and attempt >= MAX_CONTENTION_ATTEMPTS)
+                    or is_timeout_error(error)
+                    or (is_contention_error(error) and attempt >= MAX_CONTENTION_ATTEMPTS)
                 ):
                     raise
                 message = str(error).strip()
-                if is_out_of_resources(error) and attempt >= MAX_DISK_FULL_ATTEMPTS:
+                if is_out_of_resources_error(error) and attempt >= MAX_DISK_FULL_ATTEMPTS:
                     raise AbortJob(f"The database server is out of disk space: {message}") from error
                 emit("database.retry", verb=self._handler.kind, attempt=attempt, error=message)
                 await asyncio.sleep(min(1.0, 0.02 * 2**attempt))
@@ -173,7 +173,7 @@ class BatchHandlerExecutor:
             return await store.classify_rejected_flush(conn, self._lease)
         started = time.monotonic()
         self._decide_and_keep_verdicts(await self._call_handler_for_outcomes(good, conn), started)
-        await self._columns.try_store_new_columns(self._context.db)
+        await self._columns.store_new_columns_unless_locked(self._context.db)
         return await self._write_decision(conn)
 
     async def _fail_job_and_report(self, reason: str) -> None:
@@ -189,9 +189,9 @@ class BatchHandlerExecutor:
 
     def _outcome_from_error(self, error: BaseException) -> Outcome:
         """Return the outcome of an error for a batch that cannot be split further."""
-        if self._has_handler_returned and is_unstorable_value(error):
+        if self._has_handler_returned and is_unstorable_value_error(error):
             return Fail("PostgreSQL cannot store the result of the handler", code="invalid_result")
-        if isinstance(error, TimeoutError) or is_timeout(error):
+        if isinstance(error, TimeoutError) or is_timeout_error(error):
             return make_timeout_retry(self._handler.timeout or 0)
         return outcome_from_error(error, self._handler, self._reports, self._context.tracebacks)
 

@@ -14,7 +14,7 @@ from tidemill.core.kinds import Handler
 from tidemill.core.status import ItemStatus
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
-from tidemill.store.database import Database, is_unstorable_value
+from tidemill.store.database import Database, is_unstorable_value_error
 from tidemill.store.jsonb import encode_json
 from tidemill.store.outcome_flush import FlushResult, flush_outcomes
 from tidemill.telemetry.events import emit
@@ -266,7 +266,7 @@ async def write_verdicts(
     try:
         result = await db.run(flush_outcomes, lease, verdicts, lease_s=lease_seconds, after_flush=handler.after_flush)
     except Exception as error:
-        if not is_unstorable_value(error):
+        if not is_unstorable_value_error(error):
             raise
         if len(verdicts) == 1:
             return await write_verdicts(

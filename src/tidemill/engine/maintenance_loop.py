@@ -202,7 +202,7 @@ class MaintenanceLoop(PeriodicLoop):
         self._sampler = ProgressSampler(db)
 
     async def tick(self) -> float:
-        if not await self._db.run(workers.take_duty, self.name, self._worker, MAINTENANCE_DUTY_S):
+        if not await self._db.run(workers.take_or_renew_duty, self.name, self._worker, MAINTENANCE_DUTY_S):
             return self._interval_s
         await self.reclaim_expired_leases()
         await self.finalize_due_jobs()

@@ -120,7 +120,7 @@ class ResultExporter:
         except BaseException:
             await thread.run_last(lambda: _discard_result_file(writing, tables))
             raise
-        thread.close()
+        thread.shut_down_without_waiting()
         (table,) = tables
         return ExportedFile(
             name=name,

@@ -132,11 +132,11 @@ class SerialThread:
     async def run_last(self, work: Callable[[], None]) -> None:
         """Run this after all other functions, even if they failed. Cancelling the caller does not stop it."""
         last = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        self.close()
+        self.shut_down_without_waiting()
         unfinished = [last] if self._begun is None else [self._begun, last]
         await asyncio.shield(asyncio.gather(*unfinished, return_exceptions=True))
 
-    def close(self) -> None:
+    def shut_down_without_waiting(self) -> None:
         self._thread.shutdown(wait=False)
 
     async def _wait_for_submitted(self) -> None:
@@ -173,7 +173,7 @@ class TableExporter:
         except BaseException:
             await thread.run_last(lambda: _discard_table_file(writing, encoders))
             raise
-        thread.close()
+        thread.shut_down_without_waiting()
         _report_export_completed(plan.resource, str(plan.format), rows, time.monotonic() - started, item.job_id)
         return ExportedFile(
             name=name,

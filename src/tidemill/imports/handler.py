@@ -44,7 +44,7 @@ class ReferenceWaitPolicy:
         self._wrote_recently = wrote_recently
 
     @classmethod
-    async def load(cls, conn: Connection, job_id: UUID) -> "ReferenceWaitPolicy":
+    async def read_for_job(cls, conn: Connection, job_id: UUID) -> "ReferenceWaitPolicy":
         flags = await import_records.read_remaining_batch_flags(conn, job_id, REFERENCE_PROGRESS_S)
         return cls(has_untried_rows=flags[0], has_other_retries=flags[1], wrote_recently=flags[2])
 
@@ -127,7 +127,7 @@ class ImportHandler:
         known = await self._get_or_read_plan(conn, job_id)
         checked = known.checker.check_rows([item.input for item in items])
         skipped = await find_duplicates_to_skip_or_fail(conn, known.plan, known.checker, checked, items)
-        wait_policy = await ReferenceWaitPolicy.load(conn, job_id) if known.plan.may_wait_for_rows else None
+        wait_policy = await ReferenceWaitPolicy.read_for_job(conn, job_id) if known.plan.may_wait_for_rows else None
         target = TargetTable(conn, known.plan.resource, known.plan.keeps_null)
         checks = TableChecker(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
         try:

@@ -245,13 +245,13 @@ async def show_progress_until_closed(runtime: Runtime, job: Job, worker_check: W
 @commands.command()
 def pause(job: JobArgument) -> None:
     """Pause a job. Running batches finish."""
-    _control_job(job, job_control.pause_job, "paused")
+    _apply_control_and_print(job, job_control.pause_job, "paused")
 
 
 @commands.command()
 def resume(job: JobArgument) -> None:
     """Resume a paused job."""
-    _control_job(job, job_control.resume_job, "resumed")
+    _apply_control_and_print(job, job_control.resume_job, "resumed")
 
 
 @commands.command()
@@ -271,7 +271,7 @@ def delete(job: JobArgument, yes: Annotated[bool, typer.Option("--yes", help="Sk
     """Delete a job with all its rows and results."""
     if not yes:
         typer.confirm(f"Delete {job} with all its rows and results?", abort=True)
-    _control_job(job, job_control.delete_job, "deleted")
+    _apply_control_and_print(job, job_control.delete_job, "deleted")
 
 
 @commands.command("reprocess")
@@ -368,7 +368,7 @@ def items(
     run_with_runtime(action)
 
 
-def _control_job(text: str, control: Any, result_text: str) -> None:
+def _apply_control_and_print(text: str, control: Any, result_text: str) -> None:
     async def action(runtime: Runtime) -> str:
         job = await queries.get_job_by_reference(runtime.db, text)
         await control(runtime.db, job.id)

@@ -8,7 +8,7 @@ from uuid import UUID
 from tidemill.core.errors import InvalidInput
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID
-from tidemill.jobs.reprocessing import run_operation
+from tidemill.jobs.reprocessing import run_operation_until_end_or_timeout
 from tidemill.runtime import FindKindHooks, return_no_kind_hooks
 from tidemill.store import job_lifecycle, job_records, operation_records
 from tidemill.store import retention as store_delete
@@ -89,7 +89,7 @@ async def cancel_waiting_items(
     added = await db.run(
         operation_records.add_operation, "cancel", predicate, user_id=user_id, job_id=job_id, request_id=request_id
     )
-    operation = await run_operation(db, added, timeout_s)
+    operation = await run_operation_until_end_or_timeout(db, added, timeout_s)
     await _close_and_report_job_if_drained(db, job_id, find_kind_hooks)
     return operation
 

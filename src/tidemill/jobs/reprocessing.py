@@ -68,7 +68,7 @@ async def reprocess_items(
     added = await db.run(
         operation_records.add_operation, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id
     )
-    return await run_operation(db, added, timeout_s)
+    return await run_operation_until_end_or_timeout(db, added, timeout_s)
 
 
 def _exclude_done_items(choice: ReprocessSelection, refusal: str) -> ReprocessSelection:
@@ -104,7 +104,7 @@ async def redrive_or_dismiss_dead_letters(
     if items is not None:
         predicate["items"] = _group_by_job(items)
     added = await db.run(operation_records.add_operation, verb, predicate, user_id=user_id, request_id=request_id)
-    return await run_operation(db, added, timeout_s)
+    return await run_operation_until_end_or_timeout(db, added, timeout_s)
 
 
 async def redrive_or_dismiss_for_user(
@@ -189,7 +189,9 @@ async def get_operation(db: Database, me: Principal, operation_id: UUID) -> Bulk
     return operation
 
 
-async def run_operation(db: Database, operation_id: UUID, timeout_s: float | None = None) -> BulkOperation:
+async def run_operation_until_end_or_timeout(
+    db: Database, operation_id: UUID, timeout_s: float | None = None
+) -> BulkOperation:
     """Run an operation until it ends or times out; after a timeout a maintenance loop continues it.
 
     An error before the first item was changed is raised. A later error is recorded in the operation.

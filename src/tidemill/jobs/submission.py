@@ -77,7 +77,7 @@ def check_submission(spec: Submission, *, built_in: bool = False) -> None:
         raise InvalidInput("The idempotency key must have 1 to 255 printable characters")
 
 
-async def apply_kind_options(db: Database, spec: Submission) -> Submission:
+async def read_and_apply_kind_options(db: Database, spec: Submission) -> Submission:
     """Add the options that workers registered for the kind; raise UnknownKind if no worker did."""
     return _apply_registered_options(spec, await db.read(workers.read_options_by_kind))
 
@@ -105,7 +105,7 @@ async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> 
         return replace(spec, existing=await _find_existing_job(runtime.db, spec))
     check_submission(spec)
     spec = replace(spec, existing=await _find_existing_job(runtime.db, spec))
-    return await apply_kind_options(runtime.db, spec)
+    return await read_and_apply_kind_options(runtime.db, spec)
 
 
 async def _find_submission_hooks(runtime: Runtime, spec: Submission) -> KindHooks | None:

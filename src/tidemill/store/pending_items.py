@@ -20,7 +20,14 @@ from tidemill.core.list_pages import (
     parse_cursor_timestamp,
     parse_number,
 )
-from tidemill.core.status import WORKER_LIVENESS_S, Intent, ItemStatus, JobStatus, derive_job_status, explain_open_item
+from tidemill.core.status import (
+    WORKER_LIVENESS_S,
+    Intent,
+    ItemStatus,
+    JobStatus,
+    derive_job_status,
+    explain_why_item_is_open,
+)
 from tidemill.store.database import Connection
 from tidemill.store.job_lists import read_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
@@ -128,7 +135,7 @@ def _describe_pending_item(item: RowDict, job: RowDict, live: dict[str, bool]) -
         total=job["total"],
         started=job["pending"] != job["total"],
     )
-    reason = explain_open_item(
+    reason = explain_why_item_is_open(
         status,
         intent=intent,
         worker=item["locked_by"],

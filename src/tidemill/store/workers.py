@@ -134,7 +134,7 @@ async def list_live_kinds(conn: Connection) -> set[str]:
     return {kind for kind, on_demand in await cursor.fetchall() if not on_demand}
 
 
-async def take_duty(conn: Connection, name: str, worker: str, seconds: float) -> bool:
+async def take_or_renew_duty(conn: Connection, name: str, worker: str, seconds: float) -> bool:
     cursor = await conn.execute(sql("duty/take"), {"name": name, "worker": worker, "seconds": seconds})
     return await cursor.fetchone() is not None
 

@@ -42,7 +42,7 @@ class FileArchiver:
             after = page[-1][0].id
         return to_move
 
-    async def archive_files(
+    async def archive_and_settle_files(
         self, watch: Watch, source: WatchSource | None, files: list[WatchFile], should_continue: Callable[[], bool]
     ) -> str | None:
         """Move the files. Return the problem of the first file that cannot be moved, or None."""

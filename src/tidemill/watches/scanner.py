@@ -227,12 +227,12 @@ class WatchScanner:
             raise Interrupted("The scan was interrupted")
         to_archive = await self._archiver.update_states_and_list_files_to_archive(watch)
         if not lease.is_due and (not to_archive or not watch.archives_files):
-            problem = await self._archiver.archive_files(watch, None, to_archive, should_continue)
+            problem = await self._archiver.archive_and_settle_files(watch, None, to_archive, should_continue)
             return WatchScanResult(looked=False, problem=problem)
         async with self._open_source(watch) as source:
             source.should_continue = should_continue
             target = source if watch.archives_files else None
-            problem = await self._archiver.archive_files(watch, target, to_archive, should_continue)
+            problem = await self._archiver.archive_and_settle_files(watch, target, to_archive, should_continue)
             if not lease.is_due:
                 return WatchScanResult(looked=False, problem=problem)
             listing = await self._list_and_record_files(watch, source, retry_failed=retry_failed)

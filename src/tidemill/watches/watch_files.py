@@ -22,7 +22,7 @@ from tidemill.watches.file_state import (
     ListedFile,
     RecordedFile,
     WatchFile,
-    compare_listing,
+    find_new_and_changed_files,
     find_orphaned_file_ids,
 )
 
@@ -51,7 +51,7 @@ async def record_new_and_changed_files(
     orphans = find_orphaned_file_ids(known, {scope.watch} | scope.declared)
     if orphans:
         await conn.execute(sql("watch_file/adopt"), {"watch": scope.watch, "ids": orphans})
-    changes = compare_listing(entries, known)
+    changes = find_new_and_changed_files(entries, known)
     if changes.changed:
         ids, changed = [stored.id for stored, _ in changes.changed], [entry for _, entry in changes.changed]
         notes = [explain_wait(entry) for entry in changed]
@@ -88,21 +88,21 @@ async def list_ready_files(
 async def claim_file(conn: Connection, file: WatchFile, owner_id: int, file_id: str) -> bool:
     """Claim a file before it is fetched. Maintenance deletes the stored copy if no job uses it."""
     claim = {"id": file.id, "owner_id": owner_id, "file_id": file_id}
-    is_claimed = await _run_transition(conn, "watch_file/take", claim)
+    is_claimed = await _run_conditional_update(conn, "watch_file/take", claim)
     if is_claimed:
         await retention.register_unclaimed_file(conn, file_id)
     return is_claimed
 
 
 async def mark_file_submitted(conn: Connection, file: WatchFile, job_id: UUID) -> bool:
-    return await _run_transition(conn, "watch_file/submit", {"id": file.id, "job_id": job_id})
+    return await _run_conditional_update(conn, "watch_file/submit", {"id": file.id, "job_id": job_id})
 
 
 async def change_file_state_from(
     conn: Connection, file: WatchFile, state: FileState, note: str | None, *, before: Sequence[FileState]
 ) -> bool:
     params = {"id": file.id, "state": state, "note": note, "from": list(before)}
-    return await _run_transition(conn, "watch_file/set_state", params)
+    return await _run_conditional_update(conn, "watch_file/set_state", params)
 
 
 async def set_file_note(conn: Connection, file: WatchFile, note: str) -> None:
@@ -112,7 +112,7 @@ async def set_file_note(conn: Connection, file: WatchFile, note: str) -> None:
 async def requeue_changed_file(conn: Connection, file: WatchFile, entry: ListedFile, note: str) -> None:
     """Requeue a file with its current version. If that version is stored already, mark this file as gone."""
     params = {"id": file.id, "size": entry.size, "version": entry.version, "note": note}
-    if not await _run_transition(conn, "watch_file/wait_again", params):
+    if not await _run_conditional_update(conn, "watch_file/wait_again", params):
         await change_file_state_from(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
 
 
@@ -172,7 +172,7 @@ def _parse_job_state(row: RowDict) -> FileJobState:
     return FileJobState(row["has_job"], row["ingest_done"], row["closed_as"], row["failure_reason"])
 
 
-async def _run_transition(conn: Connection, query: str, params: SqlParams) -> bool:
+async def _run_conditional_update(conn: Connection, query: str, params: SqlParams) -> bool:
     return await (await conn.execute(sql(query), params)).fetchone() is not None
 
 
