@@ -106,7 +106,7 @@ def test_cut_method_full_batch_exceeds_target_by_carve_factor_at_most(ready: Lea
     if ready.isolated:
         assert cut != "merge", "every suspect is alone"
         wanted = 1
-    if ready.is_seq_list:
+    if ready.is_list:
         assert (cut == "slice") == (ready.open > wanted)
     elif ready.is_untouched_range and cut == "whole":
         assert ready.open <= max(1, wanted * CARVE_FACTOR)

@@ -288,7 +288,7 @@ async def test_reprocess_without_reset_respects_not_found_attempt_limit(
     async def seek(_item: Item) -> Any:
         return NotFound()
 
-    await api.db.run(workers.register_kinds, mill.registry.create_all_handlers())
+    await api.db.run(workers.register_kinds, mill.registry.create_all())
     job = (await ada.post("/v1/jobs", json={"kind": "seek", "inputs": [1, 2]})).json()["id"]
     await drain(mill, db=api.db)
     assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["not_found"] == 2

@@ -58,10 +58,10 @@ async def test_partial_flush_with_retries_repeated_creates_one_retry_list(db: Da
     await assert_sound(db)
 
 
-@pytest.mark.parametrize("is_seq_list", [False, True])
-async def test_final_flush_repeated_is_already_applied_not_stale(db: Database, is_seq_list: bool) -> None:
+@pytest.mark.parametrize("is_list", [False, True])
+async def test_final_flush_repeated_is_already_applied_not_stale(db: Database, is_list: bool) -> None:
     job_id = await add_job(db, 20)
-    if is_seq_list:
+    if is_list:
         await retry_some(db, job_id, range(20))
     lease = await take(db, job_id)
     assert await settle(db, lease) is FlushResult.APPLIED

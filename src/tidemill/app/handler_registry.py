@@ -75,7 +75,7 @@ class HandlerRegistry:
     def kinds(self) -> list[str]:
         return sorted({*self._handlers, *self._builtins})
 
-    def create_all_handlers(self) -> list[Handler]:
+    def create_all(self) -> list[Handler]:
         return [self.get(kind) for kind in self.kinds()]
 
     def list_created_handlers(self) -> list[Handler]:
@@ -107,7 +107,7 @@ class HandlerRegistry:
 
     def map_kinds_to_providers(self) -> dict[str, str]:
         """Return kind -> provider for metrics: the limiter of the handler, or the kind itself."""
-        return {handler.kind: handler.limiter or handler.kind for handler in self.create_all_handlers()}
+        return {handler.kind: handler.limiter or handler.kind for handler in self.create_all()}
 
 
 def _get_hook_name(hook: Hook) -> str:

@@ -121,7 +121,7 @@ class Worker:
         self._settings = settings
         runtime = make_runtime(db, settings, mill.registry)
         self._registry = mill.registry.copy_with_builtins(map_builtin_handler_factories(runtime))
-        self._handlers = self._registry.create_all_handlers()  # an invalid declaration stops the worker here
+        self._handlers = self._registry.create_all()  # an invalid declaration stops the worker here
         self._limiters = load_limiters(runtime, mill.registry)
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         resolved = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}

@@ -44,7 +44,7 @@ class Lease:
         return names | {"request_id": self.request_id, "traceparent": self.traceparent}
 
     @property
-    def is_seq_list(self) -> bool:
+    def is_list(self) -> bool:
         return self.seqs is not None
 
     @property

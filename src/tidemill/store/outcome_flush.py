@@ -44,18 +44,18 @@ async def flush_outcomes(
     it gets the verdicts of the done items and writes in the same transaction.
     """
     ordered = sorted(verdicts, key=lambda verdict: verdict.seq)
-    is_seq_list = lease.seqs is not None
-    seqs = [verdict.seq for verdict in ordered] if is_seq_list else None
+    is_list = lease.seqs is not None
+    seqs = [verdict.seq for verdict in ordered] if is_list else None
     fence = _build_fence_params(lease) | _build_tally_params(ordered, sparse_done) | {"lease": lease_s, "seqs": seqs}
     cursor = await conn.execute(sql("batch/fence"), fence)
     row = await cursor.fetchone()
     if row is None:
         return await classify_rejected_flush(conn, lease)
     # Done items of a sparse kind have no row, except in a list, where an open outcome row already exists.
-    is_sparse = lease.sparse and not is_seq_list
+    is_sparse = lease.sparse and not is_list
     stored = [verdict for verdict in ordered if not _is_done_verdict(verdict)] if is_sparse else ordered
     if stored:
-        write = _upsert_outcomes if is_seq_list else _copy_outcomes
+        write = _upsert_outcomes if is_list else _copy_outcomes
         at, worker = row
         await write(conn, lease, at, worker, stored)
     if after_flush is not None:

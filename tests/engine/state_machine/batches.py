@@ -70,9 +70,9 @@ class BatchVerbs:
         return {item.seq for item in read}
 
     def _check_size(self, lease: Lease, wanted: int) -> None:
-        if lease.isolated and (lease.is_seq_list or lease.is_untouched_range):
+        if lease.isolated and (lease.is_list or lease.is_untouched_range):
             assert lease.open == 1, "a suspect runs alone"
-        elif lease.is_seq_list:
+        elif lease.is_list:
             assert lease.open <= wanted
         elif lease.is_untouched_range:
             assert lease.open <= wanted * 1.5

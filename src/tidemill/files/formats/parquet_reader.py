@@ -108,7 +108,7 @@ def count_decoded_array_bytes(array: Any) -> int:
         return int(compute.sum(lengths).as_py() or 0) + len(array)
     if types.is_struct(kind):
         return sum(map(count_decoded_array_bytes, array.flatten()))
-    if types.is_map(kind) or types.is_seq_list(kind) or types.is_large_list(kind):
+    if types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind):
         lo, hi = array.offsets[0].as_py(), array.offsets[-1].as_py()
         children = (array.keys, array.items) if types.is_map(kind) else (array.values,)
         return sum(count_decoded_array_bytes(child.slice(lo, hi - lo)) for child in children)
