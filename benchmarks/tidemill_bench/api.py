@@ -203,7 +203,7 @@ async def _run_with_database(plan: ApiBenchPlan, settings: Settings, *, is_own: 
 async def _measure_as_user(
     plan: ApiBenchPlan, settings: Settings, db: Database, user: User, *, is_own: bool
 ) -> dict[str, Any]:
-    await db.run(workers.register_kinds, mill.registry.make_all())
+    await db.run(workers.register_kinds, mill.registry.create_all())
     made = [(await db.run(users.add_key, user.id))[0] for _ in range(min(plan.client_count, users.MAX_KEYS_PER_USER))]
     keys = list(islice(cycle(made), plan.client_count))
     with error_console.status(f"Creating a job of {plan.items:,} items"):

@@ -130,7 +130,7 @@ async def remove_benchmark_data(db: Database, jobs: Iterable[UUID]) -> None:
     """Remove these jobs with all their rows, the bare tables, and the kinds and file records of the benchmark."""
     for job_id in jobs:
         await db.run(retention.delete_job, job_id)
-        while await db.run(retention.delete_deleted_job_chunk, job_id):
+        while await db.run(retention.delete_row_chunk_of_deleted_job, job_id):
             pass
     for name in ("drop", "forget_kinds", "forget_artifacts"):
         async with db.transaction() as conn:

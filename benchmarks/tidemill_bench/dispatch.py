@@ -170,7 +170,7 @@ class DispatchMeasurement:
 
     async def _measure_relay(self, name: str, url: str) -> None:
         """Measure the relay of an outbox with one hint per job, until the broker has confirmed all hints."""
-        namespace = await self._db.run(outbox.register_broker, name)
+        namespace = await self._db.run(outbox.register_broker_and_get_namespace, name)
         line = make_connection_factory(url, namespace, [HINT_KIND], "bench")
         dispatcher = BrokerDispatcher(line, [HINT_KIND])
         made: list[UUID] = await self._db.run(database.add_hints, HINT_KIND, self._plan.hints)

@@ -189,7 +189,9 @@ class ExportMeasurement:
                 self._record(name, await asyncio.to_thread(make, xlsx.file_spec, some, made))
 
     async def _plan_table_export(self, format_: str) -> TableExportPlan:
-        resource = await ResourceRegistry({}).find(self._db, BENCH_USERS_TABLE, any_table=True, for_reading=True)
+        resource = await ResourceRegistry({}).get_resource(
+            self._db, BENCH_USERS_TABLE, any_table=True, for_reading=True
+        )
         return build_table_export_plan(TableExportRequest(resource=BENCH_USERS_TABLE, format=format_), resource)
 
     def _record(self, name: str, value: float) -> None:

@@ -127,7 +127,7 @@ class ImportMeasurement:
         """Measure an import from the submission of a stored file until its job is closed."""
         await asyncio.to_thread(self._bare.truncate, table, import_files.make_author_rows())
         resource = _add_field_rules(
-            await ResourceRegistry({}).find(self._db, f"tidemill_bench.{table}", any_table=True)
+            await ResourceRegistry({}).get_resource(self._db, f"tidemill_bench.{table}", any_table=True)
         )
         blob = await asyncio.to_thread(self._blobs.put_file, sample.file)
         async with self._engine.start_warm_worker(self._plan.processes) as worker:

@@ -93,5 +93,5 @@ async def trace_one_item() -> dict[str, Any]:
             await drain(mill)
         finally:
             sys.setprofile(None)
-        await mill.shared_database.close_async()
+        await mill.shared_database.close_for_running_loop()
     return trace.build_report()

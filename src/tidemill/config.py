@@ -269,7 +269,7 @@ class Settings(BaseSettings):
     )
 
     @model_validator(mode="after")
-    def _check_bounds(self) -> Self:
+    def _check_related_settings(self) -> Self:
         pairs = [
             ("claim_min", "claim_max"),
             ("lock_floor_ms", "lock_cap_ms"),

@@ -138,11 +138,11 @@ def parse_section(
             found[name] = model.model_validate(given, context={"name": name} | dict(context or {}))
         except ValidationError as error:
             problems += list_validation_problems(error, f"{section}.{name}")
-    raise_if_invalid(section, problems)
+    raise_if_problems(section, problems)
     return {name: build(name, table) for name, table in found.items()}
 
 
-def raise_if_invalid(section: str, problems: Sequence[str]) -> None:
+def raise_if_problems(section: str, problems: Sequence[str]) -> None:
     """Raise InvalidSettings with the problems of a section, if there are any."""
     if problems:
         raise InvalidSettings("\n  - ".join([f"Invalid section [{section}]:", *problems]))

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @lru_cache(maxsize=4)
-def _read_toml_file(path: Path, modified_ns: int, size: int) -> dict[str, Any]:  # noqa: ARG001  they are part of the cache key
+def _load_toml_file(path: Path, modified_ns: int, size: int) -> dict[str, Any]:  # noqa: ARG001  they are part of the cache key
     """Parse a TOML file. The cache avoids parsing it once per section."""
     return tomllib.loads(path.read_text("utf-8"))
 
@@ -51,7 +51,7 @@ def load_section(path: Path | None, parse: Callable[[dict[str, Any]], dict[str, 
         return {}
     try:
         stat = path.stat()
-        return parse(_read_toml_file(path.absolute(), stat.st_mtime_ns, stat.st_size))
+        return parse(_load_toml_file(path.absolute(), stat.st_mtime_ns, stat.st_size))
     except OSError as error:
         raise InvalidSettings(f'TIDEMILL_CONFIG: cannot read "{path}": {error.strerror}') from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -60,7 +60,7 @@ def load_section(path: Path | None, parse: Callable[[dict[str, Any]], dict[str, 
         raise InvalidSettings(f"{path}: {error}") from None
 
 
-def find_configured_app(settings: Settings) -> tuple[str, str] | None:
+def find_configured_app_and_source(settings: Settings) -> tuple[str, str] | None:
     """Return the mill of ``TIDEMILL_APP`` or of ``app`` in the configuration file, and the source of this value.
 
     Raises:

@@ -30,7 +30,7 @@ commands = [name for summaries in load_command_summaries().values() for name in 
 registry = HandlerRegistry()
 runtime = make_runtime(Database("postgresql://nowhere"), load_settings(), registry)
 app = create_api(runtime)
-kinds = [handler.kind for handler in registry.copy_with_builtins(map_builtin_handler_factories(runtime)).make_all()]
+kinds = [handler.kind for handler in registry.copy_with_builtins(map_builtin_handler_factories(runtime)).create_all()]
 modules = [name for name in sys.modules if name.startswith("tidemill.")]
 print(json.dumps({"commands": commands, "document": app.openapi(), "kinds": kinds, "modules": modules}))
 """

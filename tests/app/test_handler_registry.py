@@ -27,7 +27,7 @@ def test_registry_lists_kinds_sorted(mill: Mill) -> None:
     for kind in ("b", "a", "shop.price:v2"):
         mill.handler(kind)(one)
     assert mill.registry.kinds() == ["a", "b", "shop.price:v2"]
-    assert [handler.kind for handler in mill.registry.make_all()] == mill.registry.kinds()
+    assert [handler.kind for handler in mill.registry.create_all()] == mill.registry.kinds()
     assert mill.registry.get("a").call is one
 
 

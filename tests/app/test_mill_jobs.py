@@ -37,7 +37,7 @@ def test_a_misspelled_option_is_a_type_error_that_names_it(mill: Mill) -> None:
 @pytest.fixture
 async def submitter(mill: Mill, settings: Settings, db: Database) -> Mill:
     """A process without handler code; a worker has registered the mill's kinds."""
-    await db.run(workers.register_kinds, mill.registry.make_all())
+    await db.run(workers.register_kinds, mill.registry.create_all())
     return Mill(settings)
 
 

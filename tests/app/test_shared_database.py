@@ -32,9 +32,9 @@ def count_background_threads() -> int:
 
 
 async def test_async_calls_share_one_database(mill: Mill) -> None:
-    databases = await asyncio.gather(*(mill.shared_database.get() for _ in range(5)))
+    databases = await asyncio.gather(*(mill.shared_database.get_for_running_loop() for _ in range(5)))
     await mill.submit_async("test", [1])
-    assert {id(db) for db in databases} == {id(await mill.shared_database.get())}
+    assert {id(db) for db in databases} == {id(await mill.shared_database.get_for_running_loop())}
 
 
 def test_blocking_calls_of_many_threads_share_one_loop_and_one_database(mill: Mill) -> None:
@@ -56,19 +56,19 @@ async def test_close_async_releases_the_connections_and_the_next_call_opens_them
         return bool((await rows(db, CONNECTIONS))[0][0] <= 1)
 
     async with mill:
-        first = await mill.shared_database.get()
+        first = await mill.shared_database.get_for_running_loop()
         await mill.submit_async("test", [1])
     await eventually(is_alone)
     job_id = await mill.submit_async("test", [1])
     assert (await mill.job_async(job_id)).counts.total == 1
-    assert await mill.shared_database.get() is not first
+    assert await mill.shared_database.get_for_running_loop() is not first
 
 
 async def test_opening_a_database_closes_those_of_mills_that_are_gone(settings: Settings) -> None:
     mill = Mill(settings)
-    db = await mill.shared_database.get()
+    db = await mill.shared_database.get_for_running_loop()
     del mill
-    await Mill(settings).shared_database.get()
+    await Mill(settings).shared_database.get_for_running_loop()
     assert db._pool.closed
 
 

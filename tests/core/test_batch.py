@@ -165,4 +165,4 @@ def test_batch_cutter_add_all_equals_adding_items_one_by_one(chunks: list[list[i
             together.add_items(sizes)
             for one in sizes:
                 apart.add_item(one)
-        assert together.close_and_list_ranges() == apart.close_and_list_ranges()
+        assert together.close_and_get_starts_and_ends() == apart.close_and_get_starts_and_ends()

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tidemill import Done, Fail, Item, NotFound, Outcome, Retry, Skip
 from tidemill.core.decide import (
     ERROR_REASON_MAX_CHARS,
-    complete_stored_error,
+    add_unstored_error_fields,
     decide_from_outcome,
     make_poison_failure,
     make_timeout_retry,
-    outcome_from_defect,
     outcome_from_exception,
+    outcome_from_unparsable_record,
 )
 from tidemill.core.policies import THROTTLE_DELAY_MAX_S, UNCHARGED_THROTTLES_MAX, RetryPolicy
 from tidemill.core.status import ItemStatus
@@ -55,14 +55,14 @@ def item(attempt: int = 1) -> Item:
         (Fail(), 1, S.FAILED, "permanent", False, None),
         (Fail(code="schema", retryable=True), 1, S.FAILED, "schema", True, None),
         (make_poison_failure(3), 1, S.FAILED, "poison", True, None),
-        (outcome_from_defect({"reason": "not JSON"}), 1, S.FAILED, "invalid", False, None),
+        (outcome_from_unparsable_record({"reason": "not JSON"}), 1, S.FAILED, "invalid", False, None),
     ],
 )
 def test_outcome_and_attempt_determine_status_error_and_delay(
     outcome: Outcome, attempt: int, status: ItemStatus, code: str | None, retryable: bool | None, delay: float | None
 ) -> None:
     decision = decide_from_outcome(item(attempt), outcome, POLICY, jitter=1.0)
-    error = {} if decision.error is None else complete_stored_error(decision.error, 41, attempt)
+    error = {} if decision.error is None else add_unstored_error_fields(decision.error, 41, attempt)
     assert (decision.status, error.get("code"), error.get("retryable")) == (status, code, retryable)
     assert decision.delay == delay
 
@@ -75,7 +75,7 @@ def test_done_keeps_result_and_normalized_value() -> None:
 def test_stored_error_contains_row_reason_and_attempt() -> None:
     decision = decide_from_outcome(item(2), Fail("no such column"), POLICY, 0.5)
     assert decision.error == {"code": "permanent", "reason": "no such column"}
-    assert complete_stored_error(decision.error, 41, 2) == {
+    assert add_unstored_error_fields(decision.error, 41, 2) == {
         "row": 42,
         "code": "permanent",
         "reason": "no such column",
@@ -88,7 +88,7 @@ def test_throttled_retry_error_names_uncharged_attempt() -> None:
     decision = decide_from_outcome(item(2), Retry("too many", throttled=True), POLICY, 0.5)
     assert decision.error is not None
     assert not decision.charged
-    assert complete_stored_error(decision.error, 41, 1)["attempt"] == 2
+    assert add_unstored_error_fields(decision.error, 41, 1)["attempt"] == 2
 
 
 def test_error_reason_is_truncated_and_has_no_nul() -> None:
@@ -141,7 +141,7 @@ def test_raised_outcome_is_returned_unchanged(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("defect", [{}, {"line": 3}])
 def test_defect_without_reason_gets_default_reason(defect: dict[str, Any]) -> None:
-    assert outcome_from_defect(defect).reason == "The record could not be parsed"
+    assert outcome_from_unparsable_record(defect).reason == "The record could not be parsed"
 
 
 def test_throttled_retry_is_free_and_backs_off_to_cap() -> None:
@@ -209,5 +209,5 @@ def test_handler_details_cannot_override_engine_error_fields() -> None:
     details = {"row": "abc", "attempt": "zz", "retryable": True, "misses": 9, "sku": 7}
     decision = decide_from_outcome(item(2), Fail("no", details=details), POLICY, 0.5)
     assert decision.error == {"sku": 7, "code": "permanent", "reason": "no"}
-    told = complete_stored_error(decision.error, 41, 2)
+    told = add_unstored_error_fields(decision.error, 41, 2)
     assert (told["sku"], told["row"], told["attempt"], told["retryable"]) == (7, 42, 2, False)

@@ -15,15 +15,15 @@ from tidemill.core.list_pages import (
     ListOrder,
     check_page_limit,
     check_storable_text,
+    find_order_of_position,
     fingerprint_filters,
-    get_order_of_position,
+    parse_cursor_timestamp,
+    parse_cursor_uuid,
     parse_number,
-    parse_timestamp,
-    parse_uuid,
 )
 
-OPEN = ListOrder("open", (parse_timestamp, parse_number, parse_number))
-JOBS = ListOrder("jobs", (parse_uuid,))
+OPEN = ListOrder("open", (parse_cursor_timestamp, parse_number, parse_number))
+JOBS = ListOrder("jobs", (parse_cursor_uuid,))
 AT = datetime(2026, 11, 16, 12, 30, 0, 123456, tzinfo=UTC)
 
 anything = st.recursive(
@@ -97,11 +97,11 @@ def test_arbitrary_cursor_is_parsed_or_rejected(said: Any) -> None:
 
 @given(anything)
 def test_cursor_format_is_found_by_name_only(said: Any) -> None:
-    assert get_order_of_position(["open", said], [JOBS, OPEN]) is OPEN
+    assert find_order_of_position(["open", said], [JOBS, OPEN]) is OPEN
     with pytest.raises(InvalidInput):
-        get_order_of_position([["open"], said], [JOBS, OPEN])
+        find_order_of_position([["open"], said], [JOBS, OPEN])
     with pytest.raises(InvalidInput):
-        get_order_of_position({"open": said}, [JOBS, OPEN])
+        find_order_of_position({"open": said}, [JOBS, OPEN])
 
 
 def test_filter_fingerprints_differ_when_filters_differ() -> None:

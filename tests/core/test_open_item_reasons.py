@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidemill.core.status import Intent, ItemStatus, explain_open_item
+from tidemill.core.status import Intent, ItemStatus, explain_why_item_is_open
 
 AT = datetime(2026, 11, 16, 12, 30, 7, 123, tzinfo=UTC)
 PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT
@@ -36,4 +36,4 @@ PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemSt
 )
 def test_open_item_reason_is_the_most_specific_cause(status: ItemStatus, facts: dict[str, Any], said: str) -> None:
     usual: dict[str, Any] = {"intent": Intent.RUN, "worker": None, "due_at": None, "is_due": True, "has_worker": True}
-    assert explain_open_item(status, **(usual | facts)) == said
+    assert explain_why_item_is_open(status, **(usual | facts)) == said

@@ -35,7 +35,7 @@ from tidemill.core.policies import FAILURE_PERCENT_MIN_ITEMS, FailurePolicy, Ret
 def test_failure_policy_fails_job_above_its_limit_only(
     policy: dict[str, Any], failed: int, settled: int, trips: bool
 ) -> None:
-    reason = FailurePolicy.parse(policy).find_failure_reason(failed=failed, settled=settled)
+    reason = FailurePolicy.from_json(policy).find_failure_reason(failed=failed, settled=settled)
     assert (reason is not None) == trips
 
 
@@ -60,7 +60,7 @@ def test_failure_policy_reason_contains_counts() -> None:
 )
 def test_invalid_failure_policy_is_rejected(policy: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        FailurePolicy.parse(policy)
+        FailurePolicy.from_json(policy)
 
 
 attempts, jitters = st.integers(1, 30_000), st.floats(0, 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidemill.core.decide import outcome_from_exception
 from tidemill.core.outcome import Retry
-from tidemill.core.throttling import is_throttling_error, read_http_status, read_retry_after_s
+from tidemill.core.throttling import extract_http_status, extract_retry_after_s, is_throttling_error
 
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 HALF_A_MINUTE_LATER = "Wed, 21 Oct 2026 07:28:30 GMT"
@@ -80,7 +80,7 @@ def test_throttling_response_is_detected_in_exceptions_of_every_library(status: 
 @pytest.mark.parametrize("status", [200, 400, 404, 500, 502, 504])
 def test_other_http_statuses_are_not_throttling(status: int) -> None:
     error = of_httpx(status)
-    assert read_http_status(error) == status
+    assert extract_http_status(error) == status
     assert not is_throttling_error(error)
     said = outcome_from_exception(error)
     assert isinstance(said, Retry)
@@ -96,7 +96,7 @@ def test_exceptions_without_http_status_are_not_throttling() -> None:
         SystemExit(429),
     ):
         assert not is_throttling_error(error), error
-        assert read_retry_after_s(error) is None
+        assert extract_retry_after_s(error) is None
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_exceptions_without_http_status_are_not_throttling() -> None:
     ],
 )
 def test_retry_after_header_is_parsed_as_seconds_or_date(headers: dict[str, str], seconds: float | None) -> None:
-    assert read_retry_after_s(of_httpx(429, **headers)) == seconds
-    assert read_retry_after_s(of_urllib(429, **headers)) == seconds
+    assert extract_retry_after_s(of_httpx(429, **headers)) == seconds
+    assert extract_retry_after_s(of_urllib(429, **headers)) == seconds
 
 
 def test_retry_after_is_read_from_plain_dict_in_any_case() -> None:
-    assert read_retry_after_s(LikeAiohttp(429, {"Retry-After": "2"})) == 2
-    assert read_retry_after_s(LikeAiohttp(429, {"retry-after": "2"})) == 2
-    assert read_retry_after_s(LikeRequests(Answer(429, {"Retry-After": "3"}))) == 3
+    assert extract_retry_after_s(LikeAiohttp(429, {"Retry-After": "2"})) == 2
+    assert extract_retry_after_s(LikeAiohttp(429, {"retry-after": "2"})) == 2
+    assert extract_retry_after_s(LikeRequests(Answer(429, {"Retry-After": "3"}))) == 3
 
 
 class Thorny(Exception):
@@ -134,7 +134,7 @@ class Thorny(Exception):
 
 def test_exception_with_raising_attributes_is_not_throttling() -> None:
     assert not is_throttling_error(Thorny())
-    assert read_retry_after_s(Thorny()) is None
+    assert extract_retry_after_s(Thorny()) is None
     assert not is_throttling_error(LikeRequests(Thorny()))
 
 
@@ -142,5 +142,5 @@ def test_exception_with_raising_attributes_is_not_throttling() -> None:
 def test_throttling_detection_accepts_any_status_and_header_value(status: object, headers: object) -> None:
     error = LikeRequests(Answer(status, {"Retry-After": headers}))
     assert is_throttling_error(error) == (status in (429, 503))
-    wait = read_retry_after_s(error)
+    wait = extract_retry_after_s(error)
     assert wait is None or wait >= 0

@@ -101,7 +101,7 @@ async def dispatchers(db: Database) -> AsyncIterator[MakeDispatcher]:
             stack.push_async_callback(dispatcher.close)
             return dispatcher
 
-        namespace = await db.run(outbox.register_broker, "redis")
+        namespace = await db.run(outbox.register_broker_and_get_namespace, "redis")
         yield make
     await rows(db, "DELETE FROM tidemill.broker")
 

@@ -38,7 +38,7 @@ async def test_submission_without_broker_writes_no_outbox_hint(db: Database) -> 
 
 
 async def test_outbox_hint_is_written_in_submission_transaction(db: Database) -> None:
-    await db.run(outbox.register_broker, "redis")
+    await db.run(outbox.register_broker_and_get_namespace, "redis")
     async with db.transaction() as conn:
         await run_steps_async(conn, build_submission_steps(Submission("test"), [b"1"]))
         await conn.rollback()
@@ -57,7 +57,7 @@ async def test_outbox_claim_uses_index_with_outdated_table_statistics(db: Databa
 
 
 async def test_outbox_hint_count_depends_on_items_and_batches(db: Database) -> None:
-    await db.run(outbox.register_broker, "redis")
+    await db.run(outbox.register_broker_and_get_namespace, "redis")
     for items, batch_size, hints in (
         (1, 1, 1),
         (5, 1, 5),
@@ -73,7 +73,7 @@ async def test_outbox_hint_count_depends_on_items_and_batches(db: Database) -> N
 
 
 async def test_outbox_holds_one_unclaimed_hint_per_job(db: Database) -> None:
-    await db.run(outbox.register_broker, "redis")
+    await db.run(outbox.register_broker_and_get_namespace, "redis")
     job_id = await add_job(db, 3, batch_size=1)
     for _ in range(3):
         await db.run(job_lifecycle.pause_job, job_id)
@@ -183,7 +183,7 @@ async def _refuse_to_be_used_for_more_than_a_look(envelopes: list[Any]) -> list[
 
 
 async def test_delete_job_removes_its_outbox_hint(db: Database) -> None:
-    await db.run(outbox.register_broker, "redis")
+    await db.run(outbox.register_broker_and_get_namespace, "redis")
     await db.run(retention.delete_job, await add_job(db, 1))
     assert await waiting(db) == []
 
@@ -247,7 +247,7 @@ async def test_full_broker_is_reported_lost_once_and_outbox_stays_bounded(
 
 
 async def test_released_outbox_hints_are_merged_into_one_per_job(db: Database) -> None:
-    await db.run(outbox.register_broker, "redis")
+    await db.run(outbox.register_broker_and_get_namespace, "redis")
     job_id = await add_job(db, 3, batch_size=1)
     claimed = []
     for _ in range(3):
@@ -308,20 +308,20 @@ async def test_relay_resends_block_at_once_after_broker_restart(
 
 
 async def test_maintenance_resends_lost_hint_of_waiting_job(db: Database) -> None:
-    await db.run(outbox.register_broker, "redis")
+    await db.run(outbox.register_broker_and_get_namespace, "redis")
     lost, in_hand, sent = [await add_job(db, 2, batch_size=1) for _ in range(3)]
     await rows(db, "DELETE FROM tidemill.outbox WHERE job_id <> %s", sent)
     await take(db, in_hand)
     maintenance = MaintenanceLoop(db, "w1", resend_after_s=60)
-    await maintenance.resend_hints()
+    await maintenance.resend_hints_for_stalled_jobs()
     assert [job_id for job_id, *_ in await waiting(db)] == [sent]
     await shift_clock(db, "61 s")
-    await maintenance.resend_hints()
+    await maintenance.resend_hints_for_stalled_jobs()
     assert [job_id for job_id, *_ in await waiting(db)] == [sent, lost]
 
 
 async def test_resend_interval_doubles_for_job_that_is_not_claimed(db: Database) -> None:
-    await db.run(outbox.register_broker, "redis")
+    await db.run(outbox.register_broker_and_get_namespace, "redis")
     job_id = await add_job(db, 1)
     await rows(db, "UPDATE tidemill.batch SET not_before = since")
     hinted = []
@@ -336,11 +336,11 @@ async def test_resend_interval_doubles_for_job_that_is_not_claimed(db: Database)
 
 
 async def test_outbox_stops_when_broker_is_no_longer_registered(db: Database) -> None:
-    await db.run(outbox.register_broker, "redis")
+    await db.run(outbox.register_broker_and_get_namespace, "redis")
     await add_job(db, 1)
-    await db.run(outbox.forget_silent_broker)
+    await db.run(outbox.forget_broker_and_clear_outbox_if_unused)
     assert len(await waiting(db)) == 1
     await shift_clock(db, "2 hours")
-    await db.run(outbox.forget_silent_broker)
+    await db.run(outbox.forget_broker_and_clear_outbox_if_unused)
     await add_job(db, 1)
     assert await waiting(db) == []

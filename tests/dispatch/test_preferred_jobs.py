@@ -95,7 +95,7 @@ async def test_claimer_polls_sooner_when_owner_is_at_job_limit(
     assert claimer.poll_interval_s == 60, "there is no work, and new work sends a hint"
     first = (await rows(db, "SELECT id FROM tidemill.job"))[0][0]
     second = await add_job(db, 1)
-    claimer.invalidate_cache()
+    claimer.invalidate_job_cache()
     assert await claimer.claim(uuid4()) is None
     assert claimer.poll_interval_s == OWNER_LIMIT_POLL_S
     await rows(db, "UPDATE tidemill.batch SET state = 'done', open = 0, done = 1 WHERE job_id = %s", first)

@@ -45,6 +45,6 @@ async def test_quarantine_is_forbidden_for_non_admin(api: Api, ada: httpx2.Async
 async def test_quarantine_trim_keeps_only_newest_messages(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "QUARANTINE_MAX_MESSAGES", 2)
     await filled(api, 5)
-    await api.db.run(outbox.delete_oldest_quarantined)
+    await api.db.run(outbox.delete_surplus_quarantined)
     kept = await api.db.read(outbox.list_quarantined_messages, 10)
     assert [one.message[-1] for one in kept] == ["4", "3"]

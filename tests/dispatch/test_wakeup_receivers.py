@@ -56,7 +56,7 @@ async def test_relay_retry_delay_is_not_shortened_by_submissions_during_outage(
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
-        await hearing.close()
+        await hearing.close_broker()
         await rows(db, "DELETE FROM tidemill.broker")
     assert len(tries) <= 2  # the second one if a notification arrived during the first
 

@@ -93,7 +93,7 @@ async def test_worker_ignores_obsolete_and_quarantines_malformed_hints(
     start(workers, redis)
     await heard_of(db)
     await is_awake(db)
-    namespace = await db.run(outbox.register_broker, "redis")
+    namespace = await db.run(outbox.register_broker_and_get_namespace, "redis")
     stranger = BrokerDispatcher(make_connection_factory(redis, namespace, ["test"], "stranger"), ["test"])
     cancelled = await add_job(db, 1)
     await db.run(job_lifecycle.cancel_job, cancelled)

@@ -97,7 +97,7 @@ class Scene:
         return int((await rows(self.db, "SELECT count(*) FROM tidemill.job"))[0][0])
 
     async def files(self, job_id: UUID) -> DistributionProgress:
-        return (await self.db.read(artifact_records.load_distribution_progress, [job_id])).get(
+        return (await self.db.read(artifact_records.read_distribution_progress_by_job, [job_id])).get(
             job_id, DistributionProgress()
         )
 

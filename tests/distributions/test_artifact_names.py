@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from distributions.scenes import Scene, given, statuses
 from tidemill.core.blob_location import is_blob_name
 from tidemill.distributions.dataset import DistributionInput, InputField, InvalidDistributionInputs
-from tidemill.distributions.distribution_request import build_artifact_name
+from tidemill.distributions.distribution_request import build_file_name_of_input
 
 FIELDS = (InputField("index_key"), InputField("effective_date", "yyyymmdd"), InputField("asofindicator"))
 HOSTILE = [
@@ -50,7 +50,7 @@ HOSTILE = [
 
 
 def name(key: str, kind: str = "CLS") -> str:
-    return build_artifact_name(DistributionInput.parse(FIELDS, given(key, 20240202, kind)), ".csv")
+    return build_file_name_of_input(DistributionInput.parse(FIELDS, given(key, 20240202, kind)), ".csv")
 
 
 def test_file_name_is_built_from_plain_input_values() -> None:

@@ -10,7 +10,7 @@ from tidemill.core.batch import Lease
 from tidemill.core.decide import Verdict
 from tidemill.core.errors import Conflict
 from tidemill.core.status import ItemStatus
-from tidemill.distributions.artifact_records import record_artifacts
+from tidemill.distributions.artifact_records import record_artifacts_and_count_reuse
 from tidemill.jobs import job_control
 from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store import batch_leases
@@ -28,7 +28,7 @@ def told(seq: int, path: str, *, reused: bool = False) -> Verdict:
 
 async def flush_with_artifacts(db: Database, lease: Lease, verdicts: list[Verdict]) -> FlushResult:
     """Flush as the engine does for this kind: with the hook of its handler."""
-    return await db.run(flush_outcomes, lease, verdicts, lease_s=30.0, after_flush=record_artifacts)
+    return await db.run(flush_outcomes, lease, verdicts, lease_s=30.0, after_flush=record_artifacts_and_count_reuse)
 
 
 async def test_lease_expired_worker_cannot_register_artifacts(scene: Scene) -> None:

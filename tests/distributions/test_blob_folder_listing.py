@@ -12,7 +12,7 @@ import pytest
 
 from support import blob_stores as stores
 from support.s3 import S3Server
-from tidemill.distributions.blob_folder_listing import LISTING_PARTS, LISTING_SPLIT_MIN_NAMES, get_recent_folder_listing
+from tidemill.distributions.blob_folder_listing import LISTING_PARTS, LISTING_SPLIT_MIN_NAMES, get_recent_or_list_folder
 from tidemill.files.blobs.blob_store import DownloadLabel
 from tidemill.files.blobs.folder_store import FolderBlobStore
 
@@ -49,7 +49,7 @@ def scratch_of(store: FolderBlobStore) -> Path:
 def test_concurrent_folder_listings_share_one_scan(watched: Watched) -> None:
     watched.gate.clear()
     with ThreadPoolExecutor(4) as threads:
-        asking = [threads.submit(get_recent_folder_listing, watched, DAY, ["a"]) for _ in range(4)]
+        asking = [threads.submit(get_recent_or_list_folder, watched, DAY, ["a"]) for _ in range(4)]
         watched.gate.set()
         assert {one.result(60).names for one in asking} == {frozenset({f"{DAY}/a.csv"})}
     assert watched.listed == [""]
@@ -61,7 +61,7 @@ def test_folder_listing_runs_separately_when_lock_wait_times_out(
     monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_LOCK_TIMEOUT_S", 0.05)
     watched.gate.clear()
     with ThreadPoolExecutor(2) as threads:
-        asking = [threads.submit(get_recent_folder_listing, watched, DAY, ["a"]) for _ in range(2)]
+        asking = [threads.submit(get_recent_or_list_folder, watched, DAY, ["a"]) for _ in range(2)]
         while len(watched.listed) < 2:
             assert not any(one.done() for one in asking)
         watched.gate.set()
@@ -77,38 +77,38 @@ def test_folder_listing_is_not_shared_when_file_locks_are_unsupported(
     monkeypatch.setattr("fcntl.flock", refuse)
     monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_LOCK_TIMEOUT_S", 0.05)
     for _ in range(2):
-        assert get_recent_folder_listing(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
+        assert get_recent_or_list_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
     assert len(watched.listed) == 2
 
 
 @pytest.mark.parametrize("kept", [b"", b"\x82\xa5names", b"not a listing"])
 def test_corrupt_cached_folder_listing_is_ignored(watched: Watched, kept: bytes) -> None:
-    get_recent_folder_listing(watched, DAY, ["a"])
+    get_recent_or_list_folder(watched, DAY, ["a"])
     scratch_of(watched).write_bytes(kept)
-    assert get_recent_folder_listing(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
+    assert get_recent_or_list_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
     assert len(watched.listed) == 2
 
 
 def test_cached_folder_listing_is_refreshed_after_it_expires(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_FRESH_S", 0.0)
-    get_recent_folder_listing(watched, DAY, ["a"])
+    get_recent_or_list_folder(watched, DAY, ["a"])
     watched.put([b"x"], f"{DAY}/b.csv")
-    while len(found := get_recent_folder_listing(watched, DAY, ["a"]).names) == 1:
+    while len(found := get_recent_or_list_folder(watched, DAY, ["a"]).names) == 1:
         assert len(watched.listed) < 3
     assert found == {f"{DAY}/a.csv", f"{DAY}/b.csv"}
 
 
 def test_cached_folder_listing_from_before_reboot_is_ignored(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    listing = get_recent_folder_listing(watched, DAY, ["a"])
+    listing = get_recent_or_list_folder(watched, DAY, ["a"])
     monkeypatch.setattr("time.monotonic", lambda: listing.good_until - 3_600)
-    get_recent_folder_listing(watched, DAY, ["a"])
+    get_recent_or_list_folder(watched, DAY, ["a"])
     assert len(watched.listed) == 2
 
 
 def test_folder_listings_are_cached_per_folder_and_store(watched: Watched, tmp_path: Path) -> None:
-    assert get_recent_folder_listing(watched, f"{DAY}/other", ["a"]).names == set()
-    assert get_recent_folder_listing(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
-    assert get_recent_folder_listing(Watched(tmp_path / "empty"), DAY, ["a"]).names == set()
+    assert get_recent_or_list_folder(watched, f"{DAY}/other", ["a"]).names == set()
+    assert get_recent_or_list_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
+    assert get_recent_or_list_folder(Watched(tmp_path / "empty"), DAY, ["a"]).names == set()
 
 
 def test_large_folder_listing_in_parts_returns_every_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_large_folder_listing_in_parts_returns_every_name(tmp_path: Path, monkey
         there = set(store.list_names(DAY))
         asked = [f"{DAY}/{number}.csv" for number in range(LISTING_SPLIT_MIN_NAMES)]
         assert len(there) == 2_500
-        assert get_recent_folder_listing(store, DAY, asked).names == there
+        assert get_recent_or_list_folder(store, DAY, asked).names == there
 
 
 def test_list_names_starts_after_given_name_in_every_store(s3: S3Server, tmp_path: Path) -> None:
@@ -134,14 +134,14 @@ def test_list_names_starts_after_given_name_in_every_store(s3: S3Server, tmp_pat
 
 
 def test_folder_listing_is_split_into_parts_when_many_names_are_requested(watched: Watched) -> None:
-    get_recent_folder_listing(watched, DAY, ["a"] * LISTING_SPLIT_MIN_NAMES)
+    get_recent_or_list_folder(watched, DAY, ["a"] * LISTING_SPLIT_MIN_NAMES)
     assert len(watched.listed) == LISTING_PARTS
 
 
 async def test_upload_small_stores_blob_in_bucket_and_returns_none_for_folder(s3: S3Server, tmp_path: Path) -> None:
     data = os.urandom(5_000)
     for store in (stores.bucket(s3, tmp_path), stores.memory(tmp_path)):
-        sent = await store.try_upload_small_file("a/b.csv", data, LABEL)
+        sent = await store.upload_in_one_request_if_supported("a/b.csv", data, LABEL)
         assert (sent.id, sent.size, sent.sha256) == ("a/b.csv", 5_000, hashlib.sha256(data).digest())
-        assert store.hash_file("a/b.csv") == sent
-    assert await stores.folder(tmp_path).try_upload_small_file("a/b.csv", data, LABEL) is None
+        assert store.read_size_and_hash("a/b.csv") == sent
+    assert await stores.folder(tmp_path).upload_in_one_request_if_supported("a/b.csv", data, LABEL) is None

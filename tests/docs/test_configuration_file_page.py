@@ -19,7 +19,7 @@ from tidemill.enrichment.config import ServiceTable, parse_services
 from tidemill.enrichment.external_service import ExternalService
 from tidemill.imports.import_file_task import ImportFileTask
 from tidemill.limits.config import LimiterTable, parse_limiters
-from tidemill.runtime import APP_KEY, CORE_SECTIONS, find_configured_app
+from tidemill.runtime import APP_KEY, CORE_SECTIONS, find_configured_app_and_source
 from tidemill.tables.config import (
     ConditionTable,
     FieldTable,
@@ -116,7 +116,10 @@ def test_examples_load_and_cover_every_section(tmp_path: Path) -> None:
         if APP_KEY in document:
             path = tmp_path / "tidemill.toml"
             path.write_text(example)
-            assert find_configured_app(Settings(config=path, app=None)) == (document.pop(APP_KEY), f'{path}, key "app"')
+            assert find_configured_app_and_source(Settings(config=path, app=None)) == (
+                document.pop(APP_KEY),
+                f'{path}, key "app"',
+            )
         for section, tables in document.items():
             assert PARSERS[section](document).keys() == tables.keys()
             seen.add(section)

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.claimer import choose_fair_job, filter_startable, find_hinted_job, with_job_started
+from tidemill.engine.claimer import choose_fair_job, count_job_as_running, filter_claimable_jobs, find_hinted_job
 from tidemill.store.batch_leases import ClaimableJob
 
 
@@ -33,22 +33,22 @@ jobs = st.lists(
 def test_owner_at_running_job_limit_cannot_start_another_job() -> None:
     waiting, others = job(1, of_owner=3), job(9, owner=2)
     turning = [job(number, turning=True, of_owner=3) for number in range(2, 5)]
-    assert filter_startable([waiting, *turning, others], 3) == [*turning, others]
-    assert filter_startable([waiting, *turning, others], 4) == [waiting, *turning, others]
+    assert filter_claimable_jobs([waiting, *turning, others], 3) == [*turning, others]
+    assert filter_claimable_jobs([waiting, *turning, others], 4) == [waiting, *turning, others]
 
 
 @given(jobs, st.integers(1, 6))
 def test_startable_jobs_are_running_or_below_owner_limit(found: list[ClaimableJob], limit: int) -> None:
-    allowed = filter_startable(found, limit)
+    allowed = filter_claimable_jobs(found, limit)
     for each in found:
         assert (each in allowed) == (each.turning or each.owner_turning < limit)
 
 
 def test_started_job_counts_towards_owner_limit_immediately() -> None:
     first, second, foreign = job(1), job(2), job(3, owner=2)
-    then = with_job_started([first, second, foreign], first)
-    assert filter_startable(then, 1) == [job(1, turning=True, of_owner=1), foreign]
-    assert with_job_started(then, then[0]) == then, "continuing a running job starts no new one"
+    then = count_job_as_running([first, second, foreign], first)
+    assert filter_claimable_jobs(then, 1) == [job(1, turning=True, of_owner=1), foreign]
+    assert count_job_as_running(then, then[0]) == then, "continuing a running job starts no new one"
 
 
 @given(jobs, st.integers())

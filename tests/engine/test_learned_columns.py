@@ -150,7 +150,7 @@ async def test_declared_columns_come_first_and_exist_before_any_result(mill: Mil
 
 async def test_submission_without_handler_code_uses_declared_columns_of_kind(mill: Mill, db: Database) -> None:
     mill.handler("test", columns=["b", "a"])(print)
-    await db.run(store.register_kinds, mill.registry.make_all())
+    await db.run(store.register_kinds, mill.registry.create_all())
     assert await columns_of(db, await add_job(db, 1)) == ["b", "a"]
     assert await columns_of(db, await add_job(db, 1, kind="other")) == []
 

@@ -27,7 +27,7 @@ class Ticking(PeriodicLoop):
         self.ticks += 1
         self.ticked.set()
         if self.ticks == len(self.script):
-            self.stop()
+            self.request_stop()
         if isinstance(step, Exception):
             raise step
         return step
@@ -67,7 +67,7 @@ async def test_loop_stop_ends_wait_immediately() -> None:
     task = asyncio.create_task(loop.run())
     await until(loop.ticked)
     assert not loop.is_stopping
-    loop.stop()
+    loop.request_stop()
     async with asyncio.timeout(5):
         await task
     assert loop.is_stopping

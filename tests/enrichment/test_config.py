@@ -27,13 +27,13 @@ def test_service_declaration_sets_address_secret_and_allowed_roles() -> None:
     }
     shop, wikidata = parse_services(document).values()
     assert (shop.secret_env, shop.host, shop.port) == ("TIDEMILL_SECRET_SHOP_EU", "api.example", 443)
-    assert shop.read_secret({"TIDEMILL_SECRET_SHOP_EU": " x \n"}) == "x"
+    assert shop.get_secret_from_environment({"TIDEMILL_SECRET_SHOP_EU": " x \n"}) == "x"
     assert (
         shop.is_allowed_for(Role.USER),
         wikidata.is_allowed_for(Role.USER),
         wikidata.is_allowed_for(Role.ADMIN),
     ) == (True, False, True)
-    assert wikidata.read_secret({}) is None
+    assert wikidata.get_secret_from_environment({}) is None
 
 
 @pytest.mark.parametrize(

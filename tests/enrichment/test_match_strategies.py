@@ -5,7 +5,7 @@ import pytest
 from enrichment.scenes import Scene
 from support.reconciliation_services import Reply, Request, Scripted, named, told
 from tidemill.core.errors import InvalidRequest
-from tidemill.enrichment.match_request import MatchRequest, normalize_name
+from tidemill.enrichment.match_request import MatchRequest, normalize_entity_name
 
 ASKED = {"service": "names", "query": "name"}
 
@@ -25,7 +25,7 @@ ASKED = {"service": "names", "query": "name"}
     ],
 )
 def test_normalized_name_drops_case_accents_and_legal_forms(name: str, plain: str) -> None:
-    assert normalize_name(name) == plain
+    assert normalize_entity_name(name) == plain
 
 
 def test_each_strategy_builds_a_different_query() -> None:

@@ -112,7 +112,7 @@ async def test_blocked_limiter_pauses_its_jobs_without_raising_queue_age(scene: 
     # The job waits for the limiter, not for a worker, so its age must not raise an alarm.
     assert (await check_health(scene.db)).queue_age_s < 60
     assert (await scene.db.run(read_queue_depth)).oldest_s < 60
-    await scene.db.run(outbox.register_broker, "redis")
+    await scene.db.run(outbox.register_broker_and_get_namespace, "redis")
     assert await scene.db.run(outbox.add_hints_for_stalled_jobs, 60) == []
     await shift_clock(scene.db, "3 hours")
     assert (await check_health(scene.db)).queue_age_s > 3600

@@ -13,7 +13,7 @@ from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.core.job import Job
 from tidemill.core.principal import Role
-from tidemill.exports.filters import parse_condition
+from tidemill.exports.filters import parse_filter_condition
 from tidemill.exports.table_export import TableExportPlan, TableExportRequest
 from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import plan_table_export, submit_table_export
@@ -51,7 +51,7 @@ class Scene:
         return await plan_table_export(self.runtime, self.request(table, *where, **asked), Role.ADMIN)
 
     def request(self, table: str, *where: str, **asked: Any) -> TableExportRequest:
-        return TableExportRequest(resource=table, filters=tuple(map(parse_condition, where)), **asked)
+        return TableExportRequest(resource=table, filters=tuple(map(parse_filter_condition, where)), **asked)
 
     async def stream(self, table: str, *where: str, **asked: Any) -> bytes:
         """Return the complete file as a stream returns it."""

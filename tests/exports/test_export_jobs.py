@@ -17,7 +17,7 @@ from tidemill.engine import maintenance_loop
 from tidemill.engine.maintenance_loop import BlobCleanupLoop
 from tidemill.exports import table_exporter
 from tidemill.exports.table_copy import copy_query_to_sink
-from tidemill.exports.use_cases import get_export_file_info, open_export_file
+from tidemill.exports.use_cases import open_export_file, read_export_file_info
 from tidemill.jobs import job_control
 from tidemill.telemetry.events import Event, subscribe
 from tidemill.testing import drain
@@ -54,7 +54,7 @@ async def test_export_fails_with_reason_when_its_column_is_renamed_after_submit(
     failed = await job_of(scene.db, first)
     assert failed.status is JobStatus.FAILED
     with pytest.raises(Conflict, match=r"t\.name does not exist"):
-        await get_export_file_info(scene.db, failed)
+        await read_export_file_info(scene.db, failed)
     assert (await job_of(scene.db, second)).status is JobStatus.COMPLETED, "the renamed column was not requested"
     assert scene.stored() == [await file_of(scene.db, second)]
 
@@ -92,7 +92,7 @@ async def test_expired_export_file_is_refused_and_removed_by_cleanup(scene: Scen
     assert await cleaner.remove_unneeded_blobs() == []
     await shift_clock(scene.db, "8 days")
     with pytest.raises(Conflict, match="has expired"):
-        await get_export_file_info(scene.db, job)
+        await read_export_file_info(scene.db, job)
     assert await cleaner.remove_unneeded_blobs() == [file_id]
     assert scene.stored() == []
 
@@ -136,18 +136,18 @@ async def test_export_cancelled_after_file_is_complete_offers_no_file(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = await scene.submit("people")
-    insist = table_exporter.TableExporter._check_still_requested
+    insist = table_exporter.TableExporter._stop_unless_still_requested
 
     async def cancelled_after(exporter: table_exporter.TableExporter, export_id: UUID) -> None:
         await insist(exporter, export_id)
         await job_control.cancel_job(scene.db, job_id)
 
-    monkeypatch.setattr(table_exporter.TableExporter, "_check_still_requested", cancelled_after)
+    monkeypatch.setattr(table_exporter.TableExporter, "_stop_unless_still_requested", cancelled_after)
     await drain(scene.mill, db=scene.db)
     job = await job_of(scene.db, job_id)
     assert (job.status, job.counts.done) == (JobStatus.CANCELLED, 1)
     with pytest.raises(Conflict, match=r"has no file \(status: cancelled\)"):
-        await get_export_file_info(scene.db, job)
+        await read_export_file_info(scene.db, job)
     assert await BlobCleanupLoop(scene.db, scene.blobs).remove_unneeded_blobs() == [await file_of(scene.db, job_id)]
 
 

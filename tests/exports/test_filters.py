@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exports.scenes import Scene, sorted_by
 from tidemill.core.errors import InvalidInput, InvalidRequest
-from tidemill.exports.filters import FilterCondition, parse_condition, parse_filter_object, parse_query_filters
+from tidemill.exports.filters import FilterCondition, parse_filter_condition, parse_filter_object, parse_query_filters
 from tidemill.exports.table_copy import compile_export_query
 from tidemill.exports.table_export import TableExportRequest, build_table_export_plan
 from tidemill.tables.resource import Field, Resource, TableName
@@ -37,15 +37,15 @@ RESOURCE = Resource(
 
 def test_filter_syntax_is_equivalent_in_query_object_and_command_line() -> None:
     assert parse_query_filters([("filter[role][in]", "admin,editor"), ("fields", "id")]) == [
-        parse_condition("role[in]=admin,editor")
+        parse_filter_condition("role[in]=admin,editor")
     ]
     assert (
         parse_query_filters([("filter[role]", "admin")])
         == [FilterCondition("role", "eq", ("admin",))]
-        == [parse_condition("role=admin")]
+        == [parse_filter_condition("role=admin")]
     )
-    assert parse_condition("filter[role][in]=admin,editor") == parse_condition("role[in]=admin,editor")
-    assert parse_condition("filter[role]=a=b") == parse_condition("role=a=b")
+    assert parse_filter_condition("filter[role][in]=admin,editor") == parse_filter_condition("role[in]=admin,editor")
+    assert parse_filter_condition("filter[role]=a=b") == parse_filter_condition("role=a=b")
     assert parse_filter_object({"role": {"in": ["admin"]}, "ok": True, "id": {"gte": 1, "lt": 9}}) == [
         FilterCondition("role", "in", ("admin",)),
         FilterCondition("ok", "eq", ("true",)),
@@ -58,28 +58,28 @@ def test_filter_value_outside_declared_enum_is_accepted_for_text_column() -> Non
     role = Field(name="role", column="role", type="text", sql_type="character varying(20)", enum=("admin",))
     people = Resource(name="people", table=TableName("public", "people"), key=(), fields=(role,))
     plan = build_table_export_plan(
-        TableExportRequest(resource="people", filters=(parse_condition("role=legacy"),)), people
+        TableExportRequest(resource="people", filters=(parse_filter_condition("role=legacy"),)), people
     )
     assert plan.filters[0].values == ("legacy",)
 
 
 def test_field_named_filter_can_be_filtered() -> None:
-    assert parse_condition("filter=x") == FilterCondition("filter", "eq", ("x",))
-    assert parse_condition("filter[in]=x,y") == FilterCondition("filter", "in", ("x", "y"))
-    assert parse_condition("filter[filter][in]=x,y") == FilterCondition("filter", "in", ("x", "y"))
+    assert parse_filter_condition("filter=x") == FilterCondition("filter", "eq", ("x",))
+    assert parse_filter_condition("filter[in]=x,y") == FilterCondition("filter", "in", ("x", "y"))
+    assert parse_filter_condition("filter[filter][in]=x,y") == FilterCondition("filter", "in", ("x", "y"))
 
 
 def test_filter_list_values_with_commas_are_quoted() -> None:
-    assert parse_condition('name[in]="a,b",c').values == ("a,b", "c")
-    assert parse_condition("name=a=b,[c]").values == ("a=b,[c]",)
+    assert parse_filter_condition('name[in]="a,b",c').values == ("a,b", "c")
+    assert parse_filter_condition("name=a=b,[c]").values == ("a=b,[c]",)
 
 
 def test_filter_values_are_parsed_by_field_type() -> None:
     conditions = (
-        parse_condition("id=5.0"),
-        parse_condition("seen[gte]=2026-11-15"),
-        parse_condition("ok=YES"),
-        parse_condition("born[between]=2000-01-01,infinity"),
+        parse_filter_condition("id=5.0"),
+        parse_filter_condition("seen[gte]=2026-11-15"),
+        parse_filter_condition("ok=YES"),
+        parse_filter_condition("born[between]=2000-01-01,infinity"),
     )
     plan = build_table_export_plan(TableExportRequest(resource="people", filters=conditions), RESOURCE)
     assert [one.values for one in plan.filters] == [
@@ -112,7 +112,9 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "says"), REFUSED)
 def test_invalid_filter_is_rejected_with_reason(text: str, says: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        build_table_export_plan(TableExportRequest(resource="people", filters=(parse_condition(text),)), RESOURCE)
+        build_table_export_plan(
+            TableExportRequest(resource="people", filters=(parse_filter_condition(text),)), RESOURCE
+        )
     assert says in str(refused.value)
 
 
@@ -120,7 +122,7 @@ def test_invalid_export_request_reports_all_problems() -> None:
     request = TableExportRequest(
         resource="people",
         fields=("id", "id", "nam"),
-        filters=(parse_condition("id=x"), parse_condition("?=1")),
+        filters=(parse_filter_condition("id=x"), parse_filter_condition("?=1")),
         order=("-nobody", "more"),
         format="docx",
         compression="rar",
@@ -217,7 +219,7 @@ async def test_filters_select_same_rows_in_postgresql_and_python(scene: Scene) -
 
 
 async def _resource(scene: Scene) -> Resource:
-    return await ResourceRegistry({}).find(scene.db, "t", any_table=True, for_reading=True)
+    return await ResourceRegistry({}).get_resource(scene.db, "t", any_table=True, for_reading=True)
 
 
 async def _selected(scene: Scene, plan: Any) -> list[int]:

@@ -178,7 +178,7 @@ async def test_invalid_result_export_request_is_rejected(job_id: UUID, mill: Mil
 
 
 async def test_builtin_kind_cannot_be_submitted_or_declared(mill: Mill, db: Database, job_id: UUID) -> None:
-    request = ResultExportRequest(job_id, ResultFileFormat.CSV).to_input()
+    request = ResultExportRequest(job_id, ResultFileFormat.CSV).to_item_input()
     with pytest.raises(InvalidInput, match="is reserved"):
         await submit_job(db, Submission(EXPORT_KIND), [encode_json(request)])
     with pytest.raises(UnknownKind):

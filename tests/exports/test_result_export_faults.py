@@ -71,7 +71,7 @@ async def test_job_deleted_during_export_leaves_no_file(mill: Mill, db: Database
     draining = asyncio.create_task(drain(mill, db=db))
     await held.reached()
     await job_control.delete_job(db, job_id)
-    while await MaintenanceLoop(db, "w1").remove_rows_of_deleted_jobs():
+    while await MaintenanceLoop(db, "w1").remove_row_chunk_of_deleted_jobs():
         pass
     held.let_go()
     await draining
@@ -146,7 +146,7 @@ async def asked_directly(db: Database, mill: Mill) -> tuple[UUID, Item]:
     """Submit an export; return its id and the item that a worker would process."""
     job_id = await settled_job(db)
     export_id, _ = await ask(db, mill, job_id)
-    return export_id, Item(export_id, 0, ResultExportRequest(job_id, ResultFileFormat.CSV).to_input())
+    return export_id, Item(export_id, 0, ResultExportRequest(job_id, ResultFileFormat.CSV).to_item_input())
 
 
 @pytest.mark.parametrize("format_", list(ResultFileFormat))
@@ -222,7 +222,7 @@ async def test_files_of_purged_exports_are_removed(mill: Mill, db: Database) -> 
     [(export_id,)] = await rows(db, "SELECT id FROM tidemill.job WHERE kind = 'tidemill.export'")
     file_id = await file_of(db, export_id)
     for week in await db.run(retention.list_partition_weeks):
-        assert await db.run(retention._purge_week_if_old, week, -7 * 86_400.0) or week.lo > export_id
+        assert await db.run(retention._mark_week_purged_if_old, week, -7 * 86_400.0) or week.lo > export_id
     assert await BlobCleanupLoop(db, open_blob_store(mill.settings.blobs)).remove_unneeded_blobs() == [file_id]
 
 

@@ -12,7 +12,7 @@ from support.s3 import S3Server
 from tidemill import Mill
 from tidemill.core.errors import Conflict
 from tidemill.core.status import JobStatus
-from tidemill.exports.use_cases import get_export_file_info
+from tidemill.exports.use_cases import read_export_file_info
 from tidemill.testing import drain
 
 
@@ -41,7 +41,7 @@ async def test_store_denying_access_fails_export_with_reason(
     assert job.status is JobStatus.FAILED
     assert await fate(scene, job.id) == ("failed", "store_denied", 1)
     with pytest.raises(Conflict, match=r"has no file .*Access to .* denied"):
-        await get_export_file_info(scene.db, job)
+        await read_export_file_info(scene.db, job)
 
 
 @pytest.mark.parametrize("format_", ["csv", "xlsx", "parquet"])
@@ -66,7 +66,7 @@ async def test_unwritable_folder_fails_export_after_all_attempts(scene: Scene, t
     assert job.status is JobStatus.FAILED
     assert await fate(scene, job.id) == ("failed", "exhausted", 3)
     with pytest.raises(Conflict, match="Cannot write to the blob store folder"):
-        await get_export_file_info(scene.db, job)
+        await read_export_file_info(scene.db, job)
 
 
 async def test_store_outage_delays_export_until_store_is_back(

@@ -39,7 +39,7 @@ def test_blob_put_returns_size_and_hash_and_reads_back(store: BlobStore) -> None
     with store.open(blob.id) as file:
         assert file.read() == b"onetwo"
     assert (blob.size, blob.sha256) == (6, hashlib.sha256(b"onetwo").digest())
-    assert (store.size(blob.id), store.hash_file(blob.id)) == (6, blob)
+    assert (store.size(blob.id), store.read_size_and_hash(blob.id)) == (6, blob)
     assert len(blob.id) == 32
 
 
@@ -106,7 +106,7 @@ def test_blob_is_invisible_until_finished(store: BlobStore) -> None:
             writing.write(large()[start : start + (1 << 20)])
         assert (store.has(KEY), names(store)) == (False, [])
         blob = writing.finish()
-    assert (store.hash_file(KEY), names(store)) == (blob, [KEY])
+    assert (store.read_size_and_hash(KEY), names(store)) == (blob, [KEY])
 
 
 def test_blob_discard_removes_finished_file_and_ignores_later_writes(store: BlobStore) -> None:
@@ -152,7 +152,7 @@ def test_missing_blob_raises_unknown_file_but_can_be_removed_again(store: BlobSt
     store.remove(KEY)
     store.try_remove(KEY)
     assert not store.has(KEY)
-    for ask in (store.open, store.size, store.copy_and_hash, store.hash_file):
+    for ask in (store.open, store.size, store.copy_and_hash, store.read_size_and_hash):
         with pytest.raises(UnknownFile, match=f'has no file "{KEY}"'):
             ask(KEY)
 

@@ -122,7 +122,7 @@ def test_bucket_upload_interrupted_leaves_nothing_and_retry_is_complete(mortal: 
     mortal.start()
     assert not blobs.has("a/large.csv")
     blob = blobs.put([MEGABYTE] * 30, "a/large.csv")
-    assert blobs.hash_file("a/large.csv") == blob
+    assert blobs.read_size_and_hash("a/large.csv") == blob
 
 
 def test_bucket_read_fails_when_server_dies_and_continues_after_restart(mortal: S3Server, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ async def test_health_does_not_count_on_demand_pool_as_worker(api: Api, ada: htt
 
 
 async def test_health_is_degraded_by_old_outbox_only_when_worker_uses_broker(api: Api, ada: httpx2.AsyncClient) -> None:
-    await api.db.run(outbox.register_broker, "redis")
+    await api.db.run(outbox.register_broker_and_get_namespace, "redis")
     await submitted(ada, [1])
     await rows(api.db, "UPDATE tidemill.outbox SET created_at = created_at - interval '2 min'")
     broker = {"name": "redis", "trouble": None}

@@ -13,7 +13,7 @@ from support import assert_sound, job_of, rows
 from tidemill import Mill
 from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
-from tidemill.core.decide import complete_stored_error
+from tidemill.core.decide import add_unstored_error_fields
 from tidemill.core.file_format import FileLayout
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
@@ -49,7 +49,7 @@ class Scene:
         importing = ImportUseCases(runtime)
         submission = ImportSubmission(
             spec=Submission(IMPORT_KIND, policy=options.pop("policy", {})),
-            resource=resource or await ResourceRegistry({}).find(self.db, table, any_table=True),
+            resource=resource or await ResourceRegistry({}).get_resource(self.db, table, any_table=True),
             request=ImportRequest(**options),
             layout=FileLayout(keep_empty=options.get("keep_empty") or None),
         )
@@ -81,7 +81,7 @@ class Scene:
         job_id = job if isinstance(job, UUID) else job.id
         query = "SELECT seq, status, error, attempts FROM tidemill.outcome WHERE job_id = %s ORDER BY seq"
         return [
-            (seq + 1, status, {} if error is None else complete_stored_error(error, seq, attempts))
+            (seq + 1, status, {} if error is None else add_unstored_error_fields(error, seq, attempts))
             for seq, status, error, attempts in await rows(self.db, query, job_id)
         ]
 
@@ -123,7 +123,7 @@ async def meanwhile(monkeypatch: pytest.MonkeyPatch, scene: Scene, *statements: 
 
 
 async def look_at(db: Database, table: str) -> Resource:
-    return await ResourceRegistry({}).find(db, table, any_table=True)
+    return await ResourceRegistry({}).get_resource(db, table, any_table=True)
 
 
 __all__ = ["Connection", "Errors", "Scene", "look_at", "meanwhile", "small_batches", "with_fields"]

@@ -18,7 +18,7 @@ from tidemill.core.file_format import FileLayout
 from tidemill.core.principal import Role
 from tidemill.files.writers.row_writers import format_csv_line
 from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS
-from tidemill.imports.failed_rows import guard_cell, make_csv_style
+from tidemill.imports.failed_rows import escape_cell_if_formula, make_csv_style
 from tidemill.imports.fixed_rows import FixedCellMerger
 
 BINARY = {"content-type": "application/octet-stream"}
@@ -202,8 +202,8 @@ async def test_formulas_in_errors_csv_are_guarded_and_survive_fix_and_new_import
     [("-5", "-5"), ("+4.5", "+4.5"), ("-1e9", "-1e9"), ("-", "'-"), ("=1", "'=1"), ("\tx", "'\tx"), ("'-5", "''-5")],
 )
 def test_guard_keeps_numbers_and_escapes_other_formulas(value: str, shown: str) -> None:
-    assert guard_cell(value) == shown
-    assert guard_cell(shown, is_escaped=True) in (shown, guard_cell(value))
+    assert escape_cell_if_formula(value) == shown
+    assert escape_cell_if_formula(shown, is_escaped=True) in (shown, escape_cell_if_formula(value))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_fixed_cell_loses_only_the_apostrophe_of_the_error_file(held: str, cell:
 
 def test_csv_style_without_quotes_keeps_messages_in_one_field() -> None:
     style = make_csv_style(FileLayout(format="csv", delimiter=";", quote="", encoding="utf-8", line_end="\n"))
-    assert style.format_line(['5" pipe', ""], [7, "a: b; c\nd", "e"]) == b'5" pipe;;7;a: b  c d;e\n'
+    assert style.encode_line(['5" pipe', ""], [7, "a: b; c\nd", "e"]) == b'5" pipe;;7;a: b  c d;e\n'
 
 
 def test_csv_style_of_other_formats_is_comma_separated_utf8() -> None:

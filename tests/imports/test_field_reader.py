@@ -108,13 +108,13 @@ def test_field_reader_accepts_only_values_the_server_accepts(
     @EXAMPLES
     @given(st.lists(texts, min_size=20, max_size=60))
     def check(values: list[str]) -> None:
-        found, flaws = reader.validate_values(list(values))
+        found, flaws = reader.validate_and_convert_values(list(values))
         for index, value in enumerate(values):
             assert found[index] is None or index not in flaws.bad_rows
             assert found[index] is not None or index in flaws.bad_rows or not value.strip()
         query = "SELECT v FROM unnest(%s::text[]) v WHERE NOT pg_input_is_valid(v, %s)"
         assert server.execute(query, (found, sql_type)).fetchall() == []
-        assert all(told["reason"] for told in flaws.build_details().values())
+        assert all(told["reason"] for told in flaws.build_details_by_row().values())
 
     check()
 
@@ -147,12 +147,16 @@ def test_canonical_text_is_equal_for_two_spellings_of_one_value(
 def test_range_rule_compares_values_not_spellings() -> None:
     limits: dict[str, Any] = {"minimum": "2026-01-01T00:00:00", "maximum": "2026-12-31T23:59:59"}
     reader = FieldReader(Field(name="f", column="f", type="timestamp", with_zone=True, **limits))
-    _, flaws = reader.validate_values(["2026-01-01 00:00:00Z", "2026-01-01T00:30:00+01:00", "2026-06-01 10:00"])
+    _, flaws = reader.validate_and_convert_values(
+        ["2026-01-01 00:00:00Z", "2026-01-01T00:30:00+01:00", "2026-06-01 10:00"]
+    )
     assert flaws.bad_rows == {1}
 
 
 def test_number_with_200000_digits_is_rejected_without_crash() -> None:
     kinds: tuple[ColumnType, ...] = ("integer", "number")
     for kind in kinds:
-        texts, flaws = FieldReader(Field(name="f", column="f", type=kind)).validate_values(["1" * 200_000, "5"])
+        texts, flaws = FieldReader(Field(name="f", column="f", type=kind)).validate_and_convert_values(
+            ["1" * 200_000, "5"]
+        )
         assert (texts, flaws.bad_rows) == ([None, "5"], {0})

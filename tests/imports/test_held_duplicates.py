@@ -93,7 +93,7 @@ async def hasten(scene: Scene, job_id: UUID, lease: Lease) -> None:
 
 
 async def give_back(scene: Scene, _: UUID, lease: Lease) -> None:
-    await scene.db.run(batch_leases.release_batch, lease, after_crash=True)
+    await scene.db.run(batch_leases.release_rest_of_batch, lease, after_crash=True)
 
 
 async def retry(scene: Scene, _: UUID, lease: Lease) -> None:

@@ -13,7 +13,7 @@ from support.api import Api
 from support.import_requests import CSV_TYPE, GOOD, MIXED, Shop, open_shop
 from support.loopback_server import Server, ranged
 from tidemill import Mill
-from tidemill.app.processes import check_declared_resources
+from tidemill.app.processes import check_declared_resources_match_tables
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
@@ -411,7 +411,7 @@ async def test_startup_reports_all_invalid_resource_declarations(make_api: Calla
     declared.write_text('[resources.a]\ntable = "shop.none"\n[resources.b]\ntable = "tidemill.job"\n')
     api: Api = await make_api(config=declared)
     with pytest.raises(InvalidSettings) as stopped:
-        await check_declared_resources(api.app.state.runtime)
+        await check_declared_resources_match_tables(api.app.state.runtime)
     assert "shop.none" in str(stopped.value)
     assert "resources.b.table: Cannot import into schema tidemill" in str(stopped.value)
     declared.write_text("[resources.a\n")

@@ -16,7 +16,7 @@ def test_row_error_details_show_first_error_and_list_all() -> None:
     first = {"code": "email.pattern", "reason": "not an address", "field": "email", "value": "y"}
     second = {"code": "name.required", "reason": "must not be empty", "field": "name"}
     third = {"code": "shape", "reason": "not an object", "value": "[]"}
-    told = found().build_details()
+    told = found().build_details_by_row()
     assert told[0] == first | {"value": "x"}
     assert told[2] == first | {"errors": [first, second, third]}
     assert told[3] == second
@@ -27,12 +27,15 @@ def test_row_error_details_are_limited_to_50_errors() -> None:
     flaws = RowErrors()
     for number in range(80):
         flaws.add(0, RowErrorDetail(f"f{number}", "type", "wrong"))
-    assert [one["field"] for one in flaws.build_details()[0]["errors"]] == [f"f{number}" for number in range(50)]
+    assert [one["field"] for one in flaws.build_details_by_row()[0]["errors"]] == [f"f{number}" for number in range(50)]
 
 
 def test_row_errors_are_grouped_by_field_and_row_and_merged_with_exclusions() -> None:
     flaws = found()
-    assert (flaws.find_rows_of_field("name"), flaws.find_rows_of_field("other")) == ({2, 3}, set())
+    assert (flaws.find_rows_with_error_in_field("name"), flaws.find_rows_with_error_in_field("other")) == (
+        {2, 3},
+        set(),
+    )
     assert [flaw.qualified_code for flaw in flaws.group_by_row([2, 9])[2]] == [
         "email.pattern",
         "name.required",

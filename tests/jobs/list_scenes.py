@@ -12,7 +12,7 @@ from tidemill.jobs import queries
 from tidemill.store import batch_leases
 from tidemill.store.database import Database
 from tidemill.store.reprocess_items import ReprocessSelection
-from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items
+from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items_step
 
 T = TypeVar("T")
 NOT_FOUND, SKIPPED, CANCELLED = ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.CANCELLED
@@ -63,14 +63,14 @@ async def varied_job(db: Database, *, sparse: bool = False) -> UUID:
     await take(db, job_id, worker="w2")  # 30 … 39, leased
     given_back = await take(db, job_id)  # 40 … 49, partly settled
     await settle(db, given_back, [verdict(seq, FAILED) for seq in (41, 43)])
-    await db.run(batch_leases.release_batch, given_back.with_flushed(2))
+    await db.run(batch_leases.release_rest_of_batch, given_back.with_flushed(2))
     failing = await take(db, job_id)  # 50 … 59
     await settle(db, failing, [verdict(seq, FAILED) for seq in range(50, 60)])
     partly = await take(db, job_id)  # 60 … 69
     await settle(db, partly, [verdict(seq, FAILED) for seq in (60, 69)])
-    await db.run(batch_leases.release_batch, partly.with_flushed(2))
+    await db.run(batch_leases.release_rest_of_batch, partly.with_flushed(2))
     # The rest of 40 … 49 and 60 … 119, and the two items that wait for a retry.
-    await db.run(cancel_waiting_items, job_id, CancelSelection([ItemStatus.PENDING, ItemStatus.RETRY_WAIT]), {})
+    await db.run(cancel_waiting_items_step, job_id, CancelSelection([ItemStatus.PENDING, ItemStatus.RETRY_WAIT]), {})
     await send_round(db, job_id, ReprocessSelection(seqs=range(50, 56)))
     again = await take(db, job_id, worker="w3")
     await settle(db, again, [verdict(50, RETRY, delay=60), verdict(51, RETRY, delay=60), verdict(52)])

@@ -82,7 +82,7 @@ async def test_reprocess_command_requeues_items_selected_by_code_seq_or_status(
     await drain(cli_mill, db=db)
     attempts = await rows(db, "SELECT seq, attempts FROM tidemill.outcome ORDER BY seq")
     assert attempts == [(0, 1), (1, 1), (2, 1), (3, 1)]
-    await db.run(workers.register_kinds, cli_mill.registry.make_all())
+    await db.run(workers.register_kinds, cli_mill.registry.create_all())
     # Items that were not found have only one attempt.
     assert tidemill("reprocess", key, "--keep-attempts").out == "Requeued 2 items\n"
     await drain(cli_mill, db=db)

@@ -78,7 +78,7 @@ async def test_details_of_handler_with_the_same_names_are_returned_as_text(
     async def strange(item: Item) -> None:
         raise Fail("no", details={"type": 5, "traceback": [1]})
 
-    await api.db.run(workers.register_kinds, toy.registry.make_all())
+    await api.db.run(workers.register_kinds, toy.registry.create_all())
     job = await submitted(ada, [1], kind="strange")
     await drain(toy, db=api.db)
     answer = await ada.get(f"/v1/jobs/{job}/items/0")

@@ -181,12 +181,12 @@ async def test_reprocess_operation_fails_with_reason_when_job_is_deleted(
     operation = await reprocessing.reprocess_items(api.db, UUID(job), ReprocessSelection(), timeout_s=0)
     await ada.delete(f"/v1/jobs/{job}")
     with pytest.raises(UnknownJob):
-        await reprocessing.run_operation(api.db, operation.id)
+        await reprocessing.run_operation_until_end_or_timeout(api.db, operation.id)
     operation = await api.db.run(operation_records.get_operation, operation.id)
     assert operation.state == "failed"
     assert "Unknown job" in str(operation.error)
     with pytest.raises(Conflict, match="Unknown job"):
-        await reprocessing.run_operation(api.db, operation.id)
+        await reprocessing.run_operation_until_end_or_timeout(api.db, operation.id)
 
 
 async def dead(api: Api) -> int:
@@ -288,7 +288,7 @@ async def test_reprocess_without_reset_respects_not_found_attempt_limit(
     async def seek(_item: Item) -> Any:
         return NotFound()
 
-    await api.db.run(workers.register_kinds, mill.registry.make_all())
+    await api.db.run(workers.register_kinds, mill.registry.create_all())
     job = (await ada.post("/v1/jobs", json={"kind": "seek", "inputs": [1, 2]})).json()["id"]
     await drain(mill, db=api.db)
     assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["not_found"] == 2

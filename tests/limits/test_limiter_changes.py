@@ -25,7 +25,7 @@ Counted = Callable[[], int]
 
 
 def line_of(db: Database, limiter: Limiter, child: int = 1) -> LimiterQueue:
-    return LimiterRegistry(db, {limiter.name: limiter}, worker="w", child=child, lease_seconds=30).get_queue(
+    return LimiterRegistry(db, {limiter.name: limiter}, worker="w", child=child, lease_seconds=30).get_or_create_queue(
         limiter.name
     )
 
@@ -85,9 +85,9 @@ async def test_unused_permits_are_returned_at_most_once_on_connection_loss(
     line = line_of(db, SHOP)
     line.begin_prefetching()
     for _ in range(20):
-        assert await line.try_acquire(None) is None
+        assert await line.acquire_or_get_wait_s(None) is None
     line.end_prefetching()
-    await line._client.close()
+    await line._client.wait_for_background_tasks()
     given_back = [start for _, _, starts, _ in tries for start in starts]
     assert len(given_back) == len(set(given_back))
 
@@ -101,11 +101,11 @@ async def test_slot_counting_follows_database_row_not_local_declaration(
     line = line_of(db, SHOP if now is PLACES else PLACES)
     async with asyncio.timeout(15):
         for _ in range(3):
-            assert await line.try_acquire(None) is None
+            assert await line.acquire_or_get_wait_s(None) is None
     assert await rows(db, HELD) == [(3 if now is PLACES else 0,)]
     for _ in range(3):
-        line.release(0.01)
-    await line._client.close()
+        line.release_slot(0.01)
+    await line._client.wait_for_background_tasks()
     assert await rows(db, HELD) == [(0,)]
     assert trips() <= 6
 
@@ -114,9 +114,9 @@ async def test_running_calls_are_counted_when_limiter_gains_slots(db: Database, 
     await db.run(store.declare_limiters, [SHOP])
     line = line_of(db, SHOP)
     for _ in range(4):
-        assert await line.try_acquire(None) is None
+        assert await line.acquire_or_get_wait_s(None) is None
     await db.run(store.declare_limiters, [PLACES])
-    fifth = asyncio.create_task(line.try_acquire(None))
+    fifth = asyncio.create_task(line.acquire_or_get_wait_s(None))
 
     async def all_are_counted() -> bool:
         return await rows(db, HELD) == [(4,)]
@@ -126,10 +126,10 @@ async def test_running_calls_are_counted_when_limiter_gains_slots(db: Database, 
     await asyncio.wait([fifth], timeout=0.3)
     assert not fifth.done()
     assert trips() - asked <= 2 + (time.monotonic() - begun) / 0.02
-    line.release(None)
+    line.release_slot(None)
     async with asyncio.timeout(15):
         assert await fifth is None
-    await line._client.close()
+    await line._client.wait_for_background_tasks()
 
 
 async def test_unblocked_limiter_admits_again_in_processes_that_were_blocked(
@@ -138,33 +138,33 @@ async def test_unblocked_limiter_admits_again_in_processes_that_were_blocked(
     monkeypatch.setattr("tidemill.limits.limiter_queue.MAX_BLOCK_WAIT_S", 0.2)
     await db.run(store.declare_limiters, [SHOP])
     line = line_of(db, SHOP)
-    assert await line.try_acquire(None) is None
-    line.report_throttled(3600, time.monotonic())
-    await line._client.close()
+    assert await line.acquire_or_get_wait_s(None) is None
+    line.block_and_report_throttled(3600, time.monotonic())
+    await line._client.wait_for_background_tasks()
     assert line.remaining_block_s() > 3000
     begun, asked = time.monotonic(), trips()
     for _ in range(20):
-        assert await line.try_acquire(None) is not None
+        assert await line.acquire_or_get_wait_s(None) is not None
     assert trips() - asked <= 1 + (time.monotonic() - begun) / 0.2  # no busy polling
     await unblock_limiter(db, "shop")
 
     async def may_begin() -> bool:
-        return await line.try_acquire(None) is None
+        return await line.acquire_or_get_wait_s(None) is None
 
     await eventually(may_begin)
-    await line._client.close()
+    await line._client.wait_for_background_tasks()
 
 
 async def test_unreported_throttling_keeps_limiter_blocked_after_response(db: Database) -> None:
     await db.run(store.declare_limiters, [SHOP])
     line = line_of(db, SHOP)
     for _ in range(5):
-        entering = asyncio.create_task(line.try_acquire(None))
+        entering = asyncio.create_task(line.acquire_or_get_wait_s(None))
         await asyncio.sleep(0)
-        line.report_throttled(5, time.monotonic())
+        line.block_and_report_throttled(5, time.monotonic())
         await entering
         assert line.remaining_block_s() > 4
-    await line._client.close()
+    await line._client.wait_for_background_tasks()
 
 
 def test_postponed_items_retry_at_limiter_pace_up_to_maximum_delay() -> None:
@@ -179,10 +179,10 @@ async def test_rate_limited_items_are_postponed_at_limiter_pace(db: Database) ->
     slow = Limiter("sites", 0.1, 1)
     await db.run(store.declare_limiters, [slow])
     line = line_of(db, slow)
-    assert await line.try_acquire(None) is None
-    waits = [await line.try_acquire(None, max_wait_s=0.5, counts_queue=True) or 0.0 for _ in range(4)]
+    assert await line.acquire_or_get_wait_s(None) is None
+    waits = [await line.acquire_or_get_wait_s(None, max_wait_s=0.5, counts_queue=True) or 0.0 for _ in range(4)]
     assert all(8 < later - sooner < 10.5 for sooner, later in pairwise(waits)), waits
-    await line._client.close()
+    await line._client.wait_for_background_tasks()
 
 
 async def test_members_beyond_maximum_share_row_with_separate_slots(
@@ -191,10 +191,14 @@ async def test_members_beyond_maximum_share_row_with_separate_slots(
     monkeypatch.setattr(store, "MAX_LIMITER_MEMBERS", 0)
     await db.run(store.declare_limiters, [PLACES])
     limits = LimiterRegistry(db, {"shop": PLACES}, worker="w", child=1, lease_seconds=30)
-    one, two = limits.get_queue("shop", "one.example"), limits.get_queue("shop", "two.example")
-    assert [await one.try_acquire(None), await one.try_acquire(None), await two.try_acquire(None)] == [None] * 3
+    one, two = limits.get_or_create_queue("shop", "one.example"), limits.get_or_create_queue("shop", "two.example")
+    assert [
+        await one.acquire_or_get_wait_s(None),
+        await one.acquire_or_get_wait_s(None),
+        await two.acquire_or_get_wait_s(None),
+    ] == [None] * 3
     assert await rows(db, HELD) == [(3,)]
-    two.release(0.01)
-    await two._client.close()
+    two.release_slot(0.01)
+    await two._client.wait_for_background_tasks()
     assert await rows(db, HELD) == [(2,)]
     assert {key for (key,) in await rows(db, "SELECT key FROM tidemill.limiter_hold")} == {store.SHARED_MEMBER_KEY}

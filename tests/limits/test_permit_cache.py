@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limits.model import Bucket, most_above
-from tidemill.limits.limiter import Limiter, default_burst
+from tidemill.limits.limiter import Limiter, compute_default_burst
 from tidemill.limits.permit_cache import ClockOffsetBounds, PermitCache
 
 A_HAIR = 1e-6  # of floating point
@@ -88,4 +88,4 @@ def test_limiter_pace_is_within_5_percent_of_rate_and_exact_with_burst(
 
 
 def test_default_burst_is_permits_of_100_ms() -> None:
-    assert [default_burst(rate) for rate in (0.1, 5, 50, 1_000)] == [2, 2, 5, 100]
+    assert [compute_default_burst(rate) for rate in (0.1, 5, 50, 1_000)] == [2, 2, 5, 100]

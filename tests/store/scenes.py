@@ -53,7 +53,7 @@ async def held_up(db: Database, action: Awaitable[T]) -> "asyncio.Future[T]":
 
 
 async def status_of(db: Database, job_id: UUID, seq: int) -> str | None:
-    return (await db.read_snapshot(item_records.get_item_details, job_id, seq))["status"]  # type: ignore[no-any-return]
+    return (await db.read_snapshot(item_records.read_item_details, job_id, seq))["status"]  # type: ignore[no-any-return]
 
 
 async def unsettled(db: Database, lease: Lease) -> list[int]:

@@ -10,14 +10,14 @@ from tidemill.core.decide import Verdict
 from tidemill.core.outcome import HandlerException
 from tidemill.core.status import ItemStatus
 from tidemill.store.database import Database
-from tidemill.store.item_records import get_item_details, read_outcome_details
+from tidemill.store.item_records import read_item_details, read_outcome_details
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 
 RAISED = HandlerException("ValueError", "Traceback …\nValueError: x", "a.py:1")
 
 
 async def history(db: Database, job_id: UUID, seq: int = 0) -> list[dict[str, Any]]:
-    return (await db.read_snapshot(get_item_details, job_id, seq))["attempt_history"]  # type: ignore[no-any-return]
+    return (await db.read_snapshot(read_item_details, job_id, seq))["attempt_history"]  # type: ignore[no-any-return]
 
 
 def retried(attempt: int, *, charged: bool = True, exception: HandlerException | None = RAISED) -> Verdict:
@@ -54,7 +54,7 @@ async def test_throttled_attempts_are_not_recorded_and_remove_the_traceback(db: 
     for _ in range(3):
         await settle(db, await take(db, job_id), [retried(1, charged=False, exception=None)])
     assert [one["attempt"] for one in await history(db, job_id)] == [1]
-    assert (await db.read_snapshot(get_item_details, job_id, 0))["error"]["traceback"] is None
+    assert (await db.read_snapshot(read_item_details, job_id, 0))["error"]["traceback"] is None
 
 
 async def test_done_at_first_attempt_has_no_details_and_one_derived_attempt(db: Database) -> None:

@@ -33,7 +33,7 @@ async def test_cancel_writes_no_outcomes_for_range_items(db: Database) -> None:
     job_id = await add_job(db, 10)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(0)])
-    await db.run(batch_leases.release_batch, lease.with_flushed(1))
+    await db.run(batch_leases.release_rest_of_batch, lease.with_flushed(1))
     await job_control.cancel_job(db, job_id)
     assert [await status_of(db, job_id, seq) for seq in (0, 1, 9)] == ["done", "cancelled", "cancelled"]
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(1,)]
@@ -51,7 +51,7 @@ async def test_flush_committed_after_cancel_leaves_no_open_items(db: Database) -
         assert (await job_of(db, job_id)).status is JobStatus.CANCELLING
     assert await try_take(db, job_id) is None
     assert await db.run(close_job_as, job_id) is None
-    assert await db.run(job_lifecycle.cancel_ready_batches) == 1
+    assert await db.run(job_lifecycle.cancel_some_ready_batches) == 1
     assert await db.run(close_job_as, job_id) is JobStatus.CANCELLED
     assert (await job_of(db, job_id)).counts == Counts(total=100, cancelled=100)
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome WHERE status = 'cancelled'") == [(50,)]
@@ -74,9 +74,9 @@ async def test_batch_reclaimed_or_released_after_cancel_is_cancelled(db: Databas
     await job_control.cancel_job(db, job_id)
     await expire(db, swept)
     await db.run(batch_leases.reclaim_expired_leases)
-    await db.run(batch_leases.release_batch, released)
+    await db.run(batch_leases.release_rest_of_batch, released)
     assert await try_take(db, job_id) is None
-    assert await db.run(job_lifecycle.cancel_ready_batches) == 2
+    assert await db.run(job_lifecycle.cancel_some_ready_batches) == 2
     assert await db.run(close_job_as, job_id) is JobStatus.CANCELLED
     await assert_sound(db)
 
@@ -85,7 +85,7 @@ async def test_failing_job_cancels_its_waiting_items(db: Database) -> None:
     job_id = await add_job(db, 10)
     await retry_some(db, job_id, [1], delay=60)
     assert await db.run(job_lifecycle.fail_job, job_id, "because") is True
-    assert await db.run(job_lifecycle.cancel_ready_batches) == 1
+    assert await db.run(job_lifecycle.cancel_some_ready_batches) == 1
     assert await db.run(close_job_as, job_id) is JobStatus.FAILED
     assert await status_of(db, job_id, 1) == "cancelled"
     await assert_sound(db)
@@ -130,7 +130,7 @@ async def test_cancel_and_flush_do_not_block_each_other(db: Database) -> None:
     async with db.transaction() as cancelling, db.transaction() as flushing:
         await job_lifecycle.cancel_job(cancelling, job_id)
         await at_once(store.flush_outcomes(flushing, first, [verdict(0, RETRY, delay=0)], lease_s=30))
-        assert await at_once(job_lifecycle.cancel_ready_batches(cancelling, job_id)) == 1
+        assert await at_once(job_lifecycle.cancel_some_ready_batches(cancelling, job_id)) == 1
         await at_once(
             store.flush_outcomes(flushing, first.with_flushed(1), [verdict(seq) for seq in range(1, 10)], lease_s=30)
         )

@@ -28,7 +28,7 @@ async def left_of(db: Database, job_id: UUID) -> dict[str, int]:
 
 
 async def remove_all(db: Database) -> None:
-    while await MaintenanceLoop(db, "w1").remove_rows_of_deleted_jobs():
+    while await MaintenanceLoop(db, "w1").remove_row_chunk_of_deleted_jobs():
         pass
 
 
@@ -48,7 +48,7 @@ async def test_deleted_job_rows_are_removed_in_chunks(db: Database, monkeypatch:
     monkeypatch.setattr(retention, "DELETE_CHUNK_ROWS", 40)
     job_id = await add_job(db, 100)
     await job_control.delete_job(db, job_id)
-    assert [await db.run(retention.delete_deleted_job_chunk, job_id) for _ in range(4)] == [40, 40, 20, 0]
+    assert [await db.run(retention.delete_row_chunk_of_deleted_job, job_id) for _ in range(4)] == [40, 40, 20, 0]
     assert await left_of(db, job_id) == {}
 
 
@@ -59,7 +59,7 @@ async def test_flush_and_release_after_delete_are_stale(db: Database) -> None:
     await job_control.delete_job(db, job_id)
     late = lease.with_flushed(1)
     assert await settle(db, late, [verdict(1, RETRY, delay=0)]) is FlushResult.STALE
-    assert await db.run(batch_leases.release_batch, late) is None
+    assert await db.run(batch_leases.release_rest_of_batch, late) is None
     await remove_all(db)
     assert await left_of(db, job_id) == {}
     await assert_sound(db)

@@ -13,7 +13,7 @@ from tidemill.core.errors import Conflict
 from tidemill.core.job import Counts
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control
-from tidemill.jobs.reprocessing import redrive_dead_letters
+from tidemill.jobs.reprocessing import redrive_or_dismiss_dead_letters
 from tidemill.store import job_lifecycle, operation_records
 from tidemill.store.database import Database
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
@@ -100,7 +100,7 @@ async def test_reprocess_requeues_nothing_while_job_is_cancelling(db: Database, 
         with pytest.raises(Conflict, match=f"Job {cancelling.key} is cancelling. Wait until it is closed"):
             await db.run(reprocess_items, job_id, ReprocessSelection())
     else:
-        assert (await redrive_dead_letters(db, owner_id=None)).items == 0, "other jobs could be redriven"
+        assert (await redrive_or_dismiss_dead_letters(db, owner_id=None)).items == 0, "other jobs could be redriven"
     assert await job_of(db, job_id) == cancelling
     await settle(db, lease)
     assert await db.run(close_job_as, job_id) is not None
@@ -135,7 +135,7 @@ async def test_cancel_step_reads_only_batches_it_cancels(db: Database, monkeypat
     job_id = await add_job(db, 3_000, batch_size=1)
     await db.run(job_lifecycle.cancel_job, job_id)
     await rows(db, "ANALYZE tidemill.batch")
-    assert await db.run(job_lifecycle.cancel_ready_batches, job_id) == 50
+    assert await db.run(job_lifecycle.cancel_some_ready_batches, job_id) == 50
     seen = await rows_looked_at(db, "batch/cancel_ready", {"job_id": job_id, "lists": False, "limit": 50}, "seqscan")
     assert seen["batch"] <= 200  # of 3,000
 
@@ -149,7 +149,7 @@ async def test_cancel_returns_early_and_maintenance_cancels_remaining_batches(
     await job_control.cancel_job(db, job_id)
     job = await job_of(db, job_id)
     assert (job.status, job.counts.cancelled) == (JobStatus.CANCELLING, 10)
-    while await db.run(job_lifecycle.cancel_ready_batches):
+    while await db.run(job_lifecycle.cancel_some_ready_batches):
         pass
     assert await db.run(close_job_as, job_id) is JobStatus.CANCELLED
 
@@ -173,7 +173,7 @@ async def test_redrive_in_steps_requeues_all_items_of_job_failed_by_policy(
     assert failed.counts.failed > 250
     assert failed.counts.cancelled > 250
     is_mended = True
-    operation = await redrive_dead_letters(db, owner_id=None, filters={"jobs": [str(job_id)]})
+    operation = await redrive_or_dismiss_dead_letters(db, owner_id=None, filters={"jobs": [str(job_id)]})
     assert operation.items == 3_000
     await drain(mill, db=db)
     assert (await job_of(db, job_id)).counts == Counts(total=3_000, done=3_000)

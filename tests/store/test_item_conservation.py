@@ -23,7 +23,7 @@ async def test_partly_flushed_range_is_claimed_without_carving(db: Database) -> 
     job_id = await add_job(db, 100)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq) for seq in range(0, 100, 2)])
-    await db.run(batch_leases.release_batch, lease.with_flushed(50))
+    await db.run(batch_leases.release_rest_of_batch, lease.with_flushed(50))
     whole = await take(db, job_id, 10)
     assert (whole.lo, whole.hi, whole.open) == (0, 100, 50)
     assert await unsettled(db, whole) == list(range(1, 100, 2))
@@ -41,7 +41,7 @@ async def test_release_after_crash_requeues_only_unsettled_items(db: Database) -
     job_id = await add_job(db, 10)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq, FAILED) for seq in range(3)])
-    assert await db.run(batch_leases.release_batch, lease, after_crash=True) == (0, 7)
+    assert await db.run(batch_leases.release_rest_of_batch, lease, after_crash=True) == (0, 7)
     counts = (await job_of(db, job_id)).counts
     assert (counts.pending, counts.failed) == (7, 3)
     await assert_sound(db)
@@ -51,7 +51,7 @@ async def test_release_with_outdated_flush_count_is_rejected(db: Database) -> No
     job_id = await add_job(db, 10)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(0)])
-    assert await db.run(batch_leases.release_batch, lease) is None
+    assert await db.run(batch_leases.release_rest_of_batch, lease) is None
     await assert_sound(db)
 
 
@@ -127,7 +127,7 @@ async def test_job_counts_add_up_through_carve_release_sweep_and_split(db: Datab
     swept = await take(db, job_id, 100, worker="w2")
     await settle(db, carved, [verdict(seq, RETRY, delay=0) for seq in range(carved.lo, carved.lo + 20)])
     await assert_sound(db)
-    await db.run(batch_leases.release_batch, released)
+    await db.run(batch_leases.release_rest_of_batch, released)
     await expire(db, swept)
     await db.run(batch_leases.reclaim_expired_leases)
     await assert_sound(db)

@@ -63,7 +63,7 @@ async def test_cancelled_item_list_contains_every_item_once(db: Database, limit:
     await retry_some(db, job_id, range(0, 20, 2), delay=60)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq) for seq in range(20, 30)])
-    await db.run(batch_leases.release_batch, lease.with_flushed(10))
+    await db.run(batch_leases.release_rest_of_batch, lease.with_flushed(10))
     await job_control.cancel_job(db, job_id)
     found = await seqs(db, job_id, CANCELLED, limit)
     assert len(found) == len(set(found))
@@ -133,7 +133,7 @@ async def test_item_page_over_nearly_settled_batches_stops_at_scan_budget(
     for _ in range(10):
         lease = await take(db, job_id)
         await settle(db, lease, [verdict(seq) for seq in range(lease.lo, lease.hi - 1)])
-        await db.run(batch_leases.release_batch, lease.with_flushed(19))
+        await db.run(batch_leases.release_rest_of_batch, lease.with_flushed(19))
     if status is CANCELLED:
         await job_control.cancel_job(db, job_id)
     first = await list_items(db, job_id, [status], limit=100)

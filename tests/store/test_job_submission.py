@@ -124,7 +124,7 @@ async def test_submit_accepts_connection_with_own_loaders_for_json_and_times(
         def load(self, data: Any) -> dt.datetime:
             return super().load(data).replace(tzinfo=None)
 
-    await db.run(register_kinds, mill.registry.make_all())
+    await db.run(register_kinds, mill.registry.create_all())
     submitter = mill if is_declared else Mill(settings)
     with psycopg.connect(tidemill_database, options="-c TimeZone=Asia/Tokyo") as conn:
         conn.adapters.register_loader("jsonb", TextLoader)

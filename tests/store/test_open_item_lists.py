@@ -9,7 +9,7 @@ from tidemill.core.status import ItemStatus
 from tidemill.jobs.queries import list_items, list_pending
 from tidemill.store import batch_leases
 from tidemill.store.database import Database
-from tidemill.store.item_records import get_item_details
+from tidemill.store.item_records import read_item_details
 
 PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT
 
@@ -76,7 +76,7 @@ async def test_partial_claim_of_retry_list_keeps_position_of_remaining_items(db:
 
 
 async def updated_at(db: Database, job_id: UUID, seq: int) -> Any:
-    return (await db.read_snapshot(get_item_details, job_id, seq))["updated_at"]
+    return (await db.read_snapshot(read_item_details, job_id, seq))["updated_at"]
 
 
 async def test_range_item_updated_at_never_decreases(db: Database) -> None:
@@ -84,7 +84,7 @@ async def test_range_item_updated_at_never_decreases(db: Database) -> None:
     times = [await updated_at(db, job_id, 5)]
     lease = await take(db, job_id)
     times.append(await updated_at(db, job_id, 5))
-    await db.run(batch_leases.release_batch, lease)
+    await db.run(batch_leases.release_rest_of_batch, lease)
     times.append(await updated_at(db, job_id, 5))
     await settle(db, await take(db, job_id))
     times.append(await updated_at(db, job_id, 5))
@@ -97,7 +97,7 @@ async def test_retry_list_item_updated_at_never_decreases(db: Database) -> None:
     times = [await updated_at(db, job_id, 5)]
     lease = await take(db, job_id)
     times.append(await updated_at(db, job_id, 5))
-    await db.run(batch_leases.release_batch, lease)
+    await db.run(batch_leases.release_rest_of_batch, lease)
     times.append(await updated_at(db, job_id, 5))
     await settle(db, await take(db, job_id))
     times.append(await updated_at(db, job_id, 5))
@@ -110,7 +110,7 @@ async def test_get_item_returns_same_fields_as_item_list(db: Database) -> None:
     await take(db, job_id, worker="w7")
     for status in (PENDING, PROCESSING, WAITING):
         for item in await walk(db, job_id, status, limit=100):
-            single = await db.read_snapshot(get_item_details, job_id, item["seq"])
+            single = await db.read_snapshot(read_item_details, job_id, item["seq"])
             if item["error"] is not None:
                 item["error"] |= {"type": None, "traceback": None}  # only a single item has an exception
             for fact in ("status", "attempts", "locked_by", "locked_at", "updated_at", "due_at", "error"):

@@ -114,8 +114,8 @@ async def test_flush_with_lost_lease_does_not_wait_for_new_holder(db: Database) 
 
 async def test_release_split_and_hold_with_lost_lease_are_rejected(db: Database) -> None:
     zombie, heir = await lost_to_another(db)
-    assert await db.run(batch_leases.release_batch, zombie) is None
-    assert await db.run(batch_leases.release_batch, zombie, after_crash=True) is None
+    assert await db.run(batch_leases.release_rest_of_batch, zombie) is None
+    assert await db.run(batch_leases.release_rest_of_batch, zombie, after_crash=True) is None
     assert await db.run(batch_leases.split_batch, zombie, []) is False
     assert await db.run(store.lock_leased_batch, zombie) is False
     assert await db.run(store.lock_leased_batch, heir) is True

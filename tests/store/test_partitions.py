@@ -44,7 +44,7 @@ async def week_names(db: Database) -> list[str]:
 
 async def test_ensure_partition_creates_partition_once(db: Database) -> None:
     assert [await db.run(ensure), await db.run(ensure)] == [True, False]
-    assert await db.run(retention.create_partitions) == 0
+    assert await db.run(retention.create_missing_partitions) == 0
 
 
 async def test_concurrent_ensure_partition_creates_one_partition(db: Database) -> None:
@@ -154,7 +154,7 @@ async def test_purge_keeps_rows_of_job_reopened_meanwhile(db: Database) -> None:
     week = await week_of(db, job_id)
     async with db.transaction() as conn:
         await conn.execute(sql("job/lock"), {"job_id": job_id})
-        condemning = await held_up(db, db.run(retention._purge_week_if_old, week, WEEK_S))
+        condemning = await held_up(db, db.run(retention._mark_week_purged_if_old, week, WEEK_S))
         await conn.execute(sql("job/reopen"), {"job_id": job_id, "forgiven": 0, "rest": False})
     assert await at_once(condemning) is False
     assert (await job_of(db, job_id)).counts.total == 10
@@ -164,7 +164,7 @@ async def test_interrupted_purge_is_completed_by_next_purge(db: Database) -> Non
     job_id = await close_with_a_failure(db)
     await shift_clock(db, "30 days")
     week = await week_of(db, job_id)
-    assert await db.run(retention._purge_week_if_old, week, WEEK_S) is True
+    assert await db.run(retention._mark_week_purged_if_old, week, WEEK_S) is True
     async with db.connection() as conn:
         await conn.execute(f"ALTER TABLE tidemill.item DETACH PARTITION tidemill.item_{week.name}".encode())
     await retention.purge_old_weeks(db, WEEK_S)

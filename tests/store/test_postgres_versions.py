@@ -24,7 +24,7 @@ from tidemill import Item, Mill, Retry
 from tidemill.config import Settings
 from tidemill.core.status import JobStatus
 from tidemill.store.database import Database
-from tidemill.store.doctor import check_database
+from tidemill.store.doctor import check_server_and_invariants
 from tidemill.store.migrate import migrate_schema
 from tidemill.testing import drain
 from tidemill.testing.throwaway_postgres import ThrowawayServer
@@ -88,7 +88,7 @@ async def test_job_completes_on_every_postgres_version(server: str, tmp_path: Pa
             job = await closed(db, job_id)
             assert (job.status, job.counts.done) == (JobStatus.COMPLETED, 1_500)
         await assert_sound(db)
-        wrong = [finding.name for finding in await check_database(db) if not finding.ok]
+        wrong = [finding.name for finding in await check_server_and_invariants(db) if not finding.ok]
         assert wrong == ["committed data survives a crash"], "fsync is off in tests"
 
 

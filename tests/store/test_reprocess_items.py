@@ -8,15 +8,15 @@ import pytest
 
 from store.scenes import at_once, batches, fail_some, held_up, retry_some, send_round, status_of, unsettled
 from support import FAILED, add_job, assert_sound, close_job_as, job_of, rows, settle, take, try_take, verdict
-from tidemill.core.decide import list_further_codes
+from tidemill.core.decide import list_codes_of_further_errors
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Counts
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control
-from tidemill.jobs.reprocessing import redrive_dead_letters
+from tidemill.jobs.reprocessing import redrive_or_dismiss_dead_letters
 from tidemill.store import batch_leases, job_lifecycle, retention
 from tidemill.store.database import Database
-from tidemill.store.item_records import get_item_details, read_unsettled_items
+from tidemill.store.item_records import read_item_details, read_unsettled_items
 from tidemill.store.jsonb import decode_json, encode_json
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
 
@@ -93,7 +93,9 @@ async def test_further_errors_are_counted_until_their_items_are_requeued(db: Dat
     job_id = await add_job(db, 3)
     listed = [{"code": code, "reason": "because"} for code in ("test", "age", "name", "name")]
     failures = [replace(verdict(seq, FAILED), error=encode_json(listed[0] | {"errors": listed})) for seq in range(3)]
-    failures = [replace(one, further_codes=list_further_codes(decode_json(one.error or b""))) for one in failures]
+    failures = [
+        replace(one, further_codes=list_codes_of_further_errors(decode_json(one.error or b""))) for one in failures
+    ]
     assert failures[0].further_codes == ("age", "name")
     await settle(db, await take(db, job_id), failures)
     assert await further_codes(db, job_id) == [{}, {"age": 3, "name": 3}]
@@ -112,7 +114,7 @@ async def test_further_errors_are_counted_until_their_items_are_requeued(db: Dat
 async def test_errors_without_further_codes_are_not_counted(db: Database, errors: Any) -> None:
     job_id = await add_job(db, 1)
     error = {"code": "test", "reason": "because", "errors": errors}
-    assert list_further_codes(error) == ()
+    assert list_codes_of_further_errors(error) == ()
     await settle(db, await take(db, job_id), [replace(verdict(0, FAILED), error=encode_json(error))])
     assert await further_codes(db, job_id) == [{}]
     await assert_sound(db)
@@ -124,7 +126,7 @@ async def test_reprocess_with_reset_keeps_attempt_number_in_error(db: Database) 
     job_id = await add_job(db, 1)
     await settle(db, await take(db, job_id), [verdict(0, FAILED, attempts=3)])
     assert await send_round(db, job_id, ReprocessSelection()) == 1
-    item = await db.read_snapshot(get_item_details, job_id, 0)
+    item = await db.read_snapshot(read_item_details, job_id, 0)
     assert (item["status"], item["attempts"], item["error"]["attempt"]) == ("pending", 0, 3)
 
 
@@ -141,9 +143,9 @@ async def test_reprocess_cancelled_requeues_only_open_items_of_ranges(db: Databa
     job_id = await add_job(db, 30, batch_size=10)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(0), verdict(1, FAILED)])
-    await db.run(batch_leases.release_batch, lease.with_flushed(2))
+    await db.run(batch_leases.release_rest_of_batch, lease.with_flushed(2))
     await db.run(job_lifecycle.cancel_job, job_id)
-    await db.run(job_lifecycle.cancel_ready_batches, job_id)
+    await db.run(job_lifecycle.cancel_some_ready_batches, job_id)
     assert await db.run(close_job_as, job_id) is JobStatus.CANCELLED
     assert await send_round(db, job_id, CANCELLED) == 28
     job = await job_of(db, job_id)
@@ -181,9 +183,9 @@ async def test_redrive_requeues_failed_and_policy_cancelled_items(db: Database) 
     await fail_some(db, job_id, [0])
     reason = await db.run(job_lifecycle.enforce_failure_policy, job_id)
     assert reason == 'An item failed; the failure policy is "fail_fast"'
-    await db.run(job_lifecycle.cancel_ready_batches)
+    await db.run(job_lifecycle.cancel_some_ready_batches)
     assert await db.run(close_job_as, job_id) is JobStatus.FAILED
-    operation = await redrive_dead_letters(db, owner_id=None, filters={"jobs": [str(job_id)]})
+    operation = await redrive_or_dismiss_dead_letters(db, owner_id=None, filters={"jobs": [str(job_id)]})
     assert (operation.state, operation.items) == ("done", 11)
     assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None
     assert (await job_of(db, job_id)).failure_reason is None

@@ -128,7 +128,7 @@ async def opened(
 ) -> AsyncIterator[Api]:
     """Run an API with its own database pool, and register the kinds of the mill."""
     async with Database(str(settings.database_url), size=8, retry_for_s=5) as db:
-        await db.run(workers.register_kinds, mill.registry.make_all())
+        await db.run(workers.register_kinds, mill.registry.create_all())
         app = create_api(make_runtime(db, settings, on_demand_pool=on_demand_pool), **more)
         async with serving(app) as url:
             api = Api(app, url, db, settings)

@@ -31,8 +31,8 @@ async def demo(db: Database) -> ResourceRegistry:
 
 
 async def test_demo_config_declares_users_articles_and_comments(db: Database, demo: ResourceRegistry) -> None:
-    assert await demo.list_problems(db) == []
-    users, articles, comments = [await demo.find(db, name) for name in ("users", "articles", "comments")]
+    assert await demo.find_declaration_problems(db) == []
+    users, articles, comments = [await demo.get_resource(db, name) for name in ("users", "articles", "comments")]
     assert users.field_names == ["id", "email", "name", "role", "active", "created_at", "updated_at"]
     assert (users.key, users.get_field("active").default, users.get_field("id").filled) == (("email",), "true", True)
     assert users.get_field("role").enum == ("admin", "editor", "author", "reader")
@@ -59,30 +59,30 @@ async def test_demo_config_declares_users_articles_and_comments(db: Database, de
 
 async def test_registry_finds_undeclared_table_only_with_any_table(db: Database, demo: ResourceRegistry) -> None:
     with pytest.raises(UnknownResource, match=r'Unknown resource "demo\.users"'):
-        await demo.find(db, "demo.users")
-    found = await demo.find(db, "demo.users", any_table=True)
+        await demo.get_resource(db, "demo.users")
+    found = await demo.get_resource(db, "demo.users", any_table=True)
     assert (found.name, found.get_field("role").enum, found.read) == ("demo.users", (), (Role.ADMIN,))
     with pytest.raises(UnknownResource):
-        await demo.find(db, "demo.users")
+        await demo.get_resource(db, "demo.users")
     with pytest.raises(InvalidInput, match=r"Did you mean demo\.users"):
-        await demo.find(db, "demo.user", any_table=True)
+        await demo.get_resource(db, "demo.user", any_table=True)
 
 
 async def test_registry_reintrospects_table_after_invalidation_or_cache_expiry(
     db: Database, demo: ResourceRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = await demo.find(db, "users")
+    before = await demo.get_resource(db, "users")
     await rows(db, "ALTER TABLE demo.users ADD nick text")
-    assert await demo.find(db, "users") is before
+    assert await demo.get_resource(db, "users") is before
     demo.invalidate("users")
-    assert "nick" in (await demo.find(db, "users")).field_names
+    assert "nick" in (await demo.get_resource(db, "users")).field_names
     await rows(db, "ALTER TABLE demo.users DROP nick")
     monkeypatch.setattr(resource_registry, "CATALOG_CACHE_S", 0.0)
-    assert await demo.find(db, "users") == before
+    assert await demo.get_resource(db, "users") == before
     await rows(db, "ALTER TABLE demo.users RENAME TO people")
     with pytest.raises(InvalidSettings, match=r"resources\.users\.table: Unknown table 'demo\.users'"):
-        await demo.find(db, "users")
-    assert len(await demo.list_problems(db)) == 1
+        await demo.get_resource(db, "users")
+    assert len(await demo.find_declaration_problems(db)) == 1
 
 
 def test_registry_lists_only_resources_granted_to_role() -> None:
@@ -100,9 +100,9 @@ async def test_resource_example_in_docs_matches_table(db: Database) -> None:
         "CREATE TABLE users (email text UNIQUE, phone text, date_of_birth date, country text, team_id integer)",
         "CREATE TABLE articles (slug text UNIQUE, title text, body text, status text, published_at date, rest text)",
     )
-    assert await declared.list_problems(db) == []
-    assert (await declared.find(db, "users")).get_field("born").minimum == "1900-01-01"
-    assert "rest" not in (await declared.find(db, "articles")).field_names
+    assert await declared.find_declaration_problems(db) == []
+    assert (await declared.get_resource(db, "users")).get_field("born").minimum == "1900-01-01"
+    assert "rest" not in (await declared.get_resource(db, "articles")).field_names
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tidemill.store.retention import purge_old_weeks
 
 
 async def list_samples(conn: Connection, job_id: UUID) -> list[ProgressSample]:
-    return (await progress_samples._fetch_recent_samples(conn, job_id))[1]
+    return (await progress_samples._fetch_clock_and_recent_samples(conn, job_id))[1]
 
 
 async def settled(db: Database, job_id: UUID) -> list[int]:

@@ -46,7 +46,7 @@ async def test_api_metrics_label_throttles_with_provider_of_kind(settings: Setti
     async def ask(_item: Item) -> None: ...
 
     mill.limiter("shop", "5/s")
-    await db.run(workers.register_kinds, mill.registry.make_all())
+    await db.run(workers.register_kinds, mill.registry.create_all())
     listening = http_server.open_listen_socket(settings)
     async with (
         http_server.run_http_service(settings, listening, mill=mill),

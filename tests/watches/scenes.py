@@ -111,7 +111,7 @@ async def make_scene(db: Database, settings: Settings, folder: Path) -> Scene:
     async def echo(item: Item) -> Any:
         return item.input
 
-    await db.run(workers.register_kinds, mill.registry.make_all())
+    await db.run(workers.register_kinds, mill.registry.create_all())
     return Scene(db, settings, mill, inbox)
 
 

@@ -9,7 +9,13 @@ from tidemill.core.errors import InvalidSettings
 from tidemill.imports.import_file_task import ImportFileTask
 from tidemill.watches.config import parse_watches
 from tidemill.watches.file_names import FilePattern, add_mark_before_extension, find_name_problem, make_printable_path
-from tidemill.watches.file_state import FileJobState, ListedFile, RecordedFile, compare_listing, decide_file_state
+from tidemill.watches.file_state import (
+    FileJobState,
+    ListedFile,
+    RecordedFile,
+    decide_file_state,
+    find_new_and_changed_files,
+)
 from tidemill.watches.source_address import FolderAddress, HostAddress, WebAddress
 from tidemill.watches.watch import compute_scan_delay, parse_duration_s
 
@@ -153,7 +159,7 @@ def test_listing_comparison_finds_new_changed_and_returned_files() -> None:
     ]
     listed = [ListedFile(name, 1, "v1") for name in ("waits", "back", "done", "new")]
     listed += [ListedFile("changes", 2, "v2"), ListedFile("again", 2, "v2")]
-    changes = compare_listing(listed, known)
+    changes = find_new_and_changed_files(listed, known)
     assert [entry.path for entry in changes.added] == ["new", "again"]
     assert [(stored.id, entry.version) for stored, entry in changes.changed] == [(3, "v1"), (2, "v2")]
 

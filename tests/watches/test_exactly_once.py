@@ -26,8 +26,8 @@ from watches.scenes import Died, Scene, dies_at
 
 PROCESSED, FAILED, SEEN = FileState.PROCESSED, FileState.FAILED, FileState.SEEN
 CRASHES: dict[str, tuple[Any, str, bool]] = {
-    "before the listing is recorded": (watch_files, "record_listing", False),
-    "after the listing is recorded": (watch_files, "record_listing", True),
+    "before the listing is recorded": (watch_files, "record_new_and_changed_files", False),
+    "after the listing is recorded": (watch_files, "record_new_and_changed_files", True),
     "after it is claimed": (watch_files, "claim_file", True),
     "before it is fetched": (FolderWatchSource, "fetch_to_blob_store", False),
     "after it is fetched": (FolderWatchSource, "fetch_to_blob_store", True),
@@ -119,14 +119,14 @@ async def test_scan_raises_busy_while_another_scanner_holds_watch(
     scene.put("a.csv")
     first, second = scene.scanner("w1"), scene.scanner("w2")
     started, may_continue = asyncio.Event(), asyncio.Event()
-    record_listing = watch_files.record_listing
+    record_new_and_changed_files = watch_files.record_new_and_changed_files
 
     async def slow(*args: Any) -> None:
         started.set()
         await until(may_continue)
-        await record_listing(*args)
+        await record_new_and_changed_files(*args)
 
-    monkeypatch.setattr(watch_files, "record_listing", slow)
+    monkeypatch.setattr(watch_files, "record_new_and_changed_files", slow)
     scan = asyncio.create_task(first.scan_watch("nightly"))
     await until(started)
     with pytest.raises(Busy):

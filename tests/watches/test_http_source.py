@@ -75,7 +75,7 @@ async def test_unexpected_scan_error_is_reported_and_watch_lease_released(
     scene.declare()
     scene.put("a.csv")
     with monkeypatch.context() as patch:
-        patch.setattr(watch_files, "record_listing", broken)
+        patch.setattr(watch_files, "record_new_and_changed_files", broken)
         await scene.scan()
     problem, lease = (await rows(scene.db, "SELECT problem, lease_id FROM tidemill.watch"))[0]
     assert (problem, lease) == ("Scan failed: AssertionError: \\udce9 unexpected", None)

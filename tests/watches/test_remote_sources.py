@@ -151,7 +151,7 @@ def test_ftp_connection_stays_usable_after_aborted_fetch(tmp_path: Path) -> None
             inlet.fetch_to_blob_store(
                 ListedFile("big.csv", None, ""), blobs, "big", FetchLimits(16 << 20, lambda: False)
             )
-        assert inlet.find_entry("gone.csv") is None
+        assert inlet.find_file("gone.csv") is None
         assert inlet.fetch_to_blob_store(
             ListedFile("small.csv", None, ""), blobs, "small", FetchLimits(1 << 20)
         ).size == len(ROWS)

@@ -86,13 +86,13 @@ def test_ftp_or_sftp_source_does_not_move_replaced_file(
     served.mkdir()
     (served / "a.csv").write_text(ROWS)
     with Rclone(protocol, served, tmp_path) as server, remote(protocol, tmp_path, server) as inlet:
-        entry = inlet.find_entry("a.csv")
+        entry = inlet.find_file("a.csv")
         assert entry is not None
         before(type(inlet), call, lambda: replace(served / "a.csv"), monkeypatch)
         assert not inlet.move(entry, "processed/a.csv")
         assert (served / "a.csv").read_text() == NEW
         assert not (served / "processed" / "a.csv").exists()
-        entry = inlet.find_entry("a.csv")
+        entry = inlet.find_file("a.csv")
         assert entry is not None
         assert inlet.move(entry, "processed/a.csv")
         assert inlet.move(entry, "processed/a.csv"), "a repeated move succeeds"
@@ -105,20 +105,20 @@ def test_bucket_source_does_not_move_replaced_file(tmp_path: Path, monkeypatch: 
         assert isinstance(place, BucketLocation)
         inlet = BucketWatchSource(place, keys | {"region": "us-east-1"})
         obstore.put(inlet._store, "in/a.csv", ROWS.encode())
-        entry = inlet.find_entry("a.csv")
+        entry = inlet.find_file("a.csv")
         assert entry is not None
-        find_entry, calls = inlet.find_entry, 0
+        find_file, calls = inlet.find_file, 0
 
         def replace_before_second_call(name: str) -> Any:
             nonlocal calls
             calls += 1
             if calls == 2:
                 obstore.put(inlet._store, "in/a.csv", NEW.encode())
-            return find_entry(name)
+            return find_file(name)
 
-        monkeypatch.setattr(inlet, "find_entry", replace_before_second_call)
+        monkeypatch.setattr(inlet, "find_file", replace_before_second_call)
         assert not inlet.move(entry, "processed/a.csv")
-        assert (b"".join(inlet.read("a.csv")).decode(), find_entry("processed/a.csv")) == (NEW, None)
+        assert (b"".join(inlet.read("a.csv")).decode(), find_file("processed/a.csv")) == (NEW, None)
 
 
 async def test_marker_left_by_failed_archiving_does_not_complete_next_file(

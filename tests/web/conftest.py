@@ -86,7 +86,7 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
         mill = Mill(settings)
         mill.handler("price.lookup")(lambda item: item.input)
         mill.handler(UNSERVED_KIND)(lambda item: item.input)
-        await started.db.run(workers.register_kinds, mill.registry.make_all())
+        await started.db.run(workers.register_kinds, mill.registry.create_all())
         yield started
         started.workers.end()
     await asyncio.to_thread(tidemill_server.drop_database, url)

@@ -37,7 +37,7 @@ async def begun(site: Site, name: str) -> dict[str, Any]:
     sample = "INSERT INTO tidemill.job_sample VALUES (%s, tidemill.now() - interval '20 s', 10, 0)"
     for query in (old, took, start, sample):
         await rows(site.db, query, job_id)
-    await site.db.run_async_commit(progress_samples.add_samples, [job_id])
+    await site.db.run_async_commit(progress_samples.add_progress_samples, [job_id])
     return job
 
 

@@ -66,7 +66,7 @@ async def test_filtered_imports_list_offers_import_that_now_matches(site: Site, 
 async def test_jobs_kind_filter_offers_seen_kinds_and_is_stored_in_url(site: Site, signed_in: OpenPage) -> None:
     mill = Mill(site.settings)
     mill.handler("stock.count")(lambda item: item.input)
-    await site.db.run(workers.register_kinds, mill.registry.make_all())
+    await site.db.run(workers.register_kinds, mill.registry.create_all())
     stock = await site.submit("emil", [{"sku": "A"}], kind="stock.count")
     price = await site.submit("emil", [{"sku": "A"}])
     page = await signed_in("emil", "/jobs")

@@ -76,7 +76,7 @@ def remove_user(user: UserArgument) -> None:
 
 
 @users_commands.command("link")
-def create_link_command(
+def create_sign_in_link_command(
     user: Annotated[str, typer.Argument(metavar="USER", help="A user's name or id")] = "local",
     address: Annotated[
         str | None, typer.Option(help="Base URL of the service, such as https://mill.example.org")

@@ -115,11 +115,11 @@ async def sign_in(body: SignIn, request: Request, runtime: RuntimeDep) -> MeOut:
         raise InvalidInput('Send either "key" or "link"')
     replaced_token = _get_session_token(request)
     if body.link is not None:
-        return _complete_sign_in(
+        return _set_cookie_or_reject_sign_in(
             request, await accounts.sign_in_with_link(runtime, body.link, replaced_token), INVALID_LINK
         )
     started = await accounts.sign_in_with_key(runtime, body.key or "", replaced_token)
-    return _complete_sign_in(request, started, "Invalid API key")
+    return _set_cookie_or_reject_sign_in(request, started, "Invalid API key")
 
 
 @root.get(
@@ -131,7 +131,7 @@ async def follow_link(link: str, request: Request, runtime: RuntimeDep) -> Redir
     started = await accounts.sign_in_with_link(runtime, link[:200], _get_session_token(request))
     if started is None and "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("../sign-in?problem=link", 303)  # the page explains the problem
-    _complete_sign_in(request, started, INVALID_LINK)
+    _set_cookie_or_reject_sign_in(request, started, INVALID_LINK)
     return RedirectResponse("../", 303)  # relative, because a proxy may serve the API under a prefix
 
 
@@ -221,7 +221,7 @@ def _get_session_token(request: Request) -> str | None:
     return request.cookies.get(auth.SESSION_COOKIE)
 
 
-def _complete_sign_in(request: Request, started: StartedSession | None, message: str) -> MeOut:
+def _set_cookie_or_reject_sign_in(request: Request, started: StartedSession | None, message: str) -> MeOut:
     """Set the cookie of a new session; respond 401 with ``message`` if ``started`` is None."""
     if started is None:
         raise HttpError(401, message, {"WWW-Authenticate": "Bearer"})

@@ -31,16 +31,16 @@ async def sign_in_with_key(runtime: Runtime, key: str, replaced_token: str | Non
     principal = await users.authenticate_key(runtime.db, key)
     if principal is None:
         return None
-    return await _replace_session(runtime, principal.user_id, parse_key_prefix(key), replaced_token)
+    return await _start_session_and_end_replaced(runtime, principal.user_id, parse_key_prefix(key), replaced_token)
 
 
 async def sign_in_with_link(runtime: Runtime, link: str, replaced_token: str | None) -> StartedSession | None:
     """Start a session for the user of a sign-in link and redeem the link; None if it was used or has expired."""
     user_id = await runtime.db.run(browser_sessions.redeem_sign_in_token, link)
-    return None if user_id is None else await _replace_session(runtime, user_id, None, replaced_token)
+    return None if user_id is None else await _start_session_and_end_replaced(runtime, user_id, None, replaced_token)
 
 
-async def _replace_session(
+async def _start_session_and_end_replaced(
     runtime: Runtime, user_id: int, key_prefix: str | None, replaced_token: str | None
 ) -> StartedSession | None:
     token = await runtime.db.run(

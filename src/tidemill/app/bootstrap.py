@@ -99,7 +99,7 @@ class LocalCommandHost:
         finally:
             await worker.stop()
 
-    async def save_kind_options(self, runtime: Runtime, app: str, kind: str) -> None:
+    async def register_mill_kind(self, runtime: Runtime, app: str, kind: str) -> None:
         await runtime.db.run(workers.register_kinds, [load_mill(app).registry.get(kind)])
 
     def list_mill_kinds(self, app: str) -> list[str]:

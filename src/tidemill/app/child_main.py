@@ -14,7 +14,7 @@ from tidemill.app.bootstrap import load_mill, relax_garbage_collector
 from tidemill.app.mill import Mill
 from tidemill.app.runtime_factory import make_engine_context
 from tidemill.core.errors import StartHookFailed, Unavailable
-from tidemill.engine.children.child_runtime import ChildRuntime, ContinuousWork, limit_memory
+from tidemill.engine.children.child_runtime import ChildRuntime, ContinuousWork, limit_process_memory
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.children.supervisor import EXIT_CANNOT_START
 from tidemill.engine.children.time_slices import TimeSliceWork
@@ -33,7 +33,7 @@ async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number:
     for fd in (control, book):
         os.set_inheritable(fd, False)
     logbook = SharedState(book, pages)
-    limit_memory(settings.child_memory_mb)
+    limit_process_memory(settings.child_memory_mb)
     relax_garbage_collector()
     async with open_database(settings, size=max(settings.db_max_conns, pages + 1), check=False) as db:
         context = make_engine_context(db, settings, mill.registry, worker=worker, shared_state=logbook)

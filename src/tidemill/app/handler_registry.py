@@ -44,7 +44,7 @@ class HandlerRegistry:
 
     def copy_with_builtins(self, builtins: Mapping[str, HandlerFactory]) -> "HandlerRegistry":
         """Return a registry with the same handlers and the built-in ones."""
-        return HandlerRegistry(self.list_made(), self.limiter_handle, builtins)
+        return HandlerRegistry(self.list_created_handlers(), self.limiter_handle, builtins)
 
     def add(self, handler: Handler) -> None:
         _validate_handler(handler)
@@ -65,20 +65,20 @@ class HandlerRegistry:
     def get(self, kind: str) -> Handler:
         if kind not in self._handlers:
             if kind not in self._builtins:
-                raise UnknownKind(format_unknown_kind(kind, self.kinds()))
+                raise UnknownKind(format_unknown_kind_message(kind, self.kinds()))
             self._handlers[kind] = self._builtins[kind]()
         return self._handlers[kind]
 
-    def find(self, kind: str) -> Handler | None:
+    def get_if_created(self, kind: str) -> Handler | None:
         return self._handlers.get(kind)
 
     def kinds(self) -> list[str]:
         return sorted({*self._handlers, *self._builtins})
 
-    def make_all(self) -> list[Handler]:
+    def create_all(self) -> list[Handler]:
         return [self.get(kind) for kind in self.kinds()]
 
-    def list_made(self) -> list[Handler]:
+    def list_created_handlers(self) -> list[Handler]:
         """Return the declared handlers, and the built-in handlers that were requested so far."""
         return list(self._handlers.values())
 
@@ -107,7 +107,7 @@ class HandlerRegistry:
 
     def map_kinds_to_providers(self) -> dict[str, str]:
         """Return kind -> provider for metrics: the limiter of the handler, or the kind itself."""
-        return {handler.kind: handler.limiter or handler.kind for handler in self.make_all()}
+        return {handler.kind: handler.limiter or handler.kind for handler in self.create_all()}
 
 
 def _get_hook_name(hook: Hook) -> str:
@@ -123,7 +123,7 @@ async def _call_hook(hook: Hook) -> None:
             await asyncio.to_thread(hook)
 
 
-def format_unknown_kind(kind: str, known: list[str]) -> str:
+def format_unknown_kind_message(kind: str, known: list[str]) -> str:
     listed = ", ".join(known) if known else "none"
     return f'No handler for kind "{kind}". Known kinds: {listed}.'
 
@@ -141,7 +141,7 @@ def make_batch_handler(kind: str, call: Callable[..., Any], **options: Any) -> H
     return Handler(kind, call, "batch", concurrency=1, in_transaction=in_transaction, **options)
 
 
-def normalize_column_names(names: Iterable[str] | None) -> tuple[str, ...]:
+def check_result_column_names(names: Iterable[str] | None) -> tuple[str, ...]:
     """Return the declared result columns of a handler as a tuple; raise InvalidInput if they are not names."""
     if names is None:
         return ()

@@ -41,7 +41,7 @@ class Mill(MillSubmission):
 
     async def job_async(self, job_id: UUID) -> Job:
         """Async variant of ``job``."""
-        return await (await self.shared_database.get()).read(job_records.get_job, job_id)
+        return await (await self.shared_database.get_for_running_loop()).read(job_records.get_job, job_id)
 
     def wait(self, job_id: UUID, timeout: float = WAIT_TIMEOUT_S) -> Job:
         """Wait until a job is completed, failed or cancelled, and return the job. A paused job keeps the call waiting.
@@ -77,7 +77,7 @@ class Mill(MillSubmission):
 
     async def iter_items_async(self, job_id: UUID, status: ItemStatusName | None = None) -> AsyncGenerator[ItemRecord]:
         """Async variant of ``iter_items``."""
-        db = await self.shared_database.get()
+        db = await self.shared_database.get_for_running_loop()
         selected = None if status is None else ItemStatus(status)
         async with aclosing(queries.iterate_items(db, job_id, selected, limit=ITERATED_ITEMS_MAX)) as rows:
             async for row in rows:
@@ -108,7 +108,7 @@ class Mill(MillSubmission):
 
     async def pause_async(self, job_id: UUID) -> None:
         """Async variant of ``pause``."""
-        await job_control.pause_job(await self.shared_database.get(), job_id)
+        await job_control.pause_job(await self.shared_database.get_for_running_loop(), job_id)
 
     def resume(self, job_id: UUID) -> None:
         """Resume a paused job."""
@@ -116,7 +116,7 @@ class Mill(MillSubmission):
 
     async def resume_async(self, job_id: UUID) -> None:
         """Async variant of ``resume``."""
-        await job_control.resume_job(await self.shared_database.get(), job_id)
+        await job_control.resume_job(await self.shared_database.get_for_running_loop(), job_id)
 
     def cancel(self, job_id: UUID) -> None:
         """Cancel the waiting items of a job. Running items finish and keep their results."""
@@ -124,7 +124,7 @@ class Mill(MillSubmission):
 
     async def cancel_async(self, job_id: UUID) -> None:
         """Async variant of ``cancel``."""
-        runtime = await self._make_loop_runtime()
+        runtime = await self._make_runtime_for_running_loop()
         await job_control.cancel_job(runtime.db, job_id, find_kind_hooks=runtime.find_kind_hooks)
 
     def reprocess(
@@ -165,7 +165,7 @@ class Mill(MillSubmission):
             codes=codes,
             reset_attempts=reset_attempts,
         )
-        runtime = await self._make_loop_runtime()
+        runtime = await self._make_runtime_for_running_loop()
         operation = await reprocess_items(runtime.db, job_id, selection, find_kind_hooks=runtime.find_kind_hooks)
         return operation.items
 
@@ -175,7 +175,7 @@ class Mill(MillSubmission):
 
     async def open_export_async(self, job_id: UUID) -> BinaryIO:
         """Async variant of ``open_export``."""
-        runtime = await self._make_loop_runtime()
+        runtime = await self._make_runtime_for_running_loop()
         return (await open_export_file(runtime.db, runtime.blobs, await self.job_async(job_id))).file
 
     def open_image(self, input_: dict[str, Any]) -> IO[bytes]:
@@ -184,11 +184,11 @@ class Mill(MillSubmission):
 
     def close(self) -> None:
         """Close the connections of blocking calls. The next call reopens them."""
-        self.shared_database.close()
+        self.shared_database.close_background_loop()
 
     async def close_async(self) -> None:
         """Close the connections of the running event loop. The next call reopens them."""
-        await self.shared_database.close_async()
+        await self.shared_database.close_for_running_loop()
 
     def __enter__(self) -> Self:
         return self

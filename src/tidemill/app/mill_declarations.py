@@ -4,7 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Required, TypedDict, TypeVar, Unpack
 
-from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, make_item_handler, normalize_column_names
+from tidemill.app.handler_registry import (
+    HandlerRegistry,
+    check_result_column_names,
+    make_batch_handler,
+    make_item_handler,
+)
 from tidemill.config import Settings, load_settings
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item
@@ -130,7 +135,7 @@ class MillDeclarations:
                     permanent=permanent,
                     limiter=limit,
                     limit_by=limit_by,
-                    columns=normalize_column_names(columns),
+                    columns=check_result_column_names(columns),
                 )
             )
             return function
@@ -171,7 +176,7 @@ class MillDeclarations:
                     retry=retry,
                     permanent=permanent,
                     limiter=limit,
-                    columns=normalize_column_names(columns),
+                    columns=check_result_column_names(columns),
                 )
             )
             return function

@@ -14,7 +14,7 @@ from tidemill.core.file_format import Compression, FileFormat
 from tidemill.core.kinds import DISTRIBUTION_KIND, EXPORT_KIND, IMPORT_KIND
 from tidemill.core.principal import LOCAL_USER_ID, Role
 from tidemill.distributions.use_cases import DistributionSpec, make_distribution_use_cases
-from tidemill.exports.filters import parse_condition
+from tidemill.exports.filters import parse_filter_condition
 from tidemill.exports.table_export import TableExportRequest
 from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, submit_table_export
 from tidemill.files.blobs.blob_store import iter_chunks
@@ -23,8 +23,8 @@ from tidemill.imports.import_submission import FileReference, ImportFile, Import
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import (
-    apply_kind_options,
     encode_inputs,
+    read_and_apply_kind_options,
     submit_in_transaction,
     submit_in_transaction_sync,
     submit_job,
@@ -85,14 +85,16 @@ class MillSubmission(MillDeclarations):
             UnknownKind: Neither this mill nor a worker has a handler for the kind.
             InvalidInput: An input or an option is invalid. Nothing is stored.
         """
-        spec, is_declared = self._make_submission(kind, priority, params, policy, owner_id, idempotency_key)
+        spec, is_declared = self._make_submission_and_check_kind(
+            kind, priority, params, policy, owner_id, idempotency_key
+        )
         rows = encode_inputs(inputs, self.settings.max_row_bytes)
         if connection is not None:
             return submit_in_transaction_sync(connection, spec, rows, is_declared=is_declared)[0]
         loop = self.shared_database.background_loop
-        db = loop.run_coroutine(self.shared_database.get())
+        db = loop.run_coroutine(self.shared_database.get_for_running_loop())
         if not is_declared:
-            spec = loop.run_coroutine(apply_kind_options(db, spec))
+            spec = loop.run_coroutine(read_and_apply_kind_options(db, spec))
         return submit_job_from_thread(loop, db, spec, rows, built_in=is_declared)[0]
 
     async def submit_async(
@@ -108,13 +110,15 @@ class MillSubmission(MillDeclarations):
         connection: Connection | None = None,
     ) -> UUID:
         """Async variant of ``submit``. ``connection`` is an async connection."""
-        spec, is_declared = self._make_submission(kind, priority, params, policy, owner_id, idempotency_key)
+        spec, is_declared = self._make_submission_and_check_kind(
+            kind, priority, params, policy, owner_id, idempotency_key
+        )
         rows = encode_inputs(inputs, self.settings.max_row_bytes)
         if connection is not None:
             return (await submit_in_transaction(connection, spec, rows, is_declared=is_declared))[0]
-        db = await self.shared_database.get()
+        db = await self.shared_database.get_for_running_loop()
         if not is_declared:
-            spec = await apply_kind_options(db, spec)
+            spec = await read_and_apply_kind_options(db, spec)
         return (await submit_job(db, spec, rows, built_in=is_declared))[0]
 
     def submit_import(
@@ -208,10 +212,10 @@ class MillSubmission(MillDeclarations):
             resource=resource, request=request, layout=layout or {}, policy={**(policy or {})}, priority=priority
         )
         spec = Submission(IMPORT_KIND, owner_id=owner_id, idem_key=idempotency_key)
-        runtime = await self._make_loop_runtime()
+        runtime = await self._make_runtime_for_running_loop()
         imports = runtime.get(make_import_use_cases)
-        submission = await imports.prepare_import(options, role=None, spec=spec)
-        return (await imports.submit(submission, await _stage_import_source(runtime, file, name))).job_id
+        submission = await imports.check_and_prepare_submission(options, role=None, spec=spec)
+        return (await imports.submit(submission, await _reference_url_or_stage_file(runtime, file, name))).job_id
 
     def submit_export(
         self,
@@ -274,14 +278,14 @@ class MillSubmission(MillDeclarations):
         request = TableExportRequest(
             resource=resource,
             fields=tuple(fields),
-            filters=tuple(parse_condition(text) for text in where),
+            filters=tuple(parse_filter_condition(text) for text in where),
             order=tuple(order),
             format=format,
             compression=compression,
             spreadsheet_safe=spreadsheet_safe,
         )
         spec = Submission(EXPORT_KIND, owner_id=owner_id, priority=priority, idem_key=idempotency_key)
-        return (await submit_table_export(await self._make_loop_runtime(), spec, request, role=None))[0]
+        return (await submit_table_export(await self._make_runtime_for_running_loop(), spec, request, role=None))[0]
 
     def submit_distribution(
         self,
@@ -353,17 +357,17 @@ class MillSubmission(MillDeclarations):
             priority=priority,
         )
         spec = Submission(DISTRIBUTION_KIND, owner_id=owner_id, idem_key=idempotency_key)
-        runtime = await self._make_loop_runtime()
+        runtime = await self._make_runtime_for_running_loop()
         return (await runtime.get(make_distribution_use_cases).submit(runtime.db, distribution, Role.ADMIN, spec))[0]
 
-    async def _make_loop_runtime(self) -> Runtime:
+    async def _make_runtime_for_running_loop(self) -> Runtime:
         """Return a runtime for the running event loop."""
-        return make_runtime(await self.shared_database.get(), self.settings, self.registry)
+        return make_runtime(await self.shared_database.get_for_running_loop(), self.settings, self.registry)
 
     def _run_blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.shared_database.background_loop.run_coroutine(coroutine)
 
-    def _make_submission(
+    def _make_submission_and_check_kind(
         self,
         kind: str,
         priority: int,
@@ -373,7 +377,7 @@ class MillSubmission(MillDeclarations):
         idempotency_key: str | None,
     ) -> tuple[Submission, bool]:
         """Return the submission, and whether this process knows the options of its kind."""
-        handler = self.registry.find(kind)
+        handler = self.registry.get_if_created(kind)
         spec = Submission(
             kind,
             owner_id=owner_id,
@@ -394,7 +398,7 @@ class MillSubmission(MillDeclarations):
         return spec, handler is not None
 
 
-async def _stage_import_source(
+async def _reference_url_or_stage_file(
     runtime: Runtime, file: str | PathLike[str] | BinaryIO, name: str | None
 ) -> ImportSource:
     """Return a reference to the URL, or a staged copy of the file."""

@@ -28,7 +28,9 @@ async def run_worker(mill: Mill, reference: str, processes: int | None, stop: as
 
 
 @asynccontextmanager
-async def run_on_demand_worker(settings: Settings, mill: Mill, reference: str) -> AsyncIterator[Worker]:
+async def open_kickoff_worker_with_own_database(
+    settings: Settings, mill: Mill, reference: str
+) -> AsyncIterator[Worker]:
     """Run a worker with its own database whose children run only the time slices of kickoff requests."""
     async with (
         open_database(settings, size=WORKER_DB_CONNECTIONS) as db,
@@ -64,18 +66,18 @@ async def open_http_runtime(settings: Settings, pool: Worker | None, mill: Mill 
     async with open_database(settings, patience=HTTP_DB_RETRY_BUDGET_S) as db:
         loops = [BulkOperationLoop(db), QueueDepthLoop(db)]
         runtime = make_runtime(db, settings, None if mill is None else mill.registry, pool)
-        await check_declared_resources(runtime)
+        await check_declared_resources_match_tables(runtime)
         tasks = [asyncio.create_task(loop.run()) for loop in loops]
         try:
             yield runtime
         finally:
             for loop in loops:
-                loop.stop()
+                loop.request_stop()
             await asyncio.gather(*tasks)
 
 
-async def check_declared_resources(runtime: Runtime) -> None:
+async def check_declared_resources_match_tables(runtime: Runtime) -> None:
     """Raise InvalidSettings with all declared resources that do not match their tables."""
-    problems = await runtime.get(make_resource_registry).list_problems(runtime.db)
+    problems = await runtime.get(make_resource_registry).find_declaration_problems(runtime.db)
     if problems:
         raise InvalidSettings("\n".join(problems))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from tidemill.app.feature_list import list_disabled_features, load_features
+from tidemill.app.feature_list import find_installed_features, load_features
 from tidemill.app.handler_registry import HandlerFactory, HandlerRegistry
 from tidemill.config import Settings
 from tidemill.core.kinds import Handler
@@ -30,7 +30,7 @@ def make_runtime(
         registry.declarations,
         on_demand_pool,
         registry.limiter_handle,
-        list_disabled_features(settings.disabled_features),
+        find_installed_features(settings.disabled_features),
     )
 
 
@@ -58,7 +58,7 @@ def load_limiters(runtime: Runtime, registry: HandlerRegistry) -> Mapping[str, L
         return registry.checked_limiters
     declared = parse_limiters({"limiters": registry.declarations.limiters})
     limiters = runtime.load_section(parse_limiters) | declared
-    users = [(f"kind {handler.kind!r}", handler.limiter) for handler in registry.make_all()]
+    users = [(f"kind {handler.kind!r}", handler.limiter) for handler in registry.create_all()]
     for feature in runtime.features:
         if feature.limiter_users is not None:
             users += import_object(feature.limiter_users)(runtime)

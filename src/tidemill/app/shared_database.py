@@ -39,7 +39,7 @@ class BackgroundLoop:
             raise
 
     @contextmanager
-    def enter(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    def enter_on_loop(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         """Enter and exit an async context manager on the loop; the body runs in the caller's thread."""
         value = self.run_coroutine(manager.__aenter__())
         try:
@@ -59,12 +59,12 @@ class BackgroundLoop:
             self._thread.join(BACKGROUND_LOOP_STOP_TIMEOUT_S)
 
     def _run_loop(self, started: threading.Event) -> None:
-        async def wait_for_stop() -> None:
+        async def start_and_wait_for_stop() -> None:
             self._loop, self._stop_requested = asyncio.get_running_loop(), asyncio.Event()
             started.set()
             await self._stop_requested.wait()
 
-        asyncio.run(wait_for_stop())
+        asyncio.run(start_and_wait_for_stop())
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -107,7 +107,7 @@ class SharedDatabase:
         self._make_database = make_database
         self._by_process: dict[int, _ProcessState] = {}
 
-    async def get(self) -> Database:
+    async def get_for_running_loop(self) -> Database:
         """Return the database of the running event loop."""
         loop = asyncio.get_running_loop()
         shared = self._process_state.by_loop.get(loop)
@@ -132,7 +132,7 @@ class SharedDatabase:
                 weakref.finalize(self, process.background.stop)  # also at interpreter exit
             return process.background
 
-    async def close_async(self) -> None:
+    async def close_for_running_loop(self) -> None:
         """Close the database of the running event loop. The next use reopens it."""
         loop = asyncio.get_running_loop()
         shared = self._process_state.by_loop.pop(loop, None)
@@ -140,13 +140,13 @@ class SharedDatabase:
             _open_by_loop[loop].remove(shared)
             await shared.close()
 
-    def close(self) -> None:
+    def close_background_loop(self) -> None:
         """Close the database of the background loop and stop its thread. The next use restarts both."""
         process = self._process_state
         with process.lock:
             background, process.background = process.background, None
         if background is not None:
-            background.run_coroutine(self.close_async())
+            background.run_coroutine(self.close_for_running_loop())
             background.stop()
 
     @property

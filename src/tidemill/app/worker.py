@@ -56,7 +56,7 @@ class WakeupLoops:
         loops: list[Coroutine[Any, Any, None]] = []
         if self._broker_url is not None:
             scheme = parse_broker_name(self._broker_url)
-            namespace = await self._db.run(outbox.register_broker, scheme)
+            namespace = await self._db.run(outbox.register_broker_and_get_namespace, scheme)
             self._broker = BrokerDispatcher(
                 make_connection_factory(self._broker_url, namespace, self._kinds, self._worker), self._kinds
             )
@@ -76,7 +76,7 @@ class WakeupLoops:
         error = None if self._broker is None else self._broker.current_error
         return {"broker": {"name": parse_broker_name(self._broker_url), "trouble": error}}
 
-    async def close(self) -> None:
+    async def close_broker(self) -> None:
         if self._broker is not None:
             await self._broker.close()
 
@@ -121,7 +121,7 @@ class Worker:
         self._settings = settings
         runtime = make_runtime(db, settings, mill.registry)
         self._registry = mill.registry.copy_with_builtins(map_builtin_handler_factories(runtime))
-        self._handlers = self._registry.make_all()  # an invalid declaration stops the worker here
+        self._handlers = self._registry.create_all()  # an invalid declaration stops the worker here
         self._limiters = load_limiters(runtime, mill.registry)
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
         resolved = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
@@ -211,17 +211,17 @@ class Worker:
         tasks, self._loop_tasks = self._loop_tasks, []
         if not tasks:
             return  # not started, or stopped already
-        self._supervisor.stop()
+        self._supervisor.request_stop()
         with bind_fields(worker=self.id):
             await self._supervisor.stop_children(self._settings.stop_grace_ms / 1000)
         for service in self._loops:
-            service.stop()
+            service.request_stop()
         for task in self._wakeup_tasks:
             task.cancel()  # they have no work to finish
         with contextlib.suppress(TimeoutError):  # without a database, the worker's row and duties expire
             async with asyncio.timeout(WORKER_SIGN_OFF_TIMEOUT_S):
                 await asyncio.gather(*tasks, *self._wakeup_tasks, return_exceptions=True)
-                await self._wakeups.close()
+                await self._wakeups.close_broker()
                 await self._db.run(workers.release_duties, self.id)
                 await self._db.run(limiter_records.release_all_slots, self.id)
                 await self._db.run(workers.remove_worker, self.id)

@@ -18,7 +18,7 @@ from tidemill.dispatch.outbox import (
     list_quarantined_messages,
 )
 from tidemill.jobs import administration
-from tidemill.runtime import Runtime, find_config_path, find_configured_app
+from tidemill.runtime import Runtime, find_config_path, find_configured_app_and_source
 from tidemill.terminal.command_host import run_with_runtime
 from tidemill.terminal.console import (
     JsonOption,
@@ -53,15 +53,17 @@ def sql_command(
         raise InvalidInput("FILE and -c cannot be used together. Use one of them.")
     if file is None and statements is None:
         raise typer.Exit(run_with_runtime(lambda runtime: administration.run_psql(runtime.db), check=False))
-    text, name = (statements, "-c") if statements is not None else _read_sql_file(str(file))
+    text, name = (statements, "-c") if statements is not None else _read_sql_text_and_name(str(file))
     try:
-        run_with_runtime(lambda runtime: _run_sql(runtime, str(text), name, limit, as_json=as_json), check=False)
+        run_with_runtime(
+            lambda runtime: _run_and_print_sql(runtime, str(text), name, limit, as_json=as_json), check=False
+        )
     except InvalidSql as error:
         error_console.print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
 
 
-def _read_sql_file(path: str) -> tuple[str, str]:
+def _read_sql_text_and_name(path: str) -> tuple[str, str]:
     """Return the text of a file or of standard input, and its name in messages."""
     try:
         if path == "-":
@@ -73,8 +75,8 @@ def _read_sql_file(path: str) -> tuple[str, str]:
         raise InvalidInput(f'"{path}" is not valid UTF-8: {error}') from error
 
 
-async def _run_sql(runtime: Runtime, text: str, name: str, limit: int, *, as_json: bool) -> None:
-    results = administration.run_sql_script(runtime.db, text, name, row_limit=limit, as_text=not as_json)
+async def _run_and_print_sql(runtime: Runtime, text: str, name: str, limit: int, *, as_json: bool) -> None:
+    results = administration.run_user_sql(runtime.db, text, name, row_limit=limit, as_text=not as_json)
     async for result in results:
         if as_json:
             print_json_lines(dict(zip(result.columns, row, strict=True)) for row in result.rows)
@@ -100,7 +102,7 @@ def _print_sql_rows(columns: list[str], rows: list[list[Any]]) -> None:
 def config_command(as_json: JsonOption = False) -> None:
     """Show every setting, its value and the source of the value. Passwords and secrets are masked."""
     settings = load_settings()
-    path, app = find_config_path(settings.config), find_configured_app(settings)
+    path, app = find_config_path(settings.config), find_configured_app_and_source(settings)
     values = list_setting_values(settings)
     values = [
         replace(one, value=str(path), source="default: tidemill.toml in the working directory")
@@ -113,11 +115,11 @@ def config_command(as_json: JsonOption = False) -> None:
     if as_json:
         print_json_lines(map(asdict, values))
         return
-    rows = [(one.variable, _format_setting(one), escape_text(one.source)) for one in values]
+    rows = [(one.variable, _format_setting_value(one), escape_text(one.source)) for one in values]
     print_table(("setting", "value", "source"), rows, foldable=("value", "source"))
 
 
-def _format_setting(one: SettingValue) -> str:
+def _format_setting_value(one: SettingValue) -> str:
     if one.value is None:
         return "[dim]not set[/]"
     return escape_text(one.value if isinstance(one.value, str) else json.dumps(one.value))

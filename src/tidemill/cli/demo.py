@@ -21,10 +21,10 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item
 from tidemill.core.outcome import NotFound, Retry
 from tidemill.core.status import JobStatus
-from tidemill.distributions.cli import read_distribution_inputs, run_distribution
+from tidemill.distributions.cli import load_inputs_from_file, run_distribution
 from tidemill.distributions.use_cases import DistributionSpec
 from tidemill.exports.cli import run_export
-from tidemill.exports.filters import parse_condition
+from tidemill.exports.filters import parse_filter_condition
 from tidemill.exports.table_export import TableExportRequest
 from tidemill.imports.cli import ImportArguments, run_import
 from tidemill.imports.import_plan import ImportRequest
@@ -89,7 +89,7 @@ def _export_editors(folder: Path) -> None:
     output = folder / "editors.csv"
     command = f"tidemill export users --where 'role[in]=admin,editor' --order email -o {output.name}"
     console.print(f"\n[bold]$ {escape(command)}[/]", highlight=False, soft_wrap=True)
-    conditions = (parse_condition("role[in]=admin,editor"),)
+    conditions = (parse_filter_condition("role[in]=admin,editor"),)
     request = TableExportRequest(resource="users", filters=conditions, order=("email",))
     run_export(request, str(output))
 
@@ -99,7 +99,7 @@ def _distribute_prices(folder: Path, processes: int) -> None:
     inputs = folder / "inputs.csv"
     inputs.write_text(DEMO_DISTRIBUTION_CSV)
     console.print(f"\n[bold]$ tidemill distribute prices {inputs.name}[/]", highlight=False)
-    distribution = DistributionSpec("prices", read_distribution_inputs(str(inputs)))
+    distribution = DistributionSpec("prices", load_inputs_from_file(str(inputs)))
     job = run_distribution(distribution, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
     if job.status is not JobStatus.COMPLETED:
         error_console.print(

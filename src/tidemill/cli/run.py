@@ -12,8 +12,8 @@ from tidemill.accounts import use_cases as accounts
 from tidemill.app.bootstrap import load_mill
 from tidemill.app.processes import (
     open_kickoff_worker,
+    open_kickoff_worker_with_own_database,
     open_migrated_database,
-    run_on_demand_worker,
     run_worker,
 )
 from tidemill.app.worker import make_worker
@@ -86,7 +86,7 @@ def serve_command(
         async with AsyncExitStack() as stack:
             pool = None
             if mill is not None and app is not None:
-                pool = await stack.enter_async_context(run_on_demand_worker(settings, mill, app))
+                pool = await stack.enter_async_context(open_kickoff_worker_with_own_database(settings, mill, app))
             await stack.enter_async_context(http_server.run_http_service(settings, listening, pool, mill))
             address = http_server.format_browser_url(listening)
             error_console.print(f"Listening at [bold]{address}[/]", highlight=False)

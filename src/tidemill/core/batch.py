@@ -104,7 +104,7 @@ class BatchCutter:
                 self._bytes += before[end] - before[at]
             at = end
 
-    def close_and_list_ranges(self) -> tuple[list[int], list[int]]:
+    def close_and_get_starts_and_ends(self) -> tuple[list[int], list[int]]:
         """Close the last batch; return the starts and the ends of all batches."""
         if self._next > self._lo:
             self._close_batch()

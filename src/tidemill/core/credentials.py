@@ -8,13 +8,13 @@ import secrets
 _API_KEY_PATTERN = re.compile(r"(tm_[0-9a-f]{8})_[0-9a-f]{48}")
 
 
-def generate_api_key() -> tuple[str, str]:
+def generate_key_prefix_and_key() -> tuple[str, str]:
     """Return the public prefix of a new key, and the key."""
     prefix = f"tm_{secrets.token_hex(4)}"
     return prefix, f"{prefix}_{secrets.token_hex(24)}"
 
 
-def generate_token() -> str:
+def generate_random_token() -> str:
     return secrets.token_urlsafe(32)
 
 

@@ -10,7 +10,7 @@ from tidemill.core.job import Item
 from tidemill.core.outcome import Done, Fail, HandlerException, NotFound, Outcome, Retry, Skip
 from tidemill.core.policies import UNCHARGED_THROTTLES_MAX, RetryPolicy
 from tidemill.core.status import ItemStatus
-from tidemill.core.throttling import is_throttling_error, read_retry_after_s
+from tidemill.core.throttling import extract_retry_after_s, is_throttling_error
 
 ERROR_REASON_MAX_CHARS, ERROR_CODE_MAX_CHARS = 2_000, 100
 RETRY_DELAY_MAX_S = 365 * 86_400.0
@@ -129,7 +129,7 @@ def outcome_from_exception(error: BaseException) -> Outcome:
     if isinstance(error, SystemExit):
         return Retry(f"The handler called exit({error.code!r})", code="exit")
     if is_throttling_error(error):
-        return Retry(describe_exception(error), after=read_retry_after_s(error), throttled=True)
+        return Retry(describe_exception(error), after=extract_retry_after_s(error), throttled=True)
     return Retry(describe_exception(error))
 
 
@@ -143,7 +143,7 @@ def describe_exception(error: BaseException) -> str:
     return f"{name}: {message}" if message else name
 
 
-def outcome_from_defect(defect: Mapping[str, object]) -> Fail:
+def outcome_from_unparsable_record(defect: Mapping[str, object]) -> Fail:
     """Fail a record that could not be parsed; it never reaches a handler."""
     where = {str(name): value for name, value in defect.items() if name in ("line", "value", "byte_offset")}
     return Fail(str(defect.get("reason", "The record could not be parsed")), code="invalid", details=where)
@@ -165,7 +165,7 @@ def _build_exhausted_error(outcome: Retry) -> dict[str, Any]:
     return _build_error(code, outcome.reason, retryable=True)
 
 
-def list_further_codes(error: Mapping[str, Any]) -> tuple[str, ...]:
+def list_codes_of_further_errors(error: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the codes of a decoded error's list of errors, each once, without the code of the error itself.
 
     The function ``tidemill.further_codes`` of the database returns the same codes.
@@ -177,7 +177,7 @@ def list_further_codes(error: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(code for code in codes if isinstance(code, str) and code != error["code"]))
 
 
-def complete_stored_error(error: Mapping[str, Any], seq: int, attempts: int) -> dict[str, Any]:
+def add_unstored_error_fields(error: Mapping[str, Any], seq: int, attempts: int) -> dict[str, Any]:
     """Add the fields of an error that are not stored with it: attempt, retryable and row."""
     return {"attempt": attempts, "retryable": False, **error, "row": seq + 1}
 
@@ -188,15 +188,15 @@ def _build_error(
     details = {name: value for name, value in details.items() if name not in _RESERVED_ERROR_KEYS}
     error = {
         **details,
-        "code": clean_text(code, ERROR_CODE_MAX_CHARS),
-        "reason": clean_text(reason, ERROR_REASON_MAX_CHARS),
+        "code": clean_and_truncate_text(code, ERROR_CODE_MAX_CHARS),
+        "reason": clean_and_truncate_text(reason, ERROR_REASON_MAX_CHARS),
     }
     if retryable:
         error["retryable"] = True
     return error
 
 
-def clean_text(text: object, max_chars: int) -> str:
+def clean_and_truncate_text(text: object, max_chars: int) -> str:
     """Return text that PostgreSQL can store: a handler's message may have NUL characters and unpaired surrogates."""
     if type(text) is str and len(text) <= max_chars and text.isascii() and "\x00" not in text:
         return text

@@ -131,7 +131,7 @@ class ResultFileFormat(StrEnum):
     NDJSON = "ndjson"
 
 
-def parse_result_file_suffix(path: Path) -> str:
+def parse_result_format_from_suffix(path: Path) -> str:
     """Return the format of a result file, from the suffix of its name."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in ResultFileFormat.__members__.values():

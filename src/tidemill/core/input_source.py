@@ -111,7 +111,7 @@ class InputObserver(Protocol):
     params: JsonObject
     rows_wait_for_end: bool
 
-    def observe(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
+    def add_inputs_and_find_duplicates(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
         """Take the next inputs, starting at seq ``lo``; return duplicates as (seq, seq that wins, index of the key)."""
 
     def close(self) -> None: ...

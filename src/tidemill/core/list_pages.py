@@ -26,7 +26,7 @@ class Page(Generic[T]):
     after: tuple[Any, ...] | None
 
 
-def parse_timestamp(value: object) -> datetime:
+def parse_cursor_timestamp(value: object) -> datetime:
     if not isinstance(value, str) or len(value) > TIMESTAMP_MAX_CHARS:
         raise ValueError("not a timestamp")
     at = datetime.fromisoformat(value)
@@ -41,7 +41,7 @@ def parse_number(value: object) -> int:
     return value
 
 
-def parse_uuid(value: object) -> UUID:
+def parse_cursor_uuid(value: object) -> UUID:
     if not isinstance(value, str):
         raise TypeError("not an ID")
     return UUID(value)
@@ -73,7 +73,7 @@ class ListOrder:
             raise InvalidInput(FOREIGN_CURSOR_MESSAGE) from None
 
 
-def get_order_of_position(after: object, formats: Sequence[ListOrder]) -> ListOrder:
+def find_order_of_position(after: object, formats: Sequence[ListOrder]) -> ListOrder:
     """Return the order that a position belongs to; raise InvalidInput if it belongs to no order."""
     name = after[0] if isinstance(after, list | tuple) and after else None
     for order in formats:

@@ -21,16 +21,16 @@ class FailurePolicy:
     max_percent: float | None = None
 
     @classmethod
-    def parse(cls, value: dict[str, Any]) -> "FailurePolicy":
+    def from_json(cls, value: dict[str, Any]) -> "FailurePolicy":
         bounds = (value.get("max_failed"), value.get("max_percent"))
         for bound in bounds:
             if not (bound is None or isinstance(bound, int) or (isinstance(bound, float) and math.isfinite(bound))):
                 raise InvalidInput(f"The limit of a failure policy must be a number, not {bound!r}")
         policy = cls(value.get("mode", "continue"), *bounds)
-        policy.check()
+        policy.validate()
         return policy
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if self.mode not in ("continue", "fail_fast", "tolerate"):
             raise InvalidInput(f'Unknown failure policy "{self.mode}": use continue, fail_fast or tolerate')
         bounds = (self.max_failed, self.max_percent)

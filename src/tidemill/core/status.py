@@ -180,7 +180,7 @@ class ItemStatusResolver:
 WORKER_LIVENESS_S = 30.0  # a worker without a heartbeat for longer counts as dead; workers send one every 5 s
 
 
-def explain_open_item(
+def explain_why_item_is_open(
     status: ItemStatus,
     *,
     intent: Intent,

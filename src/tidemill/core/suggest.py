@@ -12,7 +12,7 @@ def format_suggestion(word: Any, candidates: Iterable[str]) -> str:
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
-def format_quoted_suggestion(word: str, candidates: Iterable[str]) -> str:
+def format_suggestion_for_long_word(word: str, candidates: Iterable[str]) -> str:
     """Return the same as ``format_suggestion`` for a word that may be long."""
     near = difflib.get_close_matches(word[:200], list(candidates), n=1)
     return f'; did you mean "{near[0]}"?' if near else ""

@@ -17,25 +17,26 @@ EXCEPTION_CAUSES_MAX = 5  # length of the chain of causes that is checked
 def is_throttling_error(error: BaseException) -> bool:
     """Return whether the called service throttled the request."""
     return any(
-        read_http_status(cause) in (HTTP_TOO_MANY_REQUESTS, HTTP_SERVICE_UNAVAILABLE) for cause in iterate_causes(error)
+        extract_http_status(cause) in (HTTP_TOO_MANY_REQUESTS, HTTP_SERVICE_UNAVAILABLE)
+        for cause in iterate_causes(error)
     )
 
 
-def read_http_status(error: BaseException) -> int | None:
+def extract_http_status(error: BaseException) -> int | None:
     """Return the HTTP status of the response that an exception carries, if any."""
-    for holder in (error, _read_attribute(error, "response")):
+    for holder in (error, _get_attribute_or_none(error, "response")):
         for name in ("status_code", "status"):
-            value = _read_attribute(holder, name)
+            value = _get_attribute_or_none(holder, name)
             if isinstance(value, int):
                 return int(value)
     return None
 
 
-def read_retry_after_s(error: BaseException) -> float | None:
+def extract_retry_after_s(error: BaseException) -> float | None:
     """Return the seconds of the Retry-After header. A date is compared with the response's Date header."""
     for cause in iterate_causes(error):
-        for holder in (_read_attribute(cause, "response"), cause):
-            wait = _parse_retry_after(_read_header(holder, "Retry-After"), _read_header(holder, "Date"))
+        for holder in (_get_attribute_or_none(cause, "response"), cause):
+            wait = _parse_retry_after(_get_header_or_none(holder, "Retry-After"), _get_header_or_none(holder, "Date"))
             if wait is not None:
                 return wait
     return None
@@ -57,19 +58,19 @@ def _parse_retry_after(value: str | None, date: str | None) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
-        seconds = _seconds_between(date, value)
+        seconds = _compute_seconds_between_http_dates(date, value)
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _seconds_between(date: str | None, then: str) -> float:
+def _compute_seconds_between_http_dates(date: str | None, then: str) -> float:
     try:
         return (parsedate_to_datetime(then) - parsedate_to_datetime(date or "")).total_seconds()
     except (TypeError, ValueError, OverflowError):  # not a valid date, or only one of them has a time zone
         return math.nan
 
 
-def _read_header(holder: object, name: str) -> str | None:
-    get = _read_attribute(_read_attribute(holder, "headers"), "get")
+def _get_header_or_none(holder: object, name: str) -> str | None:
+    get = _get_attribute_or_none(_get_attribute_or_none(holder, "headers"), "get")
     try:
         value = get(name, None) or get(name.lower(), None)
     except Exception:  # noqa: BLE001  the attribute may be any object
@@ -77,7 +78,7 @@ def _read_header(holder: object, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _read_attribute(holder: object, name: str) -> Any:
+def _get_attribute_or_none(holder: object, name: str) -> Any:
     try:
         return getattr(holder, name, None)
     except Exception:  # noqa: BLE001  a user's property may raise anything

@@ -71,7 +71,7 @@ class BrokerDispatcher:
         action = "open"
         try:
             async with asyncio.timeout(BROKER_SEND_TIMEOUT_S):
-                connection = await self._get_send_connection()
+                connection = await self._get_or_open_send_connection()
                 self._record_action_result(action, None)
                 if not envelopes:
                     return []
@@ -103,7 +103,7 @@ class BrokerDispatcher:
                 ):
                     self._record_action_result("receive", None)
                     await handler.wake_after_reconnect()
-                    await self._receive_messages(messages, handler)
+                    await self._handle_and_acknowledge_messages(messages, handler)
                     error = "The broker closed the connection"
             except Exception as failure:  # noqa: BLE001  workers continue without the broker, and this loop reconnects
                 error = _describe_broker_error(failure)
@@ -118,7 +118,7 @@ class BrokerDispatcher:
         if line is not None:
             await _close_quietly(line)
 
-    async def _get_send_connection(self) -> BrokerConnection:
+    async def _get_or_open_send_connection(self) -> BrokerConnection:
         if self._send_connection is None:
             line = self._make_connection()
             try:
@@ -129,7 +129,7 @@ class BrokerDispatcher:
             self._send_connection = line
         return self._send_connection
 
-    async def _receive_messages(
+    async def _handle_and_acknowledge_messages(
         self, messages: "AsyncIterator[AckableMessage | None]", handler: WakeupReceiver
     ) -> None:
         while True:

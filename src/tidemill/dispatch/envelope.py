@@ -104,21 +104,21 @@ def _parse_document(message: bytes) -> JsonObject:
 
 
 def _find_structure_problems(document: JsonObject) -> list[str]:
-    problems = [f"{_make_printable(part)}: unknown field" for part in document if part not in ENVELOPE_PARTS]
+    problems = [f"{_truncate_and_escape(part)}: unknown field" for part in document if part not in ENVELOPE_PARTS]
     for part, names in ENVELOPE_PARTS.items():
         fields = document.get(part)
         if not isinstance(fields, dict):
             problems.append(f"{part}: is required" if part not in document else f"{part}: must be an object")
             continue
         problems += [f"{part}.{name}: is required" for name in names if name not in fields]
-        problems += [f"{part}.{_make_printable(name)}: unknown field" for name in fields if name not in names]
+        problems += [f"{part}.{_truncate_and_escape(name)}: unknown field" for name in fields if name not in names]
     return problems
 
 
 def _find_header_problems(header: JsonObject) -> list[str]:
     problems = []
     if header["version"] != ENVELOPE_VERSION:
-        problems.append(f"header.version: must be {ENVELOPE_VERSION}, not {_make_printable(header['version'])}")
+        problems.append(f"header.version: must be {ENVELOPE_VERSION}, not {_truncate_and_escape(header['version'])}")
     if not _matches_pattern(_ENVELOPE_UUID_PATTERN, header["job_id"]):
         problems.append("header.job_id: must be a UUID")
     if not (isinstance(header["type"], str) and header["type"]):
@@ -171,7 +171,7 @@ def _is_zoned_timestamp(value: object) -> bool:
         return False
 
 
-def _make_printable(value: object) -> str:
+def _truncate_and_escape(value: object) -> str:
     """Return the first characters of a value, with unpaired surrogates and NUL escaped."""
     return str(value)[:40].encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 

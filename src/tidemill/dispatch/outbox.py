@@ -57,7 +57,7 @@ async def delete_quarantined_messages(conn: Connection, upto: int | None = None)
     return (await conn.execute(sql("quarantine/clear"), {"upto": upto})).rowcount
 
 
-async def delete_oldest_quarantined(conn: Connection) -> None:
+async def delete_surplus_quarantined(conn: Connection) -> None:
     await conn.execute(sql("quarantine/thin"), {"keep": QUARANTINE_MAX_MESSAGES})
 
 
@@ -87,7 +87,7 @@ class OutboxBacklog:
     quarantined: int
 
 
-async def register_broker(conn: Connection, scheme: str) -> str:
+async def register_broker_and_get_namespace(conn: Connection, scheme: str) -> str:
     """Record that this installation uses a broker; return the namespace of its queues."""
     cursor = await conn.execute(sql("broker/register"), {"scheme": scheme})
     row = await cursor.fetchone()
@@ -95,7 +95,7 @@ async def register_broker(conn: Connection, scheme: str) -> str:
     return str(row[0])
 
 
-async def forget_silent_broker(conn: Connection) -> None:
+async def forget_broker_and_clear_outbox_if_unused(conn: Connection) -> None:
     """Remove the broker if no worker uses one any more, and clear the outbox then."""
     await conn.execute(sql("broker/forget"), {"seconds": BROKER_SILENCE_S})
     await conn.execute(sql("outbox/clear"))
@@ -140,7 +140,7 @@ async def add_hints_for_stalled_jobs(conn: Connection, seconds: float, window: f
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def measure_backlog(conn: Connection) -> OutboxBacklog:
+async def read_outbox_backlog(conn: Connection) -> OutboxBacklog:
     async with conn.cursor(row_factory=class_row(OutboxBacklog)) as cursor:
         await cursor.execute(sql("outbox/sample"))
         row = await cursor.fetchone()
@@ -148,7 +148,7 @@ async def measure_backlog(conn: Connection) -> OutboxBacklog:
     return row
 
 
-async def is_job_runnable(conn: Connection, job_id: UUID) -> bool:
+async def can_job_use_hint(conn: Connection, job_id: UUID) -> bool:
     """Return whether the job exists, is open and may run, so that a hint for it is useful."""
     cursor = await conn.execute(sql("job/is_to_run"), {"job_id": job_id})
     row = await cursor.fetchone()

@@ -44,7 +44,7 @@ class OutboxRelay:
 
     async def tick(self) -> float:
         if time.monotonic() - self._registered_at > BROKER_REGISTER_INTERVAL_S:
-            await self._db.run(outbox.register_broker, self._scheme)
+            await self._db.run(outbox.register_broker_and_get_namespace, self._scheme)
             self._registered_at = time.monotonic()
         try:
             sent = await self.send_batch()
@@ -77,15 +77,17 @@ class OutboxRelay:
             if time.monotonic() - started > OUTBOX_CLAIM_S - BROKER_SEND_TIMEOUT_S:  # the claim could expire
                 await self._release_hints(rest, "The broker is slow")
                 break
-            sent += await self._send_block(block, rest)
+            sent += await self._publish_block_and_settle_hints(block, rest)
             del rest[: len(block)]
         hints, ms = sum(hint.hints for hint in sent), (time.monotonic() - started) * 1000
         emit("hints.sent", jobs=len(sent), hints=hints, dropped=len(unwanted), ms=ms)
         return len(claimed)
 
-    async def _send_block(self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]) -> list[OutboxHint]:
+    async def _publish_block_and_settle_hints(
+        self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]
+    ) -> list[OutboxHint]:
         """Send a block and delete its hints; postpone or quarantine rejected ones; return those that were sent."""
-        rejected = await self._publish_block(block, rest)
+        rejected = await self._publish_block_or_release_rest(block, rest)
         sent = [hint for hint in block if hint.id not in rejected]
         await self._db.run_async_commit(outbox.remove_hints, self._worker, [hint.id for hint in sent])
         for hint in block:
@@ -93,7 +95,9 @@ class OutboxRelay:
                 await self._postpone_or_quarantine(hint, rejected[hint.id])
         return sent
 
-    async def _publish_block(self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]) -> dict[int, str]:
+    async def _publish_block_or_release_rest(
+        self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]
+    ) -> dict[int, str]:
         """Send a block; return the rejected hints with the reason. If the broker is lost, release the rest."""
         copies = list(chain.from_iterable(repeat(hint, hint.hints) for hint in block))
         try:

@@ -79,7 +79,7 @@ class HintReceiver:
             await asyncio.sleep(IDLE_LANE_POLL_S)
 
     async def wake_for_job(self, job_id: UUID) -> None:
-        is_runnable = await self._db.read(outbox.is_job_runnable, job_id)
+        is_runnable = await self._db.read(outbox.can_job_use_hint, job_id)
         if is_runnable:
             self._wake(job_id)
         emit("hint.heard" if is_runnable else "hint.dropped", job=job_id)
@@ -90,7 +90,7 @@ class HintReceiver:
             await self._db.run(quarantine.quarantine_message, self._worker, message, reason)
             self._quarantined_total += 1
             if self._quarantined_total % QUARANTINE_TRIM_EVERY_MESSAGES == 0:
-                await self._db.run(quarantine.delete_oldest_quarantined)
+                await self._db.run(quarantine.delete_surplus_quarantined)
         except Exception as error:  # noqa: BLE001  continue with the next message
             emit("loop.failed", loop="quarantine", error=describe_exception(error))
         emit("hint.quarantined", job=None, reason=reason, bytes=len(message))

@@ -51,7 +51,7 @@ async def publish_confirmed(channel: Any, exchange: str, messages: Sequence[tupl
     finally:
         for name in names:
             channel.message_id_delivery_tag.pop(name, None)
-    return [_get_rejection_reason(result) for result in results]
+    return [_get_rejection_or_raise(result) for result in results]
 
 
 def _build_message_frames(exchange: str, queue: str, name: str, body: bytes) -> list[Any]:
@@ -64,7 +64,7 @@ def _build_message_frames(exchange: str, queue: str, name: str, body: bytes) -> 
     return [publish, header, ContentBody(body)] if body else [publish, header]
 
 
-def _get_rejection_reason(answer: Any) -> str | None:
+def _get_rejection_or_raise(answer: Any) -> str | None:
     if isinstance(answer, DeliveryError):
         return f"RabbitMQ refused the message: {answer}"
     if isinstance(answer, asyncio.CancelledError):

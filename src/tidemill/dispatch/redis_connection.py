@@ -75,7 +75,10 @@ class RedisConnection(RedisStreamBroker):
                 )
                 if time.monotonic() >= self._next_reclaim_at:
                     self._next_reclaim_at = time.monotonic() + REDIS_ABANDONED_HINT_MS / 2_000
-                    batches = [*batches, *[await self._reclaim_abandoned(redis, stream) for stream in self._streams]]
+                    batches = [
+                        *batches,
+                        *[await self._reclaim_abandoned_messages(redis, stream) for stream in self._streams],
+                    ]
                 for stream, entries in batches:
                     for entry_id, fields in entries:
                         if entry_id is not None:  # None: the entry was deleted before it was acknowledged
@@ -86,7 +89,7 @@ class RedisConnection(RedisStreamBroker):
         async with Redis(connection_pool=self.connection_pool) as redis:
             await redis.delete(self.queue_name_for(kind))
 
-    async def _reclaim_abandoned(self, redis: Redis, stream: str) -> tuple[str, Any]:
+    async def _reclaim_abandoned_messages(self, redis: Redis, stream: str) -> tuple[str, Any]:
         claimed: Any = await redis.xautoclaim(
             stream, REDIS_CONSUMER_GROUP, self.consumer_name, REDIS_ABANDONED_HINT_MS, count=16
         )

@@ -35,7 +35,7 @@ class ProducedRowEncoder:
     def columns(self) -> tuple[OutputColumn, ...]:
         return tuple(OutputColumn(name) for name in self._columns)
 
-    def encode_row(self, row: Any) -> bytes:
+    def encode_row_after_header(self, row: Any) -> bytes:
         """Return the bytes of a row, after the header if it is the first row; raise Fail if the row is invalid."""
         if not self._columns and isinstance(row, Mapping):
             self._columns = tuple(str(name) for name in row)
@@ -130,20 +130,20 @@ class ArtifactProducer:
         made = ProducedRowEncoder(out.form.postgres_copy_format, dataset.columns)
         if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
             rows = function(values)
-            await _write_async_rows(rows if hasattr(rows, "__aiter__") else await rows, made, out)
+            await _encode_rows_to_upload_async(rows if hasattr(rows, "__aiter__") else await rows, made, out)
         else:  # in a thread, because a blocking generator would block the event loop
             await out.run_in_thread(lambda: _write_rows(function(values), made, out))
         return made.count
 
     async def _upload_query_rows(self, query: str, values: SqlParams, out: ArtifactUpload) -> int:
-        out.form = replace(out.form, columns=await self._describe_columns(query, values))
+        out.form = replace(out.form, columns=await self._get_recent_query_columns(query, values))
         try:
             return await dataset_queries.copy_query_rows(self._readers, query, values, out.form, out.write)
         except Fail:  # a table of the query may have been altered
             self._columns.pop(query, None)
             raise
 
-    async def _describe_columns(self, query: str, values: SqlParams) -> tuple[OutputColumn, ...]:
+    async def _get_recent_query_columns(self, query: str, values: SqlParams) -> tuple[OutputColumn, ...]:
         """Return the columns of a query, cached for a few seconds only, because tables can be altered."""
         async with self._describing:
             columns, good_until = self._columns.get(query, ((), 0.0))
@@ -155,18 +155,18 @@ class ArtifactProducer:
         return columns
 
 
-async def _write_async_rows(
+async def _encode_rows_to_upload_async(
     found: AsyncIterable[Any] | Iterable[Any], made: ProducedRowEncoder, out: ArtifactUpload
 ) -> None:
     buffer = bytearray()
     async for row in _iterate_rows(found):
-        buffer += made.encode_row(row)
+        buffer += made.encode_row_after_header(row)
         if len(buffer) >= ROW_CHUNK_BYTES:
-            _set_file_columns(made, out)
+            _set_upload_columns_once(made, out)
             await out.write(bytes(buffer))
             buffer.clear()
     buffer += made.encode_header_once()
-    _set_file_columns(made, out)
+    _set_upload_columns_once(made, out)
     await out.write(bytes(buffer))
 
 
@@ -182,16 +182,16 @@ async def _iterate_rows(found: AsyncIterable[Any] | Iterable[Any]) -> AsyncItera
 def _write_rows(found: Iterable[Any], made: ProducedRowEncoder, out: ArtifactUpload) -> None:
     buffer = bytearray()
     for row in found:
-        buffer += made.encode_row(row)
+        buffer += made.encode_row_after_header(row)
         if len(buffer) >= ROW_CHUNK_BYTES:
-            _set_file_columns(made, out)
+            _set_upload_columns_once(made, out)
             out.write_sync(bytes(buffer))
             buffer.clear()
     buffer += made.encode_header_once()
-    _set_file_columns(made, out)
+    _set_upload_columns_once(made, out)
     out.write_sync(bytes(buffer))
 
 
-def _set_file_columns(made: ProducedRowEncoder, out: ArtifactUpload) -> None:
+def _set_upload_columns_once(made: ProducedRowEncoder, out: ArtifactUpload) -> None:
     if not out.form.columns:
         out.form = replace(out.form, columns=made.columns)

@@ -37,7 +37,7 @@ class ArtifactLookup:
     today: date
 
 
-async def record_artifacts(conn: Connection, lease: Lease, done: Sequence[Verdict]) -> None:
+async def record_artifacts_and_count_reuse(conn: Connection, lease: Lease, done: Sequence[Verdict]) -> None:
     """Record generated files and count reused ones, in the transaction of the flush that settles their items."""
     results = [(verdict.seq, verdict.result) for verdict in done if verdict.result is not None]
     generated = [(seq, result) for seq, result in results if not _decode_artifact_result(result).reused]
@@ -87,7 +87,9 @@ class DistributionProgress:
         return None if self.failed_seq is None else f"input {self.failed_seq + 1}: {self.failed_because}"
 
 
-async def load_distribution_progress(conn: Connection, job_ids: Sequence[UUID]) -> dict[UUID, DistributionProgress]:
+async def read_distribution_progress_by_job(
+    conn: Connection, job_ids: Sequence[UUID]
+) -> dict[UUID, DistributionProgress]:
     cursor = await conn.execute(sql("delivery/sum"), {"ids": list(job_ids)})
     return {job_id: DistributionProgress(*progress) for job_id, *progress in await cursor.fetchall()}
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tidemill.core.file_format import OutputFileSpec
 from tidemill.core.lookup_coalescer import Coalescer
-from tidemill.distributions.blob_folder_listing import BlobFolderListing, get_recent_folder_listing
+from tidemill.distributions.blob_folder_listing import BlobFolderListing, get_recent_or_list_folder
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_copy_encoder
 from tidemill.files.writers.byte_output import CopyEncoder
@@ -38,33 +38,35 @@ class ArtifactUpload:
     async def write(self, chunk: bytes) -> None:
         held, self._buffer = self._buffer, chunk
         if held:
-            await self.run_in_thread(lambda: self._write_encoded_chunk(held))
+            await self.run_in_thread(lambda: self._open_writer_and_encode_chunk(held))
 
     async def finish(self) -> Blob:
         if self._writing is None and self.form.is_raw_copy:
-            sent = await self._blobs.try_upload_small_file(self._name, self._buffer, self._build_download_label())
+            sent = await self._blobs.upload_in_one_request_if_supported(
+                self._name, self._buffer, self._build_download_label()
+            )
             if sent is not None:
                 return sent
         return await self.run_in_thread(self._finish_sync)
 
     async def abandon(self) -> None:
         """Remove an unfinished file."""
-        await asyncio.shield(asyncio.wrap_future(self._threads.submit(self._discard_sync)))
+        await asyncio.shield(asyncio.wrap_future(self._threads.submit(self._discard_unfinished_sync)))
 
     def write_sync(self, chunk: bytes) -> None:
         """Like ``write``, for a caller that runs in a thread."""
         held, self._buffer = self._buffer, chunk
         if held:
-            self._write_encoded_chunk(held)
+            self._open_writer_and_encode_chunk(held)
 
     def _finish_sync(self) -> Blob:
-        writing, encoder = self._write_encoded_chunk(self._buffer)
+        writing, encoder = self._open_writer_and_encode_chunk(self._buffer)
         encoder.close()
         blob = writing.finish()
         self._is_complete = True
         return blob
 
-    def _write_encoded_chunk(self, chunk: bytes) -> tuple[BlobWriter, CopyEncoder]:
+    def _open_writer_and_encode_chunk(self, chunk: bytes) -> tuple[BlobWriter, CopyEncoder]:
         if self._writing is None or self._encoder is None:
             self._writing = self._blobs.open_writer(self._name)
             self._writing.label = self._build_download_label()
@@ -76,7 +78,7 @@ class ArtifactUpload:
     def _build_download_label(self) -> DownloadLabel:
         return DownloadLabel(self._name.rpartition("/")[2], self.form.content_type)
 
-    def _discard_sync(self) -> None:
+    def _discard_unfinished_sync(self) -> None:
         if self._running is not None and not self._running.cancel():
             wait([self._running])
         if self._writing is not None and not self._is_complete:
@@ -102,13 +104,13 @@ class BlobExistenceCache:
         self._blobs = blobs
         self._threads = threads
         self._listings: dict[str, BlobFolderListing] = {}
-        self._lookups: Coalescer[str, bool] = Coalescer(self._load_existence_flags)
+        self._lookups: Coalescer[str, bool] = Coalescer(self._check_names_exist)
 
     async def exists(self, name: str) -> bool:
         listing = self._get_fresh_listing(_get_parent_folder(name))
         return (listing is not None and name in listing.names) or await self._lookups.get(name)
 
-    async def _load_existence_flags(self, names: Sequence[str]) -> list[bool]:
+    async def _check_names_exist(self, names: Sequence[str]) -> list[bool]:
         by_folder: dict[str, list[str]] = defaultdict(list)
         for name in names:
             by_folder[_get_parent_folder(name)].append(name)
@@ -119,7 +121,7 @@ class BlobExistenceCache:
     async def _find_existing_in_folder(self, folder: str, names: list[str]) -> set[str]:
         if len(names) >= LISTING_MIN_NAMES and self._get_fresh_listing(folder) is None:
             self._cache_listing(
-                folder, await self._run_in_thread(partial(get_recent_folder_listing, self._blobs, folder, names))
+                folder, await self._run_in_thread(partial(get_recent_or_list_folder, self._blobs, folder, names))
             )
         listing = self._get_fresh_listing(folder)
         known = listing.names if listing is not None else frozenset()

@@ -33,7 +33,7 @@ class BlobFolderListing(msgspec.Struct, frozen=True):
         return self.made_at <= time.monotonic() < self.good_until
 
 
-def get_recent_folder_listing(blobs: BlobStore, folder: str, requested_names: Sequence[str]) -> BlobFolderListing:
+def get_recent_or_list_folder(blobs: BlobStore, folder: str, requested_names: Sequence[str]) -> BlobFolderListing:
     """List a folder; the result may be a few seconds old. ``requested_names`` determine how to split a large folder."""
     digest = sha256(f"{blobs.url('x')}\n{folder}".encode()).hexdigest()[:32]
     with _open_locked_listing_file(blobs.scratch_folder / f"{digest}.listing.tmp") as file:

@@ -23,8 +23,8 @@ from tidemill.distributions.use_cases import (
     DistributionSpec,
     iterate_distribution_inputs,
     list_distribution_inputs,
-    load_distribution,
     make_distribution_use_cases,
+    read_distribution,
 )
 from tidemill.jobs.cli import WorkerCheck, show_progress_until_closed
 from tidemill.runtime import Runtime
@@ -34,7 +34,7 @@ from tidemill.terminal.command_host import (
     make_command_host,
     resolve_mill,
     run_with_runtime,
-    silence_logs,
+    silence_logs_unless_configured,
 )
 from tidemill.terminal.console import console, parse_policy_option, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
@@ -86,10 +86,10 @@ def distribute_command(
     ] = BUILTIN_MILL_REFERENCE,
 ) -> None:
     """Generate or reuse one file for each input. The exit code is 0 only if all files exist."""
-    silence_logs()
+    silence_logs_unless_configured()
     wanted = DistributionSpec(
         dataset,
-        read_distribution_inputs(inputs),
+        load_inputs_from_file(inputs),
         reuse_enabled=reuse,
         reuse_days=reuse_days,
         format=format_,
@@ -107,21 +107,21 @@ def run_distribution(wanted: DistributionSpec, *, processes: int, app: str, path
 
     async def action(runtime: Runtime) -> Job:
         job_id, _ = await runtime.get(make_distribution_use_cases).submit(runtime.db, wanted, Role.ADMIN)
-        distribution = await load_distribution(runtime.db, job_id)
+        distribution = await read_distribution(runtime.db, job_id)
         async with make_command_host().ensure_worker(runtime, DISTRIBUTION_KIND, app, processes) as is_own_worker:
             check = None if is_own_worker else WorkerCheck(runtime, DISTRIBUTION_KIND, app)
             await show_progress_until_closed(runtime, distribution.job, check)
-        distribution = await load_distribution(runtime.db, job_id)
+        distribution = await read_distribution(runtime.db, job_id)
         await _print_distribution_report(runtime, distribution)
         if paths_to is not None:
             with open_atomic_output(paths_to) as file:
-                await _write_input_results(runtime, job_id, file)
+                await _write_inputs_with_files_as_ndjson(runtime, job_id, file)
         return distribution.job
 
     return run_with_runtime(action, app=app, migrate=True)
 
 
-def read_distribution_inputs(path: str) -> list[Any]:
+def load_inputs_from_file(path: str) -> list[Any]:
     """Read the inputs in a file: a JSON array if it begins with [, NDJSON if it begins with {, otherwise CSV.
 
     Raises InvalidInput if the file cannot be read or parsed.
@@ -184,6 +184,6 @@ def _print_failure(text: str) -> None:
     console.print(f"  [red]{escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
-async def _write_input_results(runtime: Runtime, job_id: UUID, file: BinaryIO) -> None:
+async def _write_inputs_with_files_as_ndjson(runtime: Runtime, job_id: UUID, file: BinaryIO) -> None:
     async for entry in iterate_distribution_inputs(runtime.db, job_id):
         file.write((json.dumps(entry, ensure_ascii=False, default=str) + "\n").encode())

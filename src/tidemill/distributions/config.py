@@ -31,7 +31,7 @@ class DatasetFieldTable(ConfigTable):
     required: StrictBool = True
 
     @classmethod
-    def expand(cls, value: Any) -> Any:
+    def expand_short_form(cls, value: Any) -> Any:
         """Expand the short form ``index_key = "text"`` to a table with that type."""
         return {"type": value} if isinstance(value, str) else value
 
@@ -44,7 +44,7 @@ class DatasetTable(ConfigTable):
     fields: Annotated[
         dict[
             Annotated[str, AfterValidator(_check_field_name)],
-            Annotated[DatasetFieldTable, BeforeValidator(DatasetFieldTable.expand)],
+            Annotated[DatasetFieldTable, BeforeValidator(DatasetFieldTable.expand_short_form)],
         ],
         NonEmpty,
     ]

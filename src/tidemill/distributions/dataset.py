@@ -133,7 +133,7 @@ def parse_yyyymmdd(number: int) -> date:
     return date(number // 10_000, number // 100 % 100, number % 100)
 
 
-def _parse_text(value: Any) -> str:
+def _check_text_value(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a string")  # noqa: TRY004  callers catch ValueError
     if not 0 < len(value) <= INPUT_TEXT_MAX_CHARS:
@@ -181,7 +181,7 @@ def _to_yyyymmdd(value: Any) -> int:
 
 
 _VALUE_PARSERS: dict[FieldType, Callable[[Any], InputValue]] = {
-    "text": _parse_text,
+    "text": _check_text_value,
     "integer": _parse_integer,
     "boolean": _parse_boolean,
     "date": _to_yyyymmdd,

@@ -16,8 +16,8 @@ from psycopg.sql import SQL, Identifier
 
 from tidemill.core.file_format import CopyFormat, OutputColumn, OutputFileSpec
 from tidemill.core.outcome import Fail, Retry
-from tidemill.store.copy_rows import build_csv_column_expression, build_json_column_expression
-from tidemill.store.database import Connection, Database, is_timeout, is_transient
+from tidemill.store.copy_rows import build_csv_column_sql, build_json_column_sql
+from tidemill.store.database import Connection, Database, is_timeout_error, is_transient
 from tidemill.store.statements import make_sql_loader
 from tidemill.tables.introspection.catalog_columns import get_type_by_pg_name
 
@@ -57,7 +57,7 @@ class ReadTransactionPool:
                 await reader.stack.__aexit__(type(error), error, error.__traceback__)
                 raise
             if time.monotonic() - reader.began < READ_TRANSACTION_MAX_S:
-                self._keep_idle(reader)
+                self._keep_for_reuse(reader)
             else:
                 await reader.stack.aclose()
 
@@ -74,11 +74,11 @@ class ReadTransactionPool:
             reader.end.cancel()
         return reader
 
-    def _keep_idle(self, reader: _ReadTransaction) -> None:
-        reader.end = asyncio.get_running_loop().call_later(READ_TRANSACTION_IDLE_S, self._end_idle, reader)
+    def _keep_for_reuse(self, reader: _ReadTransaction) -> None:
+        reader.end = asyncio.get_running_loop().call_later(READ_TRANSACTION_IDLE_S, self._end_unused, reader)
         self._free.append(reader)
 
-    def _end_idle(self, reader: _ReadTransaction) -> None:
+    def _end_unused(self, reader: _ReadTransaction) -> None:
         self._free.remove(reader)
         task = asyncio.create_task(reader.stack.aclose())
         self._ending.add(task)
@@ -110,12 +110,12 @@ async def copy_query_rows(
         Fail: The query failed, and a retry would not help.
         Retry: The database is temporarily unavailable, or the query timed out.
     """
-    async with _open_read_transaction(readers) as conn, conn.cursor() as cursor:
+    async with _acquire_with_query_errors_as_outcomes(readers) as conn, conn.cursor() as cursor:
         last = b""
         async with cursor.copy(
             _render_statement(conn, f"dataset/copy_{form.postgres_copy_format}", query, values, form)
         ) as copy:
-            while piece := await conn.wait(_read_chunk(copy)):
+            while piece := await conn.wait(_read_copy_chunk(copy)):
                 if last:
                     await consume(last)
                 last = piece
@@ -125,7 +125,7 @@ async def copy_query_rows(
     return count
 
 
-def _read_chunk(copy: psycopg.AsyncCopy) -> Generator[Any, Any, bytes]:
+def _read_copy_chunk(copy: psycopg.AsyncCopy) -> Generator[Any, Any, bytes]:
     """Read rows until the chunk is full, with one wait instead of one per row as with ``copy.read``."""
     rows: list[bytes] = []
     size = 0
@@ -142,7 +142,7 @@ async def describe_query_columns(
     readers: ReadTransactionPool, query: str, values: Mapping[str, Any]
 ) -> tuple[OutputColumn, ...]:
     """Return the columns of the query with their types."""
-    async with _open_read_transaction(readers) as conn:
+    async with _acquire_with_query_errors_as_outcomes(readers) as conn:
         cursor = await conn.execute(_render_statement(conn, "dataset/describe", query, values), prepare=False)
         columns = cursor.description or []
         cursor = await conn.execute(sql("dataset/types"), {"oids": [column.type_code for column in columns]})
@@ -151,13 +151,13 @@ async def describe_query_columns(
 
 
 @asynccontextmanager
-async def _open_read_transaction(readers: ReadTransactionPool) -> AsyncIterator[Connection]:
+async def _acquire_with_query_errors_as_outcomes(readers: ReadTransactionPool) -> AsyncIterator[Connection]:
     """Open a read-only transaction. Raise errors of the query as outcomes of the item."""
     try:
         async with readers.acquire() as conn:
             yield conn
     except psycopg.Error as error:
-        if is_timeout(error):
+        if is_timeout_error(error):
             raise Retry(
                 f"The dataset query timed out after {readers.statement_timeout_s:g} s", code="query_timeout"
             ) from error
@@ -173,11 +173,11 @@ def _render_statement(
     """Return the statement with the query and its values as quoted literals, because COPY accepts no parameters."""
     bound = psycopg.AsyncClientCursor(conn).mogrify(query, values)
     if form is not None:
-        bound = _wrap_query(bound, form)
+        bound = _wrap_query_with_row_encoding(bound, form)
     return sql(name).replace(b"{query}", bound.encode(conn.info.encoding))
 
 
-def _wrap_query(bound: str, form: OutputFileSpec) -> str:
+def _wrap_query_with_row_encoding(bound: str, form: OutputFileSpec) -> str:
     head, tail = _build_row_encoding_sql(form.columns, form.postgres_copy_format)
     return f"{head}{bound}{tail}"
 
@@ -189,7 +189,7 @@ def _build_row_encoding_sql(columns: tuple[OutputColumn, ...], feed: CopyFormat)
     Two columns may have the same name.
     """
     numbered = [Identifier(f"c{number}") for number in range(len(columns))]
-    expression = build_csv_column_expression if feed == "csv" else build_json_column_expression
+    expression = build_csv_column_sql if feed == "csv" else build_json_column_sql
     written = [expression(c, one.type, one.sql_type) for c, one in zip(numbered, columns, strict=True)]
     if written == numbered:
         return "", ""

@@ -92,7 +92,7 @@ _UNSAFE_STEM_CHARS_PATTERN = re.compile(r"[^A-Za-z0-9.-]")
 ARTIFACT_ROOT_FOLDER = "exports"
 
 
-def build_artifact_name(given: DistributionInput, ending: str) -> str:
+def build_file_name_of_input(given: DistributionInput, ending: str) -> str:
     """Return the name of an input's file, such as ``ABC_20240202_CLS.csv``; if ambiguous, add a part of its hash."""
     parts = [_format_name_part(value) for value in given.values.values()]
     stem = "_".join(parts)
@@ -107,7 +107,7 @@ def build_artifact_name(given: DistributionInput, ending: str) -> str:
     return f"{safe or 'input'}-{given.key[:ARTIFACT_DIGEST_HEX_DIGITS]}{ending}"
 
 
-def build_artifact_folder(job_key: str, created_at: datetime) -> str:
+def build_artifact_folder_of_job(job_key: str, created_at: datetime) -> str:
     """Return the folder of a job's files, which contains the date of creation; ``created_at`` is in UTC."""
     return f"{ARTIFACT_ROOT_FOLDER}/{created_at:%Y/%m/%d}/{job_key}"
 

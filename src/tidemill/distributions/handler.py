@@ -23,8 +23,8 @@ from tidemill.distributions.distribution_request import (
     Artifact,
     DistributedFile,
     DistributionRequest,
-    build_artifact_folder,
-    build_artifact_name,
+    build_artifact_folder_of_job,
+    build_file_name_of_input,
     decide_artifact_reuse,
 )
 from tidemill.distributions.use_cases import load_datasets
@@ -65,7 +65,7 @@ def make_distribution_handler(runtime: Runtime) -> Handler:
         timeout=options.timeout_s,
         retry=retry,
         columns=DISTRIBUTION_COLUMNS,
-        after_flush=artifact_records.record_artifacts,
+        after_flush=artifact_records.record_artifacts_and_count_reuse,
     )
 
 
@@ -97,16 +97,16 @@ class DistributionRunner:
         self._producer = ArtifactProducer(db, max_queries=options.max_queries, timeout_s=options.timeout_s)
 
     async def process_input(self, item: Item) -> DistributedFile:
-        order = self._jobs_by_id.get(item.job_id) or await self._load_prepared_job(item.job_id)
+        order = self._jobs_by_id.get(item.job_id) or await self._read_and_prepare_job(item.job_id)
         try:
             given = DistributionInput.parse(order.dataset.fields, item.input)
         except InvalidDistributionInputs as error:
             raise _make_invalid_input_failure(error) from None
         try:
-            artifact = await self._find_reusable(order, given)
+            artifact = await self._find_reusable_artifact(order, given)
             if artifact is not None:
-                return _build_result(order, given, artifact, reused=True)
-            return _build_result(order, given, await self._generate_artifact(order, given, item), reused=False)
+                return _build_item_result(order, given, artifact, reused=True)
+            return _build_item_result(order, given, await self._generate_artifact(order, given, item), reused=False)
         except StorageUnavailable as error:
             raise Retry(str(error), code="store_unavailable") from error
         except StorageAccessDenied as error:
@@ -114,7 +114,7 @@ class DistributionRunner:
         except InvalidInput as error:  # such as a format that this worker cannot write
             raise Fail(str(error), code="invalid", retryable=True) from error
 
-    async def _find_reusable(self, order: _PreparedJob, given: DistributionInput) -> Artifact | None:
+    async def _find_reusable_artifact(self, order: _PreparedJob, given: DistributionInput) -> Artifact | None:
         """Return the existing file of an input if it can be reused; otherwise None."""
         reuse, dataset = order.request.reuse, order.dataset
         if not reuse.enabled or dataset.date_field is None:
@@ -143,19 +143,19 @@ class DistributionRunner:
         return exists
 
     async def _generate_artifact(self, order: _PreparedJob, given: DistributionInput, item: Item) -> Artifact:
-        name, started = f"{order.folder}/{build_artifact_name(given, order.form.suffix)}", time.monotonic()
+        name, started = f"{order.folder}/{build_file_name_of_input(given, order.form.suffix)}", time.monotonic()
         out = ArtifactUpload(self._blobs, name, order.form, self._threads)
         try:
             rows = await self._producer.write_artifact_rows(order.dataset, given, out)
             if time.monotonic() - started > SETTLED_CHECK_AFTER_S:
-                await self._check_unsettled(item)
+                await self._raise_wait_if_settled(item)
             blob = await out.finish()
         except BaseException:
             await out.abandon()
             raise
         return Artifact(self._blobs.url(name), rows, blob.size, blob.sha256.hex(), order.form.suffix.lstrip("."))
 
-    async def _check_unsettled(self, item: Item) -> None:
+    async def _raise_wait_if_settled(self, item: Item) -> None:
         """Raise Wait if another attempt has settled the item, so that a late attempt does not overwrite its file."""
         if await self._db.read(artifact_records.is_item_settled_or_deleted, item.job_id, item.seq):
             raise Wait("Another attempt has already produced the outcome of this input", after=1.0, code="unwanted")
@@ -164,7 +164,7 @@ class DistributionRunner:
         """Return the jobs with these ids. Items of a job that start together share one query."""
         return [await self._db.read(artifact_records.find_distribution_job, job_id) for job_id in job_ids]
 
-    async def _load_prepared_job(self, job_id: UUID) -> _PreparedJob:
+    async def _read_and_prepare_job(self, job_id: UUID) -> _PreparedJob:
         job = await self._job_lookups.get(job_id)
         if job is None:
             raise Fail("The job was deleted", code="job_gone")
@@ -183,12 +183,12 @@ class DistributionRunner:
         while len(self._jobs_by_id) >= DISTRIBUTION_JOBS_CACHED_MAX:
             del self._jobs_by_id[next(iter(self._jobs_by_id))]
         order = self._jobs_by_id[job_id] = _PreparedJob(
-            request, dataset, form, build_artifact_folder(job.key, job.created_at)
+            request, dataset, form, build_artifact_folder_of_job(job.key, job.created_at)
         )
         return order
 
 
-def _build_result(
+def _build_item_result(
     order: _PreparedJob, given: DistributionInput, artifact: Artifact, *, reused: bool
 ) -> DistributedFile:
     return {

@@ -24,26 +24,26 @@ from tidemill.distributions.use_cases import (
     Distribution,
     DistributionSpec,
     InputView,
-    get_artifact_info,
     list_distribution_inputs,
-    load_distribution,
-    load_distributions,
-    make_artifact_gone_error,
     make_distribution_use_cases,
+    make_input_file_gone_error,
+    read_distribution,
+    read_distributions,
+    read_file_info_of_input,
 )
 from tidemill.jobs import bulk_operation_routes, job_control
 from tidemill.jobs.bulk_operation_schemas import OperationOut
 from tidemill.jobs.dependencies import (
     ItemSeq,
     JobName,
+    get_job_if_rerun_allowed,
     list_jobs_by_query,
-    load_job_if_rerun_allowed,
-    load_visible_job,
     make_submission,
+    read_visible_job,
     require_job_of_kind,
     resolve_owner_filter,
 )
-from tidemill.jobs.reprocessing import redrive_dead_letters
+from tidemill.jobs.reprocessing import redrive_or_dismiss_dead_letters
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import json_body, schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
@@ -100,21 +100,21 @@ def _build_distribution_out(distribution: Distribution) -> DistributionOut:
     return DistributionOut.model_validate(build_distribution_view(distribution))
 
 
-async def load_visible_distribution_job(distribution_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    job = await load_visible_job(distribution_id, me, db)
+async def read_visible_distribution_job(distribution_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
+    job = await read_visible_job(distribution_id, me, db)
     return require_job_of_kind(job, DISTRIBUTION_KIND, "distribution", distribution_id)
 
 
-VisibleDistribution = Annotated[Job, Depends(load_visible_distribution_job)]
+VisibleDistribution = Annotated[Job, Depends(read_visible_distribution_job)]
 
 
-async def load_rerunnable_distribution_job(
+async def read_rerunnable_distribution_job(
     distribution_id: VisibleDistribution, me: CurrentUser, runtime: RuntimeDep
 ) -> Job:
-    return await load_job_if_rerun_allowed(distribution_id, me, runtime)
+    return await get_job_if_rerun_allowed(distribution_id, me, runtime)
 
 
-RunnableDistribution = Annotated[Job, Depends(load_rerunnable_distribution_job)]
+RunnableDistribution = Annotated[Job, Depends(read_rerunnable_distribution_job)]
 
 
 router = APIRouter(tags=["distributions"], route_class=AuthenticatedRoute)
@@ -166,7 +166,7 @@ async def submit_distribution(
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = f"/v1/distributions/{job_id}"
     response.headers["Retry-After"] = "1"
-    return _build_distribution_out(await load_distribution(runtime.db, job_id))
+    return _build_distribution_out(await read_distribution(runtime.db, job_id))
 
 
 def _build_distribution_spec(body: DistributionIn) -> DistributionSpec:
@@ -189,7 +189,7 @@ async def list_distributions(
     """List your distributions, newest first."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     page = await list_jobs_by_query(db, owner_id, query, DISTRIBUTION_KIND)
-    views = [build_distribution_view(distribution) for distribution in await load_distributions(db, page.items)]
+    views = [build_distribution_view(distribution) for distribution in await read_distributions(db, page.items)]
     return JsonBytesResponse(encode_json({"distributions": views, **schema_types.build_next_page_dict(page.after)}))
 
 
@@ -203,7 +203,7 @@ async def get_distribution(
     page = await list_distribution_inputs(
         db, distribution_id.id, limit=query.page_size, after=schema_types.decode_cursor(query.after)
     )
-    (distribution,) = await load_distributions(db, [distribution_id])
+    (distribution,) = await read_distributions(db, [distribution_id])
     view = build_distribution_view(distribution) | {"data_content": [flatten_input_view(entry) for entry in page.items]}
     return JsonBytesResponse(encode_json(view | schema_types.build_next_page_dict(page.after)))
 
@@ -217,11 +217,11 @@ async def download_file(
     distribution_id: VisibleDistribution, seq: ItemSeq, request: Request, runtime: RuntimeDep
 ) -> Response:
     """Download the file of one input, or a byte range of it. `seq` is the index of the input, starting at 0."""
-    info = await get_artifact_info(runtime.db, runtime.blobs, distribution_id, seq)
+    info = await read_file_info_of_input(runtime.db, runtime.blobs, distribution_id, seq)
     try:
         return await build_stored_file_response(request, runtime, info)
     except UnknownFile:
-        raise make_artifact_gone_error(distribution_id, seq) from None
+        raise make_input_file_gone_error(distribution_id, seq) from None
 
 
 @router.post("/distributions/{distribution_id}/cancel", **build_route_options(Permission.USER, 404, 409))
@@ -230,7 +230,7 @@ async def cancel_distribution(
 ) -> DistributionOut:
     """Cancel a distribution. Inputs in progress finish, and existing files stay."""
     await job_control.cancel_job(runtime.db, distribution_id.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
-    return _build_distribution_out(await load_distribution(runtime.db, distribution_id.id))
+    return _build_distribution_out(await read_distribution(runtime.db, distribution_id.id))
 
 
 @router.post(
@@ -241,7 +241,7 @@ async def redrive_distribution(
     distribution_id: RunnableDistribution, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
 ) -> OperationOut:
     """Retry the failed inputs, and inputs that were cancelled because of a failed input. The distribution reopens."""
-    operation = await redrive_dead_letters(
+    operation = await redrive_or_dismiss_dead_letters(
         db,
         owner_id=None,
         filters={"jobs": [str(distribution_id.id)]},
@@ -249,4 +249,4 @@ async def redrive_distribution(
         request_id=request.state.request_id,
         timeout_s=bulk_operation_routes.OPERATION_WAIT_S,
     )
-    return bulk_operation_routes.build_operation_response(response, operation)
+    return bulk_operation_routes.set_operation_headers_and_build_out(response, operation)

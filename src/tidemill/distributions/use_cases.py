@@ -31,7 +31,7 @@ from tidemill.distributions.distribution_request import (
     DISTRIBUTION_COLUMNS,
     DistributionRequest,
     ReusePolicy,
-    build_artifact_name,
+    build_file_name_of_input,
 )
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.jobs import queries
@@ -167,7 +167,7 @@ class DistributionUseCases:
             else:
                 same_text = index_by_text.setdefault(parsed.text, index)
                 # File names are equal only if their hashes collide. One file would then replace the other.
-                same_name = index_by_file_name.setdefault(build_artifact_name(parsed, form.suffix).lower(), index)
+                same_name = index_by_file_name.setdefault(build_file_name_of_input(parsed, form.suffix).lower(), index)
                 if same_text != index:
                     faults.append((("inputs", index), f"duplicates input {same_text + 1}"))
                 elif same_name != index:
@@ -198,18 +198,18 @@ class Distribution:
     files: DistributionProgress
 
 
-async def load_distributions(db: Database, jobs: Sequence[Job]) -> list[Distribution]:
+async def read_distributions(db: Database, jobs: Sequence[Job]) -> list[Distribution]:
     """Return the distributions of these jobs, in the same order."""
-    files = await db.read(artifact_records.load_distribution_progress, [job.id for job in jobs]) if jobs else {}
+    files = await db.read(artifact_records.read_distribution_progress_by_job, [job.id for job in jobs]) if jobs else {}
     return [
         Distribution(job, DistributionRequest.from_params(job.params), files.get(job.id, DistributionProgress()))
         for job in jobs
     ]
 
 
-async def load_distribution(db: Database, job_id: UUID) -> Distribution:
+async def read_distribution(db: Database, job_id: UUID) -> Distribution:
     """Return the current state of one distribution."""
-    return (await load_distributions(db, [await db.read(job_records.get_job, job_id)]))[0]
+    return (await read_distributions(db, [await db.read(job_records.get_job, job_id)]))[0]
 
 
 class InputView(TypedDict):
@@ -246,7 +246,7 @@ async def iterate_distribution_inputs(db: Database, job_id: UUID) -> AsyncGenera
         has_more = after is not None
 
 
-async def get_artifact_info(db: Database, blobs: BlobStore, job: Job, seq: int) -> DownloadInfo:
+async def read_file_info_of_input(db: Database, blobs: BlobStore, job: Job, seq: int) -> DownloadInfo:
     """Return the name, size and content type of the file of one input; raise Conflict if it has no file."""
     item = await queries.get_item(db, job.id, seq)
     result = item["result"]
@@ -260,7 +260,7 @@ async def get_artifact_info(db: Database, blobs: BlobStore, job: Job, seq: int) 
     return DownloadInfo(name, result["name"], result["size"], result["sha256"], form.content_type)
 
 
-def make_artifact_gone_error(job: Job, seq: int) -> Conflict:
+def make_input_file_gone_error(job: Job, seq: int) -> Conflict:
     return Conflict(
         f"The file of input {seq + 1} of {job.key} no longer exists. Submit the input in a new distribution."
     )
@@ -310,7 +310,7 @@ def make_distribution_use_cases(runtime: Runtime) -> DistributionUseCases:
     )
 
 
-def _get_dataset_name(job: Job) -> str | None:
+def _get_dataset_name_of_job(job: Job) -> str | None:
     dataset: str = job.params["dataset"]
     return dataset
 
@@ -325,7 +325,7 @@ async def _validate_fix(runtime: Runtime, job: Job, seq: int, fixed: Any) -> Any
 
 
 DISTRIBUTION_HOOKS = KindHooks(
-    get_target=_get_dataset_name,
+    get_target=_get_dataset_name_of_job,
     authorize=_check_dataset_allowed,
     parse_fix=_validate_fix,
     # Other jobs reuse the file and identify it by its hash, so its content must not change.

@@ -78,7 +78,7 @@ class AdaptiveSemaphore:
         self._reported_slots = max_slots
         self._next_start_at = float("-inf")
         self._last_cut_at = float("-inf")
-        self._open_window(time.monotonic() if now is None else now)
+        self._start_new_window(time.monotonic() if now is None else now)
 
     @property
     def should_yield_slot(self) -> bool:
@@ -120,7 +120,7 @@ class AdaptiveSemaphore:
                 self._slots_in_use += 1
                 slot.set_result(True)
 
-    def detect_repeated_code_errors(self, error: BaseException | None) -> bool:
+    def record_batch_end_and_detect_code_errors(self, error: BaseException | None) -> bool:
         """Record the end of a batch; return whether too many failed because of the handler's code to split batches."""
         self._code_error_batches = self._code_error_batches + 1 if isinstance(error, CODE_ERROR_TYPES) else 0
         return self._code_error_batches > MAX_CODE_ERROR_BATCHES
@@ -154,20 +154,20 @@ class AdaptiveSemaphore:
         """Return how long the slot of a throttled item stays empty; ``after`` is the Retry-After of the service."""
         return self.controller.slot_cooldown_s(after)
 
-    def _open_window(self, now: float) -> None:
+    def _start_new_window(self, now: float) -> None:
         self._window_opened_at = now
         self._window_ends_at = now + self.controller.window_length_s
         self._settled = self._throttled = self._failed = 0
         self._settled_s = 0.0
 
-    def _current_window(self, now: float) -> ObservationWindow:
+    def _build_current_window(self, now: float) -> ObservationWindow:
         return ObservationWindow(
             now - self._window_opened_at, self._settled, self._settled_s, self._throttled, self._failed
         )
 
     def _adjust_slots_if_window_complete(self, started: float, now: float) -> None:
         """If the window has enough responses, adjust the slots and open the next window."""
-        window = self._current_window(now)
+        window = self._build_current_window(now)
         if window.answers == 1 and started > self._window_ends_at:  # the kind was idle: the window starts here
             self._window_opened_at, self._window_ends_at = started, started + self.controller.window_length_s
             return
@@ -178,11 +178,11 @@ class AdaptiveSemaphore:
             self._last_cut_at = now
         self.slots, self.start_gap_s = self.controller.slots, self.controller.start_gap_s
         self.backoff_factor = self.controller.error_rate.backoff_factor
-        self._open_window(now)
+        self._start_new_window(now)
         self._admit_waiters()
-        self._report_slot_change()
+        self._report_large_slot_change()
 
-    def _report_slot_change(self) -> None:
+    def _report_large_slot_change(self) -> None:
         was, now = self._reported_slots, self.slots
         if abs(now - was) > REPORTED_CHANGE_SHARE * was or (now != was and self.max_slots in (was, now)):
             self._reported_slots = now

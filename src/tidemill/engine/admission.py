@@ -44,7 +44,7 @@ class CallPermit:
             if reports.has_reported(outcome):
                 return 0.0
             if self._queue is not None:
-                self._queue.report_throttled(outcome.after, self.started_at)
+                self._queue.block_and_report_throttled(outcome.after, self.started_at)
                 return 0.0
             self._semaphore.record_outcome(outcome, self.started_at, now)
             after = outcome.after
@@ -55,7 +55,7 @@ class CallPermit:
 
     def release(self) -> None:
         if self._queue is not None:
-            self._queue.release(time.monotonic() - self.started_at)
+            self._queue.release_slot(time.monotonic() - self.started_at)
 
 
 class Admission:
@@ -73,7 +73,7 @@ class Admission:
         self._context = context
         self._limiters = context.limiter_registry
         self._limiter_name, self._limit_by = handler.limiter, handler.limit_by
-        self._queue = None if handler.limiter is None else self._limiters.get_queue(handler.limiter)
+        self._queue = None if handler.limiter is None else self._limiters.get_or_create_queue(handler.limiter)
         self._prefetches_permits = self._queue is not None and self._limit_by is None and not handler.is_batch
         self._job_limiter = lease.limiter
 
@@ -133,10 +133,10 @@ class Admission:
         if queue is None:
             return CallPermit(self.semaphore, None)
         if item is None or self._limit_by is None:
-            wait = await queue.try_acquire(self)
+            wait = await queue.acquire_or_get_wait_s(self)
         else:
-            queue = self._limiters.get_queue(self._limiter_name or "", self._get_member_key(item))
-            wait = await queue.try_acquire(
+            queue = self._limiters.get_or_create_queue(self._limiter_name or "", self._get_member_key(item))
+            wait = await queue.acquire_or_get_wait_s(
                 self, max_wait_s=self._context.sizing.get_target_batch_s(), counts_queue=True
             )
             if wait and not self._context.is_stopping:
@@ -150,7 +150,7 @@ class Admission:
         """Return whether the limiter that blocked a permit inside the handler is the limiter of the whole job."""
         return outcome.limiter is not None and outcome.limiter == self._job_limiter
 
-    def stop_starts(self) -> None:
+    def end_waits_for_slot_and_start(self) -> None:
         """End all waits for a slot or for the next start, because no items are left to start."""
         self.is_closed = True
         self._closed.set()
@@ -158,7 +158,7 @@ class Admission:
 
     def cancel_waiting_calls(self) -> None:
         """Start no more calls, including those that wait for a permit."""
-        self.stop_starts()
+        self.end_waits_for_slot_and_start()
         if self._queue is not None:
             self._limiters.cancel_waiters(self)
 

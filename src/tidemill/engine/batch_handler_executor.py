@@ -29,11 +29,11 @@ from tidemill.store import batch_leases, job_lifecycle
 from tidemill.store import outcome_flush as store
 from tidemill.store.database import (
     Connection,
-    is_contention,
-    is_out_of_resources,
-    is_timeout,
+    is_contention_error,
+    is_out_of_resources_error,
+    is_timeout_error,
     is_transient,
-    is_unstorable_value,
+    is_unstorable_value_error,
 )
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.telemetry.events import emit
@@ -108,12 +108,12 @@ class BatchHandlerExecutor:
         semaphore = self._admission.semaphore
         try:
             result = await self._run_and_flush_items(items)
-            semaphore.detect_repeated_code_errors(None)
+            semaphore.record_batch_end_and_detect_code_errors(None)
             return result
         except BatchInterrupted:
             raise
         except AbortJob as abort:
-            await self._fail_job(abort.reason)
+            await self._fail_job_and_report(abort.reason)
             raise BatchInterrupted from abort
         except Outcome as outcome:
             add_exception_of_cause(outcome, self._context.tracebacks)
@@ -121,7 +121,7 @@ class BatchHandlerExecutor:
         except BaseException as error:  # every exception of a handler is an outcome
             if isinstance(error, asyncio.CancelledError) and _is_task_cancelled():
                 raise
-            is_broken = semaphore.detect_repeated_code_errors(error)
+            is_broken = semaphore.record_batch_end_and_detect_code_errors(error)
             if len(items) > 1 and not is_throttling_error(error) and not is_broken:
                 self._batch_outcome = outcome_from_error(error, self._handler, self._reports, self._context.tracebacks)
                 pieces = split_in_half(self._lease)
@@ -137,7 +137,7 @@ class BatchHandlerExecutor:
         if self._handler.in_transaction:
             return await self._run_and_flush_in_transaction(good)
         started = time.monotonic()
-        self._decide_verdicts(await self._call_handler_for_outcomes(good), started)
+        self._decide_and_keep_verdicts(await self._call_handler_for_outcomes(good), started)
         return await self._flush_decision()
 
     async def _run_and_flush_in_transaction(self, good: list[Item]) -> FlushResult:
@@ -156,12 +156,12 @@ class BatchHandlerExecutor:
             except Exception as error:
                 if (
                     not is_transient(error)
-                    or is_timeout(error)
-                    or (is_contention(error) and attempt >= MAX_CONTENTION_ATTEMPTS)
+                    or is_timeout_error(error)
+                    or (is_contention_error(error) and attempt >= MAX_CONTENTION_ATTEMPTS)
                 ):
                     raise
                 message = str(error).strip()
-                if is_out_of_resources(error) and attempt >= MAX_DISK_FULL_ATTEMPTS:
+                if is_out_of_resources_error(error) and attempt >= MAX_DISK_FULL_ATTEMPTS:
                     raise AbortJob(f"The database server is out of disk space: {message}") from error
                 emit("database.retry", verb=self._handler.kind, attempt=attempt, error=message)
                 await asyncio.sleep(min(1.0, 0.02 * 2**attempt))
@@ -172,24 +172,26 @@ class BatchHandlerExecutor:
         if not await store.lock_leased_batch(conn, self._lease):
             return await store.classify_rejected_flush(conn, self._lease)
         started = time.monotonic()
-        self._decide_verdicts(await self._call_handler_for_outcomes(good, conn), started)
-        await self._columns.try_store_new_columns(self._context.db)
+        self._decide_and_keep_verdicts(await self._call_handler_for_outcomes(good, conn), started)
+        await self._columns.store_new_columns_unless_locked(self._context.db)
         return await self._write_decision(conn)
 
-    async def _fail_job(self, reason: str) -> None:
+    async def _fail_job_and_report(self, reason: str) -> None:
         job_id = self._lease.job_id
         if await self._context.db.run(job_lifecycle.fail_job, job_id, reason):
             emit("job.failed", job=job_id, reason=reason)
 
     async def _flush_same_outcome(self, items: Sequence[Item], outcome: Outcome) -> FlushResult:
-        self._decide_verdicts(repeat_outcome(outcome, sum(item.defect is None for item in items)), time.monotonic())
+        self._decide_and_keep_verdicts(
+            repeat_outcome(outcome, sum(item.defect is None for item in items)), time.monotonic()
+        )
         return await self._flush_decision()
 
     def _outcome_from_error(self, error: BaseException) -> Outcome:
         """Return the outcome of an error for a batch that cannot be split further."""
-        if self._has_handler_returned and is_unstorable_value(error):
+        if self._has_handler_returned and is_unstorable_value_error(error):
             return Fail("PostgreSQL cannot store the result of the handler", code="invalid_result")
-        if isinstance(error, TimeoutError) or is_timeout(error):
+        if isinstance(error, TimeoutError) or is_timeout_error(error):
             return make_timeout_retry(self._handler.timeout or 0)
         return outcome_from_error(error, self._handler, self._reports, self._context.tracebacks)
 
@@ -209,7 +211,7 @@ class BatchHandlerExecutor:
             after_flush=self._handler.after_flush,
         )
 
-    def _decide_verdicts(self, outcomes: BatchExceptions, started: float) -> None:
+    def _decide_and_keep_verdicts(self, outcomes: BatchExceptions, started: float) -> None:
         self.decision = self._decide(outcomes, time.monotonic() - started)
         self._batch_outcome = self.decision.batch_outcome
 

@@ -18,12 +18,12 @@ HINTED_JOB_BATCHES = 16  # batches of a hinted job that are claimed first
 MAX_HINTED_JOBS = 64
 
 
-def filter_startable(jobs: Sequence[ClaimableJob], max_jobs: int) -> list[ClaimableJob]:
+def filter_claimable_jobs(jobs: Sequence[ClaimableJob], max_jobs: int) -> list[ClaimableJob]:
     """Return the jobs that may be claimed from: an owner with ``max_jobs`` running jobs cannot start another."""
     return [job for job in jobs if job.turning or job.owner_turning < max_jobs]
 
 
-def with_job_started(jobs: Sequence[ClaimableJob], job: ClaimableJob) -> list[ClaimableJob]:
+def count_job_as_running(jobs: Sequence[ClaimableJob], job: ClaimableJob) -> list[ClaimableJob]:
     """Return the same jobs, with one of them counted as running."""
     if job.turning:
         return list(jobs)
@@ -68,7 +68,7 @@ class FairClaimer:
         self._was_last_hinted = False
         self._rng = random.Random()  # noqa: S311  fairness, not secrecy
 
-    def invalidate_cache(self) -> None:
+    def invalidate_job_cache(self) -> None:
         """List the runnable jobs again at the next claim, because there may be new work."""
         self._listed_at = float("-inf")
 
@@ -86,18 +86,18 @@ class FairClaimer:
                 store.list_claimable_jobs, self._context.handlers.kinds(), self._hinted_batches
             )
             self._listed_at = now
-        candidates = filter_startable(self._runnable_jobs, self._context.settings.max_concurrent_jobs)
+        candidates = filter_claimable_jobs(self._runnable_jobs, self._context.settings.max_concurrent_jobs)
         self.poll_interval_s = self._idle_poll_s
         if self._runnable_jobs and not candidates:  # all owners are at their limit: no event reports the end of a job
             self.poll_interval_s = min(OWNER_LIMIT_POLL_S, self._idle_poll_s)
-            self.invalidate_cache()
+            self.invalidate_job_cache()
         while candidates:
             is_choice = len(candidates) > 1 or self._hinted_batches
             job = self._choose_job(candidates) if is_choice else candidates[0]
             lease = await claim_from_job(self._context, job.id, job.kind, lease_id)
             if lease is not None:
                 if not job.turning:
-                    self._runnable_jobs = with_job_started(self._runnable_jobs, job)
+                    self._runnable_jobs = count_job_as_running(self._runnable_jobs, job)
                 return lease
             candidates.remove(job)
             self._runnable_jobs = [other for other in self._runnable_jobs if other.id != job.id]

@@ -84,7 +84,7 @@ class EngineContext:
 
     async def close_handlers(self) -> None:
         """Close the handlers after the last item."""
-        for handler in self.handlers.list_made():
+        for handler in self.handlers.list_created_handlers():
             if handler.close is not None:
                 await handler.close()
 

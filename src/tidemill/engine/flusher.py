@@ -14,7 +14,7 @@ from tidemill.core.kinds import Handler
 from tidemill.core.status import ItemStatus
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
-from tidemill.store.database import Database, is_unstorable_value
+from tidemill.store.database import Database, is_unstorable_value_error
 from tidemill.store.jsonb import encode_json
 from tidemill.store.outcome_flush import FlushResult, flush_outcomes
 from tidemill.telemetry.events import emit
@@ -60,7 +60,7 @@ class Flusher:
         """
         while not self._lane_state.record_verdict(verdict):
             self._lane_state.mark_item_answered(slot)
-            await self._wait_for_next_flush()
+            await self._request_flush_and_wait()
         self._lane_state.free_slot(slot)
         self._pending.append(verdict)
         waiting = len(self._pending)
@@ -69,9 +69,9 @@ class Flusher:
             if waiting >= BUFFER_HIGH_WATER_SHARE * self._max_pending > self._flush_size:
                 self._report_high_water(waiting)
             while len(self._pending) >= self._max_pending:
-                await self._wait_for_next_flush()
+                await self._request_flush_and_wait()
 
-    def close(self) -> None:
+    def request_close(self) -> None:
         """Accept no more verdicts; ``run`` writes the rest and returns."""
         self._is_closing = True
         self._flush_requested.set()
@@ -90,7 +90,7 @@ class Flusher:
             if len(self._pending) >= self._flush_size or self._is_closing:
                 self._flush_requested.set()
 
-    async def _wait_for_next_flush(self) -> None:
+    async def _request_flush_and_wait(self) -> None:
         self._flush_finished.clear()
         self._flush_requested.set()
         await self._flush_finished.wait()
@@ -105,14 +105,14 @@ class Flusher:
             self._context.db, self.lease, verdicts, self._handler, lease_seconds=lease_seconds
         )
         if written.result is FlushResult.STALE:
-            self.report_stale(len(verdicts))
+            self.report_lease_lost(len(verdicts))
             raise StaleLease(f"Lease lost on batch {self.lease.batch_id}: another worker reclaimed it")
         self.lease = written.lease
         fill = len(verdicts) / self._max_pending
-        self.report_written(written.verdicts, seconds=time.monotonic() - started, fill=fill)
+        self.report_durable_verdicts(written.verdicts, seconds=time.monotonic() - started, fill=fill)
         self._lane_state.discard_verdict_area(area, next_flush_no=self.lease.flush_no)
 
-    def report_written(
+    def report_durable_verdicts(
         self,
         verdicts: Sequence[Verdict],
         *,
@@ -141,7 +141,7 @@ class Flusher:
                 rows_per_sec=round(total.items / max(elapsed, 1e-6), 1),
             )
 
-    def report_stale(self, items: int) -> None:
+    def report_lease_lost(self, items: int) -> None:
         self._context.shared_state.add_stale_count(items)
         emit("batch.stale", job=self.lease.job_id, batch=self.lease.batch_id, items=items)
 
@@ -266,11 +266,11 @@ async def write_verdicts(
     try:
         result = await db.run(flush_outcomes, lease, verdicts, lease_s=lease_seconds, after_flush=handler.after_flush)
     except Exception as error:
-        if not is_unstorable_value(error):
+        if not is_unstorable_value_error(error):
             raise
         if len(verdicts) == 1:
             return await write_verdicts(
-                db, lease, [replace_unstorable_verdict(verdicts[0])], handler, lease_seconds=lease_seconds
+                db, lease, [make_failure_of_unstorable_verdict(verdicts[0])], handler, lease_seconds=lease_seconds
             )
         middle = len(verdicts) // 2
         first = await write_verdicts(db, lease, verdicts[:middle], handler, lease_seconds=lease_seconds)
@@ -281,7 +281,7 @@ async def write_verdicts(
     return WrittenVerdicts(result, lease.with_flushed(len(verdicts)), verdicts)
 
 
-def replace_unstorable_verdict(verdict: Verdict) -> Verdict:
+def make_failure_of_unstorable_verdict(verdict: Verdict) -> Verdict:
     """Return the verdict as a failure, without the values that PostgreSQL cannot store."""
     reason = "PostgreSQL cannot store the result of the handler"
     return Verdict(

@@ -151,7 +151,7 @@ class Ingester(PeriodicLoop):
 
     async def tick(self) -> float:
         context, lease_id = self._context, uuid4()
-        self._lane_state.reset_for_lease(lease_id, ingest=True)
+        self._lane_state.reset_and_record_lease(lease_id, ingest=True)
         self._lane_state.set_timeout(None)
         lease = await self._acquire_or_extend_lease(lease_id, self.only_job_id)
         try:
@@ -194,7 +194,7 @@ class Ingester(PeriodicLoop):
             finished = False
             if await is_lease_held():  # otherwise the worker that holds the lease now gets the error itself
                 prefix = "" if isinstance(error, DiskFull) else "Cannot read the source: "
-                await self._fail_job(lease.job_id, f"{prefix}{error}")
+                await self._fail_job_and_report(lease.job_id, f"{prefix}{error}")
         finally:
             if self._intake is not None:
                 self._intake.close()
@@ -222,7 +222,7 @@ class Ingester(PeriodicLoop):
                 item_records.read_submitted_inputs, lease.job_id, lo, min(lo + INTAKE_REPLAY_ROWS, lease.next_seq)
             )
             with translate_source_errors():
-                await asyncio.to_thread(intake.observe, lo, inputs)
+                await asyncio.to_thread(intake.add_inputs_and_find_duplicates, lo, inputs)
 
     async def _ingest_all_chunks(self, lease: IngestLease, lease_id: UUID, source: InputSource) -> bool:
         """Store all chunks, reading the next one while one is written; return whether the source is at its end."""
@@ -247,7 +247,10 @@ class Ingester(PeriodicLoop):
             bounded = sum(map(len, block.inputs)) >= max_bytes
             if self._intake is None:
                 return IngestChunk(lo, block, source.first_line, bounded=bounded)
-            duplicates, waits = self._intake.observe(lo, block.inputs), self._intake.rows_wait_for_end
+            duplicates, waits = (
+                self._intake.add_inputs_and_find_duplicates(lo, block.inputs),
+                self._intake.rows_wait_for_end,
+            )
         return IngestChunk(lo, block, source.first_line, duplicates, rows_wait_for_end=waits, bounded=bounded)
 
     async def _append_chunk(self, job_id: UUID, kind: str, lease_id: UUID, chunk: IngestChunk) -> bool:
@@ -281,7 +284,7 @@ class Ingester(PeriodicLoop):
         if size.rows < was.rows:
             emit("ingest.shrunk", job=job_id, was=was.rows, now=size.rows, reason=size.reason)
 
-    async def _fail_job(self, job_id: UUID, reason: str) -> None:
+    async def _fail_job_and_report(self, job_id: UUID, reason: str) -> None:
         await self._context.db.run(job_lifecycle.fail_job, job_id, reason)
         emit("job.failed", job=job_id, reason=reason)
 

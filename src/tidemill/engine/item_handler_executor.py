@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from tidemill.core.decide import make_timeout_retry, outcome_from_defect
+from tidemill.core.decide import make_timeout_retry, outcome_from_unparsable_record
 from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
 from tidemill.core.outcome import Done, Outcome
@@ -60,7 +60,7 @@ class ItemHandlerExecutor:
                 await self._run_items_in_slot(slot, reports)
             finally:
                 admission.semaphore.release()
-        admission.stop_starts()
+        admission.end_waits_for_slot_and_start()
 
     async def _run_items_in_slot(self, slot: int, reports: ThrottleReports) -> None:
         task = asyncio.current_task()
@@ -94,7 +94,7 @@ class ItemHandlerExecutor:
     ) -> Attempt | None:
         """Make one attempt at one item; return None if the item must be requeued instead."""
         if item.defect is not None:
-            return outcome_from_defect(item.defect), 0, 0.0
+            return outcome_from_unparsable_record(item.defect), 0, 0.0
         try:
             permit = await self._admission.acquire_call_permit(item)
         except Exception as error:  # noqa: BLE001  the user's limit_by function failed for this item
@@ -193,4 +193,4 @@ class ItemHandlerExecutor:
         """Extend the timeouts of all running items by the time for which one item blocked the event loop."""
         for slot, (task, started) in self._running_by_slot.items():
             self._running_by_slot[slot] = (task, started + seconds)
-            self._lane_state.extend_item_time(slot, seconds)
+            self._lane_state.extend_item_timeout(slot, seconds)

@@ -40,7 +40,7 @@ class Lane(PeriodicLoop):
     async def tick(self) -> float:
         """Claim → run → decide → flush → finalize, for one batch."""
         context, lease_id = self._context, uuid4()
-        self._lane_state.reset_for_lease(lease_id)
+        self._lane_state.reset_and_record_lease(lease_id)
         lease = await self._claimer.claim(lease_id)
         if lease is None:
             self._lane_state.clear_lease()
@@ -59,12 +59,12 @@ class Lane(PeriodicLoop):
                 async with context.isolation_lock.hold(exclusive=lease.isolated):
                     run = self._run_batch_handler if handler.is_batch else self._run_item_handler
                     flusher = await run(lease, handler)
-                await fail_or_close_job(
+                await fail_or_close_job_if_due(
                     context.db, lease.job_id, context.find_kind_hooks, failed=flusher.written.failed
                 )
             except Exception:
                 # A bug, or a schema of another version. Release the batch, or it would stay leased.
-                await context.db.run(batch_leases.release_batch, lease, after_crash=True, losses=1)
+                await context.db.run(batch_leases.release_rest_of_batch, lease, after_crash=True, losses=1)
                 emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
                 self._lane_state.clear_lease()
                 raise
@@ -90,7 +90,7 @@ class Lane(PeriodicLoop):
                 group.create_task(flusher.run())
                 await ItemHandlerExecutor(context, handler, self._lane_state, admission, buffer_verdict).run(items)
                 finished = time.monotonic()  # the last flush is not part of the items' time
-                flusher.close()
+                flusher.request_close()
         except* StaleLease:
             is_lease_lost = True
         if not is_lease_lost:
@@ -116,10 +116,10 @@ class Lane(PeriodicLoop):
             await self._record_pace_and_release(lease, len(items), executor.handler_seconds)
             return flusher
         if result is FlushResult.APPLIED:
-            flusher.report_written(executor.decision.verdicts, sparse_done=executor.decision.sparse_done)
+            flusher.report_durable_verdicts(executor.decision.verdicts, sparse_done=executor.decision.sparse_done)
             lease = lease.with_flushed(len(items))
         elif result is FlushResult.STALE:
-            flusher.report_stale(len(items))
+            flusher.report_lease_lost(len(items))
         is_over = result is not FlushResult.APPLIED  # stale, written before, or split: the lease is gone
         await self._record_pace_and_release(lease, len(items), executor.handler_seconds, release=not is_over)
         return flusher
@@ -129,11 +129,11 @@ class Lane(PeriodicLoop):
         if seconds > 0 and not lease.isolated:  # isolated items and batches that did not start would distort the pace
             self._context.sizing.record_pace(lease.kind, items, seconds)
         if release and lease.open:
-            await self._context.db.run(batch_leases.release_batch, lease)
+            await self._context.db.run(batch_leases.release_rest_of_batch, lease)
             emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
 
 
-async def fail_or_close_job(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks, *, failed: int) -> None:
+async def fail_or_close_job_if_due(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks, *, failed: int) -> None:
     """Fail the job if its failure policy requires it, and close it if it has no open items.
 
     The worker calls this after each batch; the maintenance loop does the same for all jobs, later.
@@ -141,10 +141,10 @@ async def fail_or_close_job(db: Database, job_id: UUID, find_kind_hooks: FindKin
     if failed:
         await enforce_failure_policy(db, job_id)
     if await db.read(job_lifecycle.has_no_open_work, job_id):
-        await close_and_report_job(db, job_id, find_kind_hooks)
+        await close_and_report_job_if_drained(db, job_id, find_kind_hooks)
 
 
-async def close_and_report_job(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
+async def close_and_report_job_if_drained(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
     job = await db.run(job_lifecycle.close_job_if_drained, job_id)
     if job is not None:
         hooks = find_kind_hooks(job.kind)

@@ -57,7 +57,7 @@ class LearnedColumns:
             names = list(self._fresh)
             self._mark_stored(names, await db.run_async_commit(job_records.add_result_columns, self._job_id, names))
 
-    async def try_store_new_columns(self, db: Database) -> None:
+    async def store_new_columns_unless_locked(self, db: Database) -> None:
         """Store new columns while a batch is locked; give up soon, as the holder of the job's lock may wait for it."""
         if self._fresh:
             names = list(self._fresh)

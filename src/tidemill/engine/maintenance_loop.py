@@ -11,7 +11,7 @@ from tidemill.core.errors import StorageAccessDenied, StorageUnavailable, Unknow
 from tidemill.core.progress import PROGRESS_SAMPLE_INTERVAL
 from tidemill.dispatch import outbox
 from tidemill.dispatch import outbox as quarantine
-from tidemill.engine.lane import close_and_report_job, enforce_failure_policy
+from tidemill.engine.lane import close_and_report_job_if_drained, enforce_failure_policy
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.limits import limiter_records
@@ -100,7 +100,7 @@ class ProgressSampler:
         in_progress = await self._db.run(samples.list_jobs_in_progress)
         candidates = in_progress | self._active_jobs
         if candidates:
-            self._sampled_jobs.update(await self._db.run_async_commit(samples.add_samples, sorted(candidates)))
+            self._sampled_jobs.update(await self._db.run_async_commit(samples.add_progress_samples, sorted(candidates)))
         self._active_jobs = in_progress
 
     async def thin_samples(self) -> int:
@@ -133,7 +133,7 @@ async def report_queue_depth(db: Database) -> progress_samples.QueueDepth:
         retry_wait=depth.retry_wait,
         oldest_s=round(depth.oldest_s, 1),
     )
-    backlog = await db.read(outbox.measure_backlog)
+    backlog = await db.read(outbox.read_outbox_backlog)
     emit(
         "outbox.sampled",
         depth=backlog.depth,
@@ -202,7 +202,7 @@ class MaintenanceLoop(PeriodicLoop):
         self._sampler = ProgressSampler(db)
 
     async def tick(self) -> float:
-        if not await self._db.run(workers.take_duty, self.name, self._worker, MAINTENANCE_DUTY_S):
+        if not await self._db.run(workers.take_or_renew_duty, self.name, self._worker, MAINTENANCE_DUTY_S):
             return self._interval_s
         await self.reclaim_expired_leases()
         await self.finalize_due_jobs()
@@ -212,20 +212,20 @@ class MaintenanceLoop(PeriodicLoop):
             self._folded_at = now
         await self._sampler.take_due_samples(now)
         if now - self._resent_at > self._resend_after_s:
-            await self.resend_hints(now - self._resent_at)
+            await self.resend_hints_for_stalled_jobs(now - self._resent_at)
             self._resent_at = now
         if now - self._housekept_at > HOUSEKEEPING_INTERVAL_S:
             await self._sampler.thin_samples()
-            await self._db.run(partitions.create_partitions)
+            await self._db.run(partitions.create_missing_partitions)
             await self._db.run(workers.forget_silent_workers)
             await self._db.run(browser_sessions.forget_expired_sessions)
-            await self._db.run(outbox.forget_silent_broker)
-            await self._db.run(quarantine.delete_oldest_quarantined)
+            await self._db.run(outbox.forget_broker_and_clear_outbox_if_unused)
+            await self._db.run(quarantine.delete_surplus_quarantined)
             await self._db.run(limiter_records.forget_idle_members)
             for verb in self._housekeeping:
                 await self._db.run(verb)
             self._housekept_at = now
-        return 0 if await self.remove_rows_of_deleted_jobs() else self._interval_s
+        return 0 if await self.remove_row_chunk_of_deleted_jobs() else self._interval_s
 
     async def reclaim_expired_leases(self) -> int:
         """Reclaim expired leases; return their number."""
@@ -240,12 +240,12 @@ class MaintenanceLoop(PeriodicLoop):
         """Fail jobs by their policy, cancel ready batches, and close finished jobs, in this order."""
         for job_id in await self._db.run(job_lifecycle.list_jobs_with_failure_policy):
             await enforce_failure_policy(self._db, job_id)
-        while await self._db.run(job_lifecycle.cancel_ready_batches):
+        while await self._db.run(job_lifecycle.cancel_some_ready_batches):
             pass
-        for job_id in await self._db.run(job_lifecycle.list_jobs_to_close):
-            await close_and_report_job(self._db, job_id, self._find_kind_hooks)
+        for job_id in await self._db.run(job_lifecycle.list_jobs_that_may_be_drained):
+            await close_and_report_job_if_drained(self._db, job_id, self._find_kind_hooks)
 
-    async def resend_hints(self, window: float = math.inf) -> None:
+    async def resend_hints_for_stalled_jobs(self, window: float = math.inf) -> None:
         """Send another hint for jobs that no worker has claimed from for too long, because the first may be lost."""
         resent = await self._db.run(outbox.add_hints_for_stalled_jobs, self._resend_after_s, window)
         if resent:
@@ -256,9 +256,9 @@ class MaintenanceLoop(PeriodicLoop):
             with contextlib.suppress(UnknownJob):  # deleted in the meantime
                 await self._db.run(job_lifecycle.fold_tally, job_id)
 
-    async def remove_rows_of_deleted_jobs(self) -> int:
+    async def remove_row_chunk_of_deleted_jobs(self) -> int:
         """Remove a chunk of the rows of deleted jobs; return the number of removed rows."""
         removed = 0
         for job_id in await self._db.run(retention.list_deleted_jobs):
-            removed += await self._db.run(retention.delete_deleted_job_chunk, job_id)
+            removed += await self._db.run(retention.delete_row_chunk_of_deleted_job, job_id)
         return removed

@@ -32,7 +32,7 @@ class PeriodicLoop(ABC):
         """End the current wait, so that the next tick runs now."""
         self._wake_event.set()
 
-    def stop(self) -> None:
+    def request_stop(self) -> None:
         """Stop the loop after the current tick."""
         self._stop_event.set()
         self._wake_event.set()

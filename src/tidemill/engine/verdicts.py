@@ -16,9 +16,9 @@ from tidemill.core.decide import (
     build_failure_error,
     decide_from_outcome,
     describe_exception,
-    list_further_codes,
-    outcome_from_defect,
+    list_codes_of_further_errors,
     outcome_from_exception,
+    outcome_from_unparsable_record,
 )
 from tidemill.core.errors import escape_unprintable
 from tidemill.core.job import Item
@@ -99,7 +99,7 @@ def _build_failure_verdict(item: Item, outcome: Fail, duration_ms: int) -> Verdi
         error=error,
         code=details["code"],
         exception=outcome.exception,
-        further_codes=list_further_codes(decode_json(error)) if "errors" in details else (),
+        further_codes=list_codes_of_further_errors(decode_json(error)) if "errors" in details else (),
     )
 
 
@@ -167,7 +167,7 @@ def _build_failure_verdicts(items: Sequence[Item], errors: Sequence[ErrorDetails
     ]
     for verdict, error in zip(verdicts, errors, strict=True):
         if "errors" in error:
-            verdict.further_codes = list_further_codes(decode_json(verdict.error or b"{}"))
+            verdict.further_codes = list_codes_of_further_errors(decode_json(verdict.error or b"{}"))
     return verdicts
 
 
@@ -188,7 +188,7 @@ def _iter_items_with_outcomes(
     if len(good) < len(items):
         for item in items:
             if item.defect is not None:
-                yield item, outcome_from_defect(item.defect)
+                yield item, outcome_from_unparsable_record(item.defect)
 
 
 def outcome_from_error(
@@ -273,7 +273,7 @@ class TracebackCapture:
             return None
         try:
             text, type_ = format_traceback(error), _get_type_name(error)
-            location = _get_location(error)
+            location = _get_location_of_last_frame(error)
         except BaseException:  # noqa: BLE001  a user's exception class may raise anything
             text, type_, location = TRACEBACK_FAILED_TEXT, "Exception", ""
         return HandlerException(type_, _cut_middle(self._redact_text(text)), location)
@@ -293,7 +293,7 @@ def format_traceback(error: BaseException) -> str:
 
     It has a limited number of exceptions and frames, and each message a limited length.
     """
-    chain, has_earlier = _list_chain(error)
+    chain, has_earlier = _list_exception_chain(error)
     members = _list_group_members(error, TRACEBACK_EXCEPTIONS_MAX - len(chain))
     frames_max = TRACEBACK_FRAMES_MAX // (len(chain) + len(members))
     parts = ["Earlier exceptions are left out.\n\n"] if has_earlier else []
@@ -307,7 +307,7 @@ def format_traceback(error: BaseException) -> str:
     return "".join(parts).rstrip("\n")
 
 
-def _list_chain(error: BaseException) -> tuple[list[tuple[BaseException, str]], bool]:
+def _list_exception_chain(error: BaseException) -> tuple[list[tuple[BaseException, str]], bool]:
     """Return the exception after its causes, each with the text that follows it, and whether earlier ones exist."""
     chain = [(error, "")]
     seen = {id(error)}
@@ -339,7 +339,7 @@ def _format_exception(error: BaseException, frames_max: int) -> str:
     if left_out:
         lines.append(f"  [{left_out:,} frames left out]")
         lines += [_format_frame(tb) for tb in frames[first + left_out :]]
-    lines.append(_describe_with_message(error))
+    lines.append(_describe_type_and_message(error))
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
         lines += [_clean_message(note) for note in notes[:EXCEPTION_NOTES_MAX] if isinstance(note, str)]
@@ -366,7 +366,7 @@ def _format_frame(tb: TracebackType) -> str:
     return f"{where}\n    {escape_unprintable(source[:SOURCE_LINE_MAX_CHARS])}" if source else where
 
 
-def _get_location(error: BaseException) -> str:
+def _get_location_of_last_frame(error: BaseException) -> str:
     frames = _list_handler_frames(error.__traceback__)
     if not frames:
         return ""
@@ -379,7 +379,7 @@ def _get_type_name(error: BaseException) -> str:
     return escape_unprintable((name if module == "builtins" else f"{module}.{name}")[:EXCEPTION_TYPE_MAX_CHARS])
 
 
-def _describe_with_message(error: BaseException) -> str:
+def _describe_type_and_message(error: BaseException) -> str:
     try:
         message = str(error)
     except BaseException:  # noqa: BLE001  a user's __str__ may raise anything

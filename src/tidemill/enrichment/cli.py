@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_format import parse_result_file_suffix
+from tidemill.core.file_format import parse_result_format_from_suffix
 from tidemill.core.job import Job
 from tidemill.core.kinds import MATCH_KIND
 from tidemill.core.status import JobStatus
@@ -17,7 +17,12 @@ from tidemill.enrichment.use_cases import make_match_submission
 from tidemill.jobs.cli import WorkerCheck, show_progress_until_closed
 from tidemill.jobs.submission import submit_local_file
 from tidemill.runtime import Runtime
-from tidemill.terminal.command_host import BUILTIN_MILL_REFERENCE, make_command_host, run_with_runtime, silence_logs
+from tidemill.terminal.command_host import (
+    BUILTIN_MILL_REFERENCE,
+    make_command_host,
+    run_with_runtime,
+    silence_logs_unless_configured,
+)
 from tidemill.terminal.console import console, parse_policy_option, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -67,7 +72,7 @@ def match_command(
     ] = 1,
 ) -> None:
     """Match the rows of a file against a reconciliation service. The exit code is 0 only if no row failed."""
-    silence_logs()
+    silence_logs_unless_configured()
     options: dict[str, Any] = {
         "service": service,
         "query": query,
@@ -80,7 +85,7 @@ def match_command(
         "not_found_delay": not_found_delay,
     }
     if output is not None:
-        parse_result_file_suffix(output)
+        parse_result_format_from_suffix(output)
     params = {name: value for name, value in options.items() if value is not None}
     job = run_match(file, params, parse_policy_option(policy), processes=processes, output=output)
     if job.status is not JobStatus.COMPLETED:
@@ -114,7 +119,7 @@ def run_match(
 
 
 async def _export_results_to_file(runtime: Runtime, job: Job, output: Path) -> None:
-    results = await runtime.open_results(job, parse_result_file_suffix(output))
+    results = await runtime.open_results(job, parse_result_format_from_suffix(output))
     with results, open_atomic_output(output) as file:
         await asyncio.to_thread(shutil.copyfileobj, results, file)
 

@@ -34,7 +34,7 @@ def _check_secret_header_name(name: str) -> str:
     return name
 
 
-def _check_header_value(text: str) -> str:
+def _check_secret_header_value(text: str) -> str:
     if SECRET_PLACEHOLDER not in text or not text.isascii() or not text.isprintable():
         raise ValueError(
             f'Input should be printable ASCII with {SECRET_PLACEHOLDER}, such as "Bearer {SECRET_PLACEHOLDER}"'
@@ -42,7 +42,7 @@ def _check_header_value(text: str) -> str:
     return text
 
 
-def _check_variable_name(name: str) -> str:
+def _check_secret_variable_name(name: str) -> str:
     if not _SECRET_VARIABLE_PATTERN.fullmatch(name):
         raise ValueError("Input should be the name of an environment variable, never the secret itself")
     return name
@@ -51,8 +51,8 @@ def _check_variable_name(name: str) -> str:
 class ServiceTable(ConfigTable):
     url: Annotated[Text, AfterValidator(check_service_url)]
     header: Annotated[Text, AfterValidator(_check_secret_header_name)] | None = None
-    value: Annotated[Text, AfterValidator(_check_header_value)] = SECRET_PLACEHOLDER
-    secret_env: Annotated[Text, AfterValidator(_check_variable_name)] | None = None
+    value: Annotated[Text, AfterValidator(_check_secret_header_value)] = SECRET_PLACEHOLDER
+    secret_env: Annotated[Text, AfterValidator(_check_secret_variable_name)] | None = None
     allow_private: StrictBool = False
     use: Roles = ()
     limit: Text | None = None

@@ -75,7 +75,7 @@ def list_template_problems(template: Any, depth: int = 0) -> Iterator[str]:
             yield from list_template_problems(value, depth + 1)
 
 
-def fill_path(template: str, row: Mapping[str, Any]) -> str:
+def fill_path_template(template: str, row: Mapping[str, Any]) -> str:
     """Return the path and query with the values of a row, escaped so that a value cannot end its segment.
 
     Raise EmptyTemplateValue for an empty value, and PathTraversal for a value that adds ``.`` or ``..`` segments.
@@ -95,7 +95,7 @@ def fill_path(template: str, row: Mapping[str, Any]) -> str:
     return path
 
 
-def fill_json(template: Any, row: Mapping[str, Any]) -> Any:
+def fill_json_template(template: Any, row: Mapping[str, Any]) -> Any:
     """Return the JSON with the values of a row. A string that is only a placeholder becomes the value itself."""
     if isinstance(template, str):
         whole = _PLACEHOLDER_PATTERN.fullmatch(template)
@@ -105,9 +105,9 @@ def fill_json(template: Any, row: Mapping[str, Any]) -> Any:
             lambda found: found.group()[0] if found[1] is None else _format_row_value(row, found[1]), template
         )
     if isinstance(template, Mapping):
-        return {name: fill_json(value, row) for name, value in template.items()}
+        return {name: fill_json_template(value, row) for name, value in template.items()}
     if isinstance(template, list):
-        return [fill_json(value, row) for value in template]
+        return [fill_json_template(value, row) for value in template]
     return template
 
 
@@ -229,5 +229,5 @@ class EnrichRequest:
     def extract_result(self, document: Any) -> JsonObject:
         return {name: path.find(document) for name, path in self._field_paths.items()}
 
-    def list_missing_fields(self, result: Mapping[str, Any]) -> list[str]:
+    def list_missing_required_fields(self, result: Mapping[str, Any]) -> list[str]:
         return [name for name in self.required if result[name] in (None, [], "")]

@@ -169,7 +169,7 @@ class ExternalService:
     def is_allowed_for(self, role: Role) -> bool:
         return role in self.use or (role is Role.ADMIN and bool(self.use))
 
-    def read_secret(self, environment: Mapping[str, str]) -> str | None:
+    def get_secret_from_environment(self, environment: Mapping[str, str]) -> str | None:
         """Return the secret: None if the service needs none, ``""`` if the variable is not set."""
         return None if self.header is None else environment.get(self.secret_env, "").strip()
 

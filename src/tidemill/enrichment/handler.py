@@ -10,7 +10,13 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND, Handler
 from tidemill.core.outcome import Fail, NotFound, Skip
 from tidemill.core.policies import RetryPolicy
-from tidemill.enrichment.enrich_request import EmptyTemplateValue, EnrichRequest, PathTraversal, fill_json, fill_path
+from tidemill.enrichment.enrich_request import (
+    EmptyTemplateValue,
+    EnrichRequest,
+    PathTraversal,
+    fill_json_template,
+    fill_path_template,
+)
 from tidemill.enrichment.external_service import (
     NOT_FOUND_STATUSES,
     ServiceCallError,
@@ -79,22 +85,24 @@ class RowMatcher:
         # The last attempt is sent alone, so that no other row can make it fail.
         alone = attempts > 1 and attempts >= self._retry.max_attempts
         try:
-            return await self._get_batcher(item.job_id, service).fetch_candidates(f"q{item.seq}", query, alone=alone)
+            return await self._get_or_make_batcher(item.job_id, service).fetch_candidates(
+                f"q{item.seq}", query, alone=alone
+            )
         except ServiceThrottled:
             raise
         except ServiceCallError as error:
             raise outcome_from_call_error(error, item, self._retry) from None
 
-    def _get_batcher(self, job_id: UUID, service: str) -> MatchQueryBatcher:
+    def _get_or_make_batcher(self, job_id: UUID, service: str) -> MatchQueryBatcher:
         batcher = self._batchers.get(job_id)
         if batcher is None:
-            self._drop_idle_batchers()
+            self._drop_idle_batchers_if_full()
             client = self._clients.get_client(service)
             batcher = MatchQueryBatcher(client, lambda: self._requests.check_active(job_id))
             self._batchers[job_id] = batcher
         return batcher
 
-    def _drop_idle_batchers(self) -> None:
+    def _drop_idle_batchers_if_full(self) -> None:
         if len(self._batchers) >= QUERY_BATCHERS_CACHED_MAX:
             self._batchers = {key: one for key, one in self._batchers.items() if not one.is_idle}
 
@@ -152,7 +160,7 @@ class Enricher:
             raise
         except ServiceCallError as error:
             raise outcome_from_call_error(error, item, self._retry) from None
-        missing = request.list_missing_fields(result)
+        missing = request.list_missing_required_fields(result)
         if missing:
             raise NotFound(f"Required fields are missing in the response: {', '.join(missing)}", result=result)
         return result
@@ -161,7 +169,9 @@ class Enricher:
         headers = list(request.headers.items())
         content = b""
         if request.method == "POST":
-            content = json.dumps(fill_json(request.body, item.input), ensure_ascii=False).encode(errors="replace")
+            content = json.dumps(fill_json_template(request.body, item.input), ensure_ascii=False).encode(
+                errors="replace"
+            )
             headers.append(("Content-Type", "application/json"))
         client = self._clients.get_client(request.service)
         await client.acquire_slot()
@@ -185,7 +195,7 @@ def _build_request_path(request: EnrichRequest, item: Item) -> str:
     if missing:
         raise Fail(f'The row has no column "{missing[0]}"', code="invalid", details={"field": missing[0]})
     try:
-        return fill_path(request.path, row)
+        return fill_path_template(request.path, row)
     except EmptyTemplateValue as empty:
         raise Skip(f'No request sent: column "{empty.column}" is empty') from None
     except PathTraversal:

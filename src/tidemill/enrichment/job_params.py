@@ -59,7 +59,7 @@ def _check_field_paths(fields: dict[str, str]) -> dict[str, str]:
     return fields
 
 
-def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+def _check_request_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, text in headers.items():
         if not HEADER_NAME_PATTERN.fullmatch(name) or name.lower() in _RESERVED_REQUEST_HEADERS:
             raise ValueError(f"Header {name[:50]!r} cannot be set")
@@ -70,7 +70,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-def _check_body(body: Any) -> Any:
+def _check_body_template(body: Any) -> Any:
     problems = list(dict.fromkeys(enrich_request.list_template_problems(body)))
     if problems:
         raise ValueError("; ".join(problems))
@@ -98,8 +98,10 @@ class EnrichParams(ConfigTable):
     service: Text
     path: Annotated[Text, Field(max_length=ENRICH_PATH_MAX_CHARS), AfterValidator(_check_path_template)]
     method: Literal["GET", "POST"] = "GET"
-    body: Annotated[Any, AfterValidator(_check_body)] = None
-    headers: Annotated[dict[str, str], Field(max_length=ENRICH_HEADERS_MAX), AfterValidator(_check_headers)] = Field({})
+    body: Annotated[Any, AfterValidator(_check_body_template)] = None
+    headers: Annotated[dict[str, str], Field(max_length=ENRICH_HEADERS_MAX), AfterValidator(_check_request_headers)] = (
+        Field({})
+    )
     fields: Annotated[
         dict[str, Text], NonEmpty, Field(max_length=ENRICH_FIELDS_MAX), AfterValidator(_check_field_paths)
     ]

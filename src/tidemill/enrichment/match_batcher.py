@@ -19,8 +19,8 @@ from tidemill.enrichment.reconciliation import (
     ReconciliationAnswer,
     decode_answers,
     encode_queries,
+    get_batch_size_from_manifest,
     parse_json_object,
-    read_batch_size,
 )
 from tidemill.enrichment.service_client import ActiveCheck, ServiceClient
 
@@ -86,7 +86,7 @@ class MatchQueryBatcher:
     async def _start_next_batch(self) -> bool:
         """Return whether a request now uses the slot. An error before the request fails all waiting rows."""
         try:
-            batch = await self._collect_batch()
+            batch = await self._collect_next_batch()
         except Exception as error:  # noqa: BLE001  rows must not wait forever
             _fail_queries([*self._alone, *self._waiting], error)
             self._alone.clear()
@@ -96,7 +96,7 @@ class MatchQueryBatcher:
             self._start_task(self._process_batch(batch))
         return bool(batch)
 
-    async def _collect_batch(self) -> list[QueuedMatchQuery]:
+    async def _collect_next_batch(self) -> list[QueuedMatchQuery]:
         """Return the next rows that still wait for candidates. A row with ``alone`` is a batch of one."""
         size = await resolve_batch_size(self._client, self._check_active)
         if len(self._waiting) < size and not self._alone:
@@ -190,7 +190,8 @@ async def resolve_batch_size(client: ServiceClient, check_active: ActiveCheck) -
         try:
             response = await client.send("GET", "", check_active=check_active, rows=0)
             client.batch_size = min(
-                read_batch_size(parse_json_object(response.body)) or DEFAULT_QUERY_BATCH_SIZE, QUERY_BATCH_SIZE_MAX
+                get_batch_size_from_manifest(parse_json_object(response.body)) or DEFAULT_QUERY_BATCH_SIZE,
+                QUERY_BATCH_SIZE_MAX,
             )
         except Exception:  # noqa: BLE001, S110  the queries that follow report the error
             pass

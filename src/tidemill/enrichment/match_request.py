@@ -91,7 +91,7 @@ def build_match_queries(
         )
         text = format_cell_as_query_text(row.get(query_column))
         if STRATEGY_NORMALIZED in parts:
-            text = normalize_name(text)
+            text = normalize_entity_name(text)
         kind = None if STRATEGY_WITHOUT_TYPE in parts else type_
         kept = () if STRATEGY_WITHOUT_PROPERTIES in parts else given
         if text and (text, kind, kept) not in built:
@@ -107,7 +107,7 @@ def format_cell_as_query_text(value: Any) -> str:
     return " ".join(str(value).replace("\x00", " ").split())[:QUERY_TEXT_MAX_CHARS]
 
 
-def normalize_name(text: str) -> str:
+def normalize_entity_name(text: str) -> str:
     """Return the name in lower case, without accents, punctuation and trailing legal forms.
 
     A name that consists only of legal forms keeps them.

@@ -92,7 +92,11 @@ def _parse_candidate(given: Any) -> MatchCandidate:
     if not isinstance(id_, str) or not 0 < len(id_) <= CANDIDATE_ID_MAX_CHARS:
         raise ValueError("a candidate has no id")
     return MatchCandidate(
-        id_, _parse_name(given.get("name")) or id_, _parse_score(given), given.get("match") is True, _parse_type(given)
+        id_,
+        _parse_name(given.get("name")) or id_,
+        _parse_score(given),
+        given.get("match") is True,
+        _parse_type_names(given),
     )
 
 
@@ -116,7 +120,7 @@ def _parse_name(given: Any) -> str:
     return given[:CANDIDATE_NAME_MAX_CHARS] if isinstance(given, str) else ""
 
 
-def _parse_type(given: Mapping[str, Any]) -> str | None:
+def _parse_type_names(given: Mapping[str, Any]) -> str | None:
     """Return the names of the types, or their ids if they have no names."""
     types = given.get("type")
     several = types if isinstance(types, list) else [types]
@@ -177,7 +181,7 @@ def parse_json_object(body: bytes) -> dict[str, Any]:
     return document
 
 
-def read_batch_size(manifest: Mapping[str, Any]) -> int | None:
+def get_batch_size_from_manifest(manifest: Mapping[str, Any]) -> int | None:
     """Return the number of queries per request that the manifest allows, or None."""
     size = manifest.get("batchSize")
     return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None

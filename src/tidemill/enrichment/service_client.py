@@ -74,7 +74,7 @@ class ServiceClient:
         self.manifest_retry_at = 0.0  # on the monotonic clock
         self._slots = asyncio.Semaphore(service.concurrency)
         self._permits = permits
-        self._secret = service.read_secret(environment)
+        self._secret = service.get_secret_from_environment(environment)
         bounds = ServiceCallLimits(service.timeout, service.max_answer_bytes, service.concurrency)
         self._caller = ServiceHttpClient(reach, bounds, secret=self._build_secret_header())
 
@@ -181,7 +181,7 @@ class ServiceClients:
     def get_client(self, name: str) -> ServiceClient:
         """Return the client of a service. Raise Fail if this worker does not declare the service."""
         if name not in self._clients:
-            service = self._find_service(name)
+            service = self._get_declared_or_url_service(name)
             reach = service.build_address_policy(self._allowed)
             self._clients[name] = ServiceClient(service, reach, self._environment, self._permits)
         return self._clients[name]
@@ -190,7 +190,7 @@ class ServiceClients:
         for client in self._clients.values():
             await client.close()
 
-    def _find_service(self, name: str) -> ExternalService:
+    def _get_declared_or_url_service(self, name: str) -> ExternalService:
         if "://" in name:
             try:
                 return make_service_from_url(check_service_url(name))
@@ -215,18 +215,18 @@ class JobRequestCache(Generic[T]):
         self._read = read
         self._requests: dict[UUID, T] = {}
         self._params_lookups: Coalescer[UUID, JsonObject | None] = Coalescer(self._read_params_of_jobs)
-        self._active_lookups: Coalescer[UUID, bool] = Coalescer(self._load_active_flags)
+        self._active_lookups: Coalescer[UUID, bool] = Coalescer(self._read_active_flags)
 
     async def get(self, job_id: UUID) -> T:
         request = self._requests.get(job_id)
-        return request if request is not None else await self._load_request(job_id)
+        return request if request is not None else await self._read_and_cache_request(job_id)
 
     async def check_active(self, job_id: UUID) -> None:
         """Raise Wait, which requeues the item unchanged, if the job was cancelled or deleted."""
         if not await self._active_lookups.get(job_id):
             raise Wait("The job was cancelled or deleted", after=1.0, code="unwanted")
 
-    async def _load_request(self, job_id: UUID) -> T:
+    async def _read_and_cache_request(self, job_id: UUID) -> T:
         params = await self._params_lookups.get(job_id)
         if params is None:
             raise Fail("The job was deleted", code="job_gone")
@@ -248,6 +248,6 @@ class JobRequestCache(Generic[T]):
         except UnknownJob:
             return None
 
-    async def _load_active_flags(self, job_ids: Sequence[UUID]) -> list[bool]:
-        active = await self._db.read(job_records.filter_active_jobs, job_ids)
+    async def _read_active_flags(self, job_ids: Sequence[UUID]) -> list[bool]:
+        active = await self._db.read(job_records.find_active_job_ids, job_ids)
         return [job_id in active for job_id in job_ids]

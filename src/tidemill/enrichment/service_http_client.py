@@ -156,7 +156,7 @@ class ServiceHttpClient:
         target = httpcore2.URL(scheme=link.raw_scheme, host=link.raw_host, port=port, target=link.raw_path)
         given = {name.lower() for name, _ in headers}
         defaults = [header for header in _DEFAULT_HEADERS if header[0].lower() not in given]
-        sent = defaults + headers + self._make_secret_headers(link, port)
+        sent = defaults + headers + self._make_secret_headers_for_own_host(link, port)
         extensions = {"timeout": _make_timeouts(self._bounds.seconds)}
         async with self._connection_pool.stream(
             method, target, headers=sent, content=content, extensions=extensions
@@ -171,7 +171,7 @@ class ServiceHttpClient:
                     raise make_answer_too_large_error(self._bounds.max_bytes >> 20)
         return response.status, response_headers, self._redact_secret(bytes(body))
 
-    def _make_secret_headers(self, link: httpx2.URL, port: int) -> HttpHeaders:
+    def _make_secret_headers_for_own_host(self, link: httpx2.URL, port: int) -> HttpHeaders:
         """Return the secret header, or an empty list if a redirect leads to another host."""
         is_own = (link.raw_host.decode("ascii").lower(), port) == (self._reach.host, self._reach.port)
         return [self._secret] if self._secret is not None and is_own else []
@@ -185,14 +185,14 @@ class ServiceHttpClient:
                 body = body.replace(word.encode(), b"***")
         return body
 
-    def _make_ssl_context(self) -> ssl.SSLContext | None:
+    def _make_ssl_context_if_tls(self) -> ssl.SSLContext | None:
         """Return None for a service without TLS: loading certificates is slow, and only redirects to https need it."""
         return httpx2.create_ssl_context(trust_env=False) if self._reach.tls else None
 
     @cached_property
     def _connection_pool(self) -> httpcore2.AsyncConnectionPool:
         return httpcore2.AsyncConnectionPool(
-            ssl_context=self._given_context or self._make_ssl_context(),
+            ssl_context=self._given_context or self._make_ssl_context_if_tls(),
             max_connections=self._bounds.connections + SERVICE_REDIRECTS_MAX,
             keepalive_expiry=SERVICE_CONNECTION_IDLE_S,
             network_backend=AsyncCheckedBackend(self._reach, self._resolve),

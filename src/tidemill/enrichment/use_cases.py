@@ -61,7 +61,7 @@ def make_match_submission(params: dict[str, Any], policy: dict[str, Any]) -> Sub
     return Submission(MATCH_KIND, params=params, policy=policy)
 
 
-def check_referenced_columns(spec: Submission, columns: Collection[str]) -> None:
+def check_referenced_columns_exist(spec: Submission, columns: Collection[str]) -> None:
     """Raise InvalidRequest with all columns that the parameters refer to and that do not exist."""
     if not columns:
         return
@@ -112,5 +112,5 @@ def _prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> Submi
     return runtime.get(make_service_use_cases).prepare_submission(spec, role)
 
 
-MATCH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_referenced_columns)
-ENRICH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_referenced_columns)
+MATCH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_referenced_columns_exist)
+ENRICH_HOOKS = KindHooks(prepare_submission=_prepare_submission, check_columns=check_referenced_columns_exist)

@@ -14,7 +14,7 @@ from rich.progress import TransferSpeedColumn as SpeedColumn
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileFormat
 from tidemill.core.principal import Role
-from tidemill.exports.filters import parse_condition
+from tidemill.exports.filters import parse_filter_condition
 from tidemill.exports.table_export import TableExportRequest, parse_file_extension
 from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import plan_table_export
@@ -24,7 +24,7 @@ from tidemill.terminal.command_host import (
     MILL_DEFAULT_HELP,
     resolve_mill,
     run_with_runtime,
-    silence_logs,
+    silence_logs_unless_configured,
 )
 from tidemill.terminal.console import error_console
 from tidemill.terminal.streams import open_atomic_output, open_standard_output
@@ -73,13 +73,13 @@ def export_command(
     request = TableExportRequest(
         resource=table,
         fields=_split_names(fields),
-        filters=tuple(parse_condition(text) for text in where or []),
+        filters=tuple(parse_filter_condition(text) for text in where or []),
         order=_split_names(order),
         format=format_ or format_of_name or FileFormat.CSV,
         compression=compression or compression_of_name,
         spreadsheet_safe=spreadsheet_safe,
     )
-    silence_logs()
+    silence_logs_unless_configured()
     run_export(request, output, app=app)
 
 
@@ -95,7 +95,7 @@ def run_export(request: TableExportRequest, output: str, *, app: str = BUILTIN_M
         plan = await plan_table_export(runtime, request, Role.ADMIN)
         with _open_output(output) as file:
             async with aclosing(stream_table_export(runtime.db, plan, record_row_count)) as chunks:
-                return await _write_chunks(chunks, file, request.resource)
+                return await _write_chunks_with_progress(chunks, file, request.resource)
 
     size = run_with_runtime(action, app=app, check=False)
     where = "standard output" if output == STDOUT_PATH else output
@@ -105,7 +105,7 @@ def run_export(request: TableExportRequest, output: str, *, app: str = BUILTIN_M
     return rows
 
 
-async def _write_chunks(chunks: AsyncIterator[bytes], file: BinaryIO, name: str) -> int:
+async def _write_chunks_with_progress(chunks: AsyncIterator[bytes], file: BinaryIO, name: str) -> int:
     """Write the chunks, show progress, and return the number of bytes."""
     size = 0
     with _create_byte_progress() as progress:

@@ -16,7 +16,7 @@ from tidemill.store.statements import RowDict, fetch_rows, make_sql_loader
 sql = make_sql_loader("tidemill.exports")
 
 
-async def is_export_active(conn: Connection, export_id: UUID) -> bool:
+async def is_export_file_needed(conn: Connection, export_id: UUID) -> bool:
     """Return whether an export still needs its file: it is not deleted, not cancelled and not finished."""
     cursor = await conn.execute(sql("job/is_wanted"), {"export_id": export_id})
     row = await cursor.fetchone()
@@ -34,7 +34,7 @@ class ExportRecord:
     error: ErrorDetails | None
 
 
-async def find_export_records(conn: Connection, export_ids: Sequence[UUID]) -> dict[UUID, ExportRecord]:
+async def read_export_records_by_id(conn: Connection, export_ids: Sequence[UUID]) -> dict[UUID, ExportRecord]:
     async with conn.cursor(row_factory=class_row(ExportRecord)) as cursor:
         await cursor.execute(sql("job/exports"), {"ids": list(export_ids)})
         return {record.id: record for record in await cursor.fetchall()}
@@ -48,7 +48,7 @@ async def read_results_version(conn: Connection, job_id: UUID) -> RowDict:
     return rows[0]
 
 
-async def is_result_export_active(conn: Connection, job_id: UUID, export_id: UUID) -> bool:
+async def is_result_export_file_needed(conn: Connection, job_id: UUID, export_id: UUID) -> bool:
     """Return whether an export still needs its file and the job with the results still exists."""
     cursor = await conn.execute(sql("job/is_exportable"), {"job_id": job_id, "export_id": export_id})
     row = await cursor.fetchone()

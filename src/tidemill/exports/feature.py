@@ -14,5 +14,5 @@ FEATURE = Feature(
     commands={
         "export": "Export the rows of a table to a file. All rows come from one database snapshot.",
     },
-    open_results="tidemill.exports.use_cases:open_results",
+    open_results="tidemill.exports.use_cases:export_results_and_open_file",
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import ColumnType
-from tidemill.core.suggest import format_quoted_suggestion
+from tidemill.core.suggest import format_suggestion_for_long_word
 from tidemill.tables.resource import Field, Resource
 from tidemill.tables.values.column_texts import clean_value_for_error, is_storable_text
 from tidemill.tables.values.type_readers import TYPE_READERS, normalize_array_column
@@ -66,7 +66,7 @@ def parse_query_filters(pairs: Iterable[tuple[str, str]]) -> list[FilterConditio
     return conditions
 
 
-def parse_condition(text: str) -> FilterCondition:
+def parse_filter_condition(text: str) -> FilterCondition:
     """Parse a condition such as ``role[in]=admin,editor`` or ``role=admin``, also in the form ``filter[role]=admin``.
 
     Raises InvalidInput if the text has none of these forms.
@@ -99,7 +99,7 @@ def parse_filter_object(filters: Mapping[str, Any]) -> list[FilterCondition]:
                 raise InvalidInput(
                     f'Filter "{clean_value_for_error(field)}": a value must be a string, a number, true or false'
                 )
-            texts = tuple(_format_value(value, field, op) for value in values)
+            texts = tuple(_format_filter_value(value, field, op) for value in values)
             conditions.append(FilterCondition(field, str(op), texts))
     return conditions
 
@@ -112,7 +112,7 @@ def build_filter_object(conditions: Iterable[FilterCondition]) -> dict[str, dict
     return filters
 
 
-def resolve_filters(
+def resolve_filters_and_problems(
     conditions: Sequence[FilterCondition], resource: Resource
 ) -> tuple[list[TypedFilter], list[RequestProblem]]:
     """Return the valid conditions, and a problem for each invalid one."""
@@ -147,7 +147,7 @@ def _split_values(text: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _format_value(value: Any, field: str, op: Any) -> str:
+def _format_filter_value(value: Any, field: str, op: Any) -> str:
     if value is None:
         raise InvalidInput(
             f'Filter "{clean_value_for_error(field)}": "{op}" does not accept null. Use {{"is_null": true}}.'
@@ -160,20 +160,20 @@ def _format_value(value: Any, field: str, op: Any) -> str:
 def _resolve_filter(condition: FilterCondition, resource: Resource) -> TypedFilter:
     named, op = clean_value_for_error(condition.field), condition.op
     if condition.field not in resource.field_names:
-        similar = format_quoted_suggestion(condition.field, resource.field_names)
+        similar = format_suggestion_for_long_word(condition.field, resource.field_names)
         raise InvalidInput(f'Filter "{named}": unknown field of "{resource.name}"{similar}')
     if op not in FILTER_OPERATORS:
-        near = format_quoted_suggestion(op, FILTER_OPERATORS) or f"; use one of {', '.join(FILTER_OPERATORS)}"
+        near = format_suggestion_for_long_word(op, FILTER_OPERATORS) or f"; use one of {', '.join(FILTER_OPERATORS)}"
         raise InvalidInput(f'Filter "{named}": unknown operator "{clean_value_for_error(op)}"{near}')
     field = resource.get_field(condition.field)
-    if op not in list_operators(field):
+    if op not in list_operators_of_field(field):
         raise InvalidInput(f'Filter "{named}": operator "{op}" does not support type {field.sql_type}')
     _check_value_count(condition)
     values = tuple(_parse_operand(field, op, text) for text in condition.values)
     return TypedFilter(field.name, field.column, field.type, field.sql_type, op, values)
 
 
-def list_operators(field: Field) -> tuple[str, ...]:
+def list_operators_of_field(field: Field) -> tuple[str, ...]:
     match field.type:
         case "json":
             return ("is_null",)

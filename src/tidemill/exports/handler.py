@@ -18,7 +18,7 @@ from tidemill.exports.result_export import (
     ExportedJob,
     ResultExportRequest,
     StoredResult,
-    is_table_export,
+    is_table_export_input,
 )
 from tidemill.exports.table_exporter import SerialThread, TableExporter
 from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
@@ -90,7 +90,7 @@ def make_export_handler(runtime: Runtime) -> Handler:
 
     async def run(item: Item) -> ExportedFile:
         try:
-            return await (export_table if is_table_export(item.input) else export_results)(item)
+            return await (export_table if is_table_export_input(item.input) else export_results)(item)
         except StorageAccessDenied as error:  # a retry would be denied as well
             raise Fail(str(error), code="store_denied", retryable=True) from error
 
@@ -108,19 +108,19 @@ class ResultExporter:
 
     async def write_result_file(self, item: Item) -> ExportedFile:
         """Write the file and return its description. On any error, remove the partial file and raise the error."""
-        request = ResultExportRequest.from_input(item.input)
+        request = ResultExportRequest.from_item_input(item.input)
         # Each attempt writes its own file, so an attempt that lost its lease cannot damage the file of the next one.
         writing, thread = self._blobs.open_writer(), SerialThread()
         tables: list[ResultFileWriter] = []
         try:
             name = await self._write_file(writing, thread, request, tables)
-            await self._check_export_still_active(request, item)
+            await self._stop_unless_file_needed(request, item)
             expires_at = await self._db.run(retention.set_file_expiry, writing.name, item.job_id, self._ttl_hours)
-            blob = await thread.run(writing.finish)
+            blob = await thread.run_after_previous(writing.finish)
         except BaseException:
             await thread.run_last(lambda: _discard_result_file(writing, tables))
             raise
-        thread.close()
+        thread.shut_down_without_waiting()
         (table,) = tables
         return ExportedFile(
             name=name,
@@ -146,24 +146,24 @@ class ResultExporter:
             writing.label = DownloadLabel(name, RESULT_CONTENT_TYPES[request.format])
             table = ResultFileWriter(writing, request, survey.columns, survey.item_statuses)
             tables.append(table)
-            await _copy_rows(conn, survey, request.rows, table, thread)
-        await thread.run(table.close)
+            await _stream_results_to_writer(conn, survey, request.rows, table, thread)
+        await thread.run_after_previous(table.close)
         return name
 
-    async def _check_export_still_active(self, request: ResultExportRequest, item: Item) -> None:
+    async def _stop_unless_file_needed(self, request: ResultExportRequest, item: Item) -> None:
         """Raise, which removes the file, if the export was cancelled or has finished, or the job was deleted."""
-        if not await self._db.run(export_records.is_result_export_active, request.job_id, item.job_id):
-            if not await self._db.read(export_records.is_export_active, item.job_id):
+        if not await self._db.run(export_records.is_result_export_file_needed, request.job_id, item.job_id):
+            if not await self._db.read(export_records.is_export_file_needed, item.job_id):
                 raise Wait("The export was cancelled or has already finished", after=1.0, code="unwanted")
             raise _make_job_gone_failure(request)
 
 
-async def _copy_rows(
+async def _stream_results_to_writer(
     conn: Connection, survey: ExportedJob, rows: RowSelection, table: ResultFileWriter, thread: SerialThread
 ) -> None:
     async with aclosing(result_export.stream_results(conn, survey, rows)) as packets:
         async for packet in packets:
-            await thread.submit(table.write_results, packet)
+            await thread.start_after_previous(table.write_results, packet)
 
 
 def _discard_result_file(writing: BlobWriter, tables: list[ResultFileWriter]) -> None:

@@ -17,7 +17,7 @@ from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver, parse_item_status
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import ItemSelection, find_selected_seqs
-from tidemill.store.job_lists import load_item_list_scope
+from tidemill.store.job_lists import read_item_list_scope
 from tidemill.store.statements import SqlParams, make_sql_loader
 
 sql = make_sql_loader("tidemill.exports")
@@ -63,7 +63,7 @@ async def read_exported_job(conn: Connection, job_id: UUID) -> ExportedJob | Non
     lists = await (await conn.execute(sql("batch/leased_lists"), job)).fetchall()
     leased_seqs = frozenset(seq for (seqs,) in lists for seq in seqs)
     statuses = ItemStatusResolver(ranges, leased_seqs, row["sparse"])
-    columns = (await load_item_list_scope(conn, job_id)).columns
+    columns = (await read_item_list_scope(conn, job_id)).columns
     return ExportedJob(job_id, row["key"], row["purged"], row["total"], columns, statuses)
 
 
@@ -153,12 +153,12 @@ class ResultExportRequest:
         )
 
     @classmethod
-    def from_input(cls, value: Mapping[str, Any]) -> Self:
+    def from_item_input(cls, value: Mapping[str, Any]) -> Self:
         """Parse the input of an export's item."""
         safe, rows = value["spreadsheet_safe"], RowSelection.from_json(value.get("rows", {}))
         return cls.create(UUID(value["job_id"]), value["format"], value["statuses"], spreadsheet_safe=safe, rows=rows)
 
-    def to_input(self) -> dict[str, object]:
+    def to_item_input(self) -> dict[str, object]:
         """Return the input of the export's item."""
         request: dict[str, object] = {"job_id": str(self.job_id), "format": self.format}
         request |= {"statuses": list(self.statuses), "spreadsheet_safe": self.spreadsheet_safe}
@@ -184,6 +184,6 @@ class ExportedFile(TypedDict):
     compression: NotRequired[str]  # only for tables
 
 
-def is_table_export(value: Mapping[str, Any]) -> bool:
+def is_table_export_input(value: Mapping[str, Any]) -> bool:
     """Return whether the input belongs to a table export, whose request is in the params of the job."""
     return "resource" in value

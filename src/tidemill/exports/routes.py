@@ -22,11 +22,11 @@ from tidemill.exports.table_export import TableExportPlan, TableExportRequest
 from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import (
     ExportDetails,
-    get_export_file_info,
-    load_export,
-    load_exports,
     make_export_gone_error,
     plan_table_export,
+    read_export,
+    read_export_file_info,
+    read_exports,
     submit_result_export,
     submit_table_export,
 )
@@ -36,10 +36,10 @@ from tidemill.jobs.dependencies import (
     JobName,
     VisibleJob,
     list_jobs_by_query,
-    load_visible_job,
     make_submission,
     parse_item_selection,
     parse_item_seqs,
+    read_visible_job,
     require_job_of_kind,
     resolve_owner_filter,
 )
@@ -65,7 +65,7 @@ def build_export_out(export: ExportDetails) -> ExportOut:
     return ExportOut(
         job_id=job.id,
         key=job.key,
-        idempotency_key=_strip_export_idempotency_prefix(export.idempotency_key),
+        idempotency_key=_get_client_export_key(export.idempotency_key),
         resource_type=request.get("resource") or JOB_RESULTS_RESOURCE,
         format=request.get("format") or "csv",
         compression=request.get("compression") or "none",
@@ -91,17 +91,17 @@ def build_export_out(export: ExportDetails) -> ExportOut:
     )
 
 
-def _strip_export_idempotency_prefix(key: str | None) -> str | None:
+def _get_client_export_key(key: str | None) -> str | None:
     """Return the key that the client sent; None for result exports, whose keys Tidemill generates."""
     prefix = f"{EXPORT_KEY_PREFIX} "
     return key.removeprefix(prefix) if key is not None and key.startswith(prefix) else None
 
 
-async def load_visible_export(export: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    return require_job_of_kind(await load_visible_job(export, me, db), EXPORT_KIND, "export", export)
+async def read_visible_export(export: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
+    return require_job_of_kind(await read_visible_job(export, me, db), EXPORT_KIND, "export", export)
 
 
-VisibleExport = Annotated[Job, Depends(load_visible_export)]
+VisibleExport = Annotated[Job, Depends(read_visible_export)]
 
 
 router = APIRouter(tags=["exports"], route_class=AuthenticatedRoute)
@@ -160,7 +160,7 @@ def _build_row_selection(body: SelectionIn, job_id: UUID) -> RowSelection:
 @router.get("/exports/{export}", **build_route_options(Permission.USER, 404))
 async def get_export(export: VisibleExport, runtime: RuntimeDep) -> ExportOut:
     """Get the status of an export and its file."""
-    (details,) = await load_exports(runtime, [export])
+    (details,) = await read_exports(runtime, [export])
     return build_export_out(details)
 
 
@@ -168,7 +168,7 @@ async def get_export(export: VisibleExport, runtime: RuntimeDep) -> ExportOut:
 async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: RuntimeDep) -> ExportOut:
     """Cancel an export and remove its file. A worker that is writing the file stops within about a second."""
     await job_control.cancel_job(runtime.db, export.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
-    return build_export_out(await load_export(runtime, export.id))
+    return build_export_out(await read_export(runtime, export.id))
 
 
 @router.get(
@@ -178,7 +178,7 @@ async def cancel_export(export: VisibleExport, me: CurrentUser, runtime: Runtime
 )
 async def download_export(export: VisibleExport, request: Request, runtime: RuntimeDep) -> Response:
     """Download the file of a completed export, or a byte range of it."""
-    info = await get_export_file_info(runtime.db, export)
+    info = await read_export_file_info(runtime.db, export)
     try:
         return await build_stored_file_response(request, runtime, info)
     except UnknownFile:
@@ -224,7 +224,7 @@ async def list_exports(
     _reject_parameters(query, [*STREAM_ONLY_PARAMETERS], 'Parameter "{}" requires "resource"')
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
     page = await list_jobs_by_query(runtime.db, owner_id, query, EXPORT_KIND)
-    exports = [build_export_out(export) for export in await load_exports(runtime, page.items)]
+    exports = [build_export_out(export) for export in await read_exports(runtime, page.items)]
     return ExportPage(exports=exports, **schema_types.build_next_page_dict(page.after))
 
 
@@ -252,7 +252,7 @@ async def submit_export_job(
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("This Idempotency-Key was already used for a different request") from None
     _set_submitted_headers(response, job_id, is_new=is_new)
-    return build_export_out(await load_export(runtime, job_id))
+    return build_export_out(await read_export(runtime, job_id))
 
 
 async def _build_row_stream_response(

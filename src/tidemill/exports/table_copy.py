@@ -19,7 +19,7 @@ from tidemill.core.errors import Conflict, InvalidInput, TidemillError, Unavaila
 from tidemill.core.file_format import CopyFormat
 from tidemill.exports.filters import TypedFilter
 from tidemill.exports.table_export import SortColumn, TableExportPlan
-from tidemill.store.copy_rows import build_csv_column_expression, build_json_column_expression
+from tidemill.store.copy_rows import build_csv_column_sql, build_json_column_sql
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import make_sql_loader
 from tidemill.tables.resource import Field
@@ -51,8 +51,8 @@ def _quote_column(name: str) -> Composable:
 def _build_column_expression(field: Field, plan: TableExportPlan) -> Composable:
     column = _quote_column(field.column)
     if plan.file_spec.postgres_copy_format == "csv":
-        return build_csv_column_expression(column, field.type, field.sql_type, spreadsheet_safe=plan.spreadsheet_safe)
-    return build_json_column_expression(column, field.type, field.sql_type, field.element)
+        return build_csv_column_sql(column, field.type, field.sql_type, spreadsheet_safe=plan.spreadsheet_safe)
+    return build_json_column_sql(column, field.type, field.sql_type, field.element)
 
 
 def _compile_filter(one: TypedFilter) -> Composable:

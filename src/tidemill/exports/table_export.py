@@ -7,8 +7,14 @@ from typing import Any
 
 from tidemill.core.errors import InvalidInput, InvalidRequest
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
-from tidemill.core.suggest import format_quoted_suggestion
-from tidemill.exports.filters import FilterCondition, RequestProblem, TypedFilter, build_filter_object, resolve_filters
+from tidemill.core.suggest import format_suggestion_for_long_word
+from tidemill.exports.filters import (
+    FilterCondition,
+    RequestProblem,
+    TypedFilter,
+    build_filter_object,
+    resolve_filters_and_problems,
+)
 from tidemill.tables.resource import Field, Resource, TableName
 from tidemill.tables.values.column_texts import clean_value_for_error
 
@@ -85,7 +91,7 @@ def build_table_export_plan(request: TableExportRequest, resource: Resource) -> 
     """Return the plan to export this resource; raise InvalidRequest with every problem in the request."""
     problems: list[RequestProblem] = []
     fields = _choose_fields(request.fields, resource, problems)
-    filters, filter_problems = resolve_filters(request.filters, resource)
+    filters, filter_problems = resolve_filters_and_problems(request.filters, resource)
     problems += filter_problems
     order = _parse_order(request.order, resource, problems)
     format_ = _parse_choice(FileFormat, "format", request.format, problems)
@@ -132,7 +138,7 @@ def _choose_fields(names: Sequence[str], resource: Resource, problems: list[Requ
 
 
 def _describe_unknown_field(name: str, resource: Resource) -> str:
-    similar = format_quoted_suggestion(name, resource.field_names)
+    similar = format_suggestion_for_long_word(name, resource.field_names)
     return f'"{resource.name}" has no field "{clean_value_for_error(name)}"{similar}'
 
 

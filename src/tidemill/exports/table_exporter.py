@@ -37,8 +37,8 @@ async def stream_table_export(
     Closing the generator cancels the query.
     """
     pipe = _ChunkPipe()
-    reading = asyncio.create_task(_copy_into_pipe(db, plan, pipe, on_complete))
-    reading.add_done_callback(lambda _: pipe.close())
+    reading = asyncio.create_task(_copy_encoded_rows_into_pipe(db, plan, pipe, on_complete))
+    reading.add_done_callback(lambda _: pipe.mark_end())
     try:
         while (chunk := await pipe.get()) is not None:
             yield chunk
@@ -49,7 +49,7 @@ async def stream_table_export(
             await reading
 
 
-async def _copy_into_pipe(
+async def _copy_encoded_rows_into_pipe(
     db: Database, plan: TableExportPlan, pipe: "_ChunkPipe", on_complete: Callable[[int], None]
 ) -> None:
     started, output = time.monotonic(), _EncodedChunks()
@@ -88,7 +88,7 @@ class _ChunkPipe:
         self._slots.release()
         return chunk
 
-    def close(self) -> None:
+    def mark_end(self) -> None:
         self._chunks.put_nowait(None)
 
 
@@ -119,12 +119,12 @@ class SerialThread:
         self._thread = ThreadPoolExecutor(1, "export-writer")
         self._begun: asyncio.Future[Any] | None = None
 
-    async def submit(self, work: Callable[..., Any], *args: Any) -> None:
+    async def start_after_previous(self, work: Callable[..., Any], *args: Any) -> None:
         """Wait for the previous function, then start this one and return without waiting for it."""
         await self._wait_for_submitted()
         self._begun = asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
-    async def run(self, work: Callable[..., T], *args: Any) -> T:
+    async def run_after_previous(self, work: Callable[..., T], *args: Any) -> T:
         """Wait for the previous function, then run this one and return its result."""
         await self._wait_for_submitted()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
@@ -132,11 +132,11 @@ class SerialThread:
     async def run_last(self, work: Callable[[], None]) -> None:
         """Run this after all other functions, even if they failed. Cancelling the caller does not stop it."""
         last = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        self.close()
+        self.shut_down_without_waiting()
         unfinished = [last] if self._begun is None else [self._begun, last]
         await asyncio.shield(asyncio.gather(*unfinished, return_exceptions=True))
 
-    def close(self) -> None:
+    def shut_down_without_waiting(self) -> None:
         self._thread.shutdown(wait=False)
 
     async def _wait_for_submitted(self) -> None:
@@ -173,7 +173,7 @@ class TableExporter:
         except BaseException:
             await thread.run_last(lambda: _discard_table_file(writing, encoders))
             raise
-        thread.close()
+        thread.shut_down_without_waiting()
         _report_export_completed(plan.resource, str(plan.format), rows, time.monotonic() - started, item.job_id)
         return ExportedFile(
             name=name,
@@ -196,21 +196,21 @@ class TableExporter:
         thread: SerialThread,
         encoders: list[CopyEncoder],
     ) -> tuple[int, int]:
-        encoder = await thread.run(open_copy_encoder, plan.file_spec, writing)
+        encoder = await thread.run_after_previous(open_copy_encoder, plan.file_spec, writing)
         encoders.append(encoder)
         last_check = time.monotonic()
 
         async def write_chunk(chunk: bytes) -> None:
             nonlocal last_check
-            await thread.submit(encoder.write, chunk)
+            await thread.start_after_previous(encoder.write, chunk)
             if time.monotonic() - last_check > EXPORT_CANCEL_CHECK_S:
-                await self._check_still_requested(job_id)
+                await self._stop_unless_still_requested(job_id)
                 last_check = time.monotonic()
 
         rows = await copy_query_to_sink(
             self._db, compile_export_query(plan), plan.file_spec.postgres_copy_format, write_chunk
         )
-        await thread.run(encoder.close)
+        await thread.run_after_previous(encoder.close)
         encoders.clear()
         return rows, encoder.cut_cells
 
@@ -218,13 +218,13 @@ class TableExporter:
         self, job_id: UUID, writing: BlobWriter, thread: SerialThread
     ) -> tuple[Blob, str]:
         """Record when the file expires, then finish it. If the worker dies in between, cleanup removes the file."""
-        await self._check_still_requested(job_id)
+        await self._stop_unless_still_requested(job_id)
         expires_at = await self._db.run(retention.set_file_expiry, writing.name, job_id, self._ttl_hours)
-        return await thread.run(writing.finish), expires_at.isoformat()
+        return await thread.run_after_previous(writing.finish), expires_at.isoformat()
 
-    async def _check_still_requested(self, job_id: UUID) -> None:
+    async def _stop_unless_still_requested(self, job_id: UUID) -> None:
         """Raise Wait, which ends the attempt, if the export was cancelled or another worker has written its file."""
-        if not await self._db.read(export_records.is_export_active, job_id):
+        if not await self._db.read(export_records.is_export_file_needed, job_id):
             raise Wait("The export was cancelled or has already finished", after=1.0, code="unwanted")
 
 

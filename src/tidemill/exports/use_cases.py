@@ -51,9 +51,9 @@ async def plan_table_export(runtime: Runtime, request: TableExportRequest, role:
     """
     db, resources = runtime.db, runtime.get(make_resource_registry)
     if role is None:
-        resource = await resources.find(db, request.resource, any_table=True, for_reading=True)
+        resource = await resources.get_resource(db, request.resource, any_table=True, for_reading=True)
     else:
-        resource = await resources.load_readable_resource(db, role, request.resource)
+        resource = await resources.get_readable_resource(db, role, request.resource)
     plan = build_table_export_plan(request, resource)
     missing = await db.run(find_access_problems, plan.table, plan.columns, "read")
     # Ignore row-level security: the file contains the rows that the database user can see.
@@ -94,27 +94,27 @@ async def submit_result_export(
     state = await db.run(export_records.read_results_version, job.id)
     if state["purged_at"] is not None:
         raise Conflict(f"Job {job.key} was purged. Its rows are no longer available.")
-    row = encode_json(request.to_input())
-    key = f"{EXPORT_KIND}:{hashlib.sha256(encode_json([request.to_input(), state])).hexdigest()}"
+    row = encode_json(request.to_item_input())
+    key = f"{EXPORT_KIND}:{hashlib.sha256(encode_json([request.to_item_input(), state])).hexdigest()}"
     spec = replace(spec, kind=EXPORT_KIND, priority=EXPORT_JOB_PRIORITY, idem_key=key)
     for _ in range(RESULT_EXPORT_ATTEMPTS_MAX):
         export_id, is_new = await submit_job(db, spec, [row], built_in=True)
         if is_new:
             return await db.read(job_records.get_job, export_id), True
-        existing = await _find_usable_export(db, runtime.blobs, export_id)
+        existing = await _find_export_open_or_with_file(db, runtime.blobs, export_id)
         if existing is not None:
             return existing, False
         await db.run(job_submission.release_idempotency_key, export_id, key)
     raise Conflict(f"Another export of job {job.key} is being deleted. Try again.")
 
 
-async def _find_usable_export(db: Database, blobs: BlobStore, export_id: UUID) -> Job | None:
+async def _find_export_open_or_with_file(db: Database, blobs: BlobStore, export_id: UUID) -> Job | None:
     """Return the export if it is open or its file still exists; otherwise None."""
     try:
         export = await db.read(job_records.get_job, export_id)
         if not export.is_closed:
             return None if export.status is JobStatus.CANCELLING else export
-        file = await get_export_file_info(db, export)
+        file = await read_export_file_info(db, export)
     except (UnknownJob, Conflict):  # deleted, failed, cancelled or expired
         return None
     return export if await asyncio.to_thread(blobs.has, file.file_id) else None
@@ -134,18 +134,18 @@ class ExportDetails:
     file_url: str | None  # in the blob store; None if the file cannot be downloaded
 
 
-async def load_exports(runtime: Runtime, jobs: Sequence[Job]) -> list[ExportDetails]:
+async def read_exports(runtime: Runtime, jobs: Sequence[Job]) -> list[ExportDetails]:
     """Return the details of these export jobs, in the same order."""
     if not jobs:
         return []
-    records = await runtime.db.read(export_records.find_export_records, [job.id for job in jobs])
+    records = await runtime.db.read(export_records.read_export_records_by_id, [job.id for job in jobs])
     now = await runtime.db.run(job_records.read_database_clock)
     return [_build_export_details(runtime, job, records.get(job.id), now) for job in jobs]
 
 
-async def load_export(runtime: Runtime, job_id: UUID) -> ExportDetails:
+async def read_export(runtime: Runtime, job_id: UUID) -> ExportDetails:
     """Return the details of one export."""
-    return (await load_exports(runtime, [await runtime.db.read(job_records.get_job, job_id)]))[0]
+    return (await read_exports(runtime, [await runtime.db.read(job_records.get_job, job_id)]))[0]
 
 
 def _build_export_details(runtime: Runtime, job: Job, record: ExportRecord | None, now: datetime) -> ExportDetails:
@@ -176,11 +176,11 @@ class OpenExportFile(DownloadInfo):
     file: BinaryIO
 
 
-async def get_export_file_info(db: Database, export: Job) -> DownloadInfo:
+async def read_export_file_info(db: Database, export: Job) -> DownloadInfo:
     """Return the name, size and content type of an export's file; raise Conflict if it has no file."""
     if export.kind != EXPORT_KIND:
         raise Conflict(f"Job {export.key} is not an export and has no file")
-    item = await db.read_snapshot(item_records.get_item_details, export.id, 0)
+    item = await db.read_snapshot(item_records.read_item_details, export.id, 0)
     if item["status"] != ItemStatus.DONE or export.status in _CANCELLED_STATUSES:
         reason = f": {item['error']['reason']}" if item["error"] else ""
         raise Conflict(f"Export {export.key} has no file (status: {export.status}){reason}")
@@ -197,7 +197,7 @@ async def get_export_file_info(db: Database, export: Job) -> DownloadInfo:
 
 async def open_export_file(db: Database, blobs: BlobStore, export: Job) -> OpenExportFile:
     """Open the file of an export; raise Conflict if it has no file."""
-    info = await get_export_file_info(db, export)
+    info = await read_export_file_info(db, export)
     try:
         file = await asyncio.to_thread(blobs.open, info.file_id)
     except UnknownFile:
@@ -209,7 +209,7 @@ def make_export_gone_error(export: Job) -> Conflict:
     return Conflict(f"The file of export {export.key} no longer exists. Submit the export again.")
 
 
-async def open_results(runtime: Runtime, job: Job, format_: str) -> BinaryIO:
+async def export_results_and_open_file(runtime: Runtime, job: Job, format_: str) -> BinaryIO:
     """Export the results of a job, wait for the file, and open it; the caller closes it.
 
     Raises:
@@ -217,11 +217,11 @@ async def open_results(runtime: Runtime, job: Job, format_: str) -> BinaryIO:
     """
     spec = Submission(EXPORT_KIND, owner_id=job.owner_id)
     export, _ = await submit_result_export(runtime, spec, job, ResultExportRequest.create(job.id, format_))
-    export = await _wait_until_closed(runtime.db, export)
+    export = await _wait_until_export_closed(runtime.db, export)
     return (await open_export_file(runtime.db, runtime.blobs, export)).file
 
 
-async def _wait_until_closed(db: Database, export: Job) -> Job:
+async def _wait_until_export_closed(db: Database, export: Job) -> Job:
     last_runnable = time.monotonic()
     while not export.is_closed:
         if time.monotonic() - last_runnable > RESULT_EXPORT_STALL_S:
@@ -240,7 +240,7 @@ def _get_exported_resource_name(job: Job) -> str | None:
 
 
 async def _check_target_readable(runtime: Runtime, user: Principal, resource: str) -> None:
-    await runtime.get(make_resource_registry).load_readable_resource(runtime.db, user.role, resource)
+    await runtime.get(make_resource_registry).get_readable_resource(runtime.db, user.role, resource)
 
 
 def _build_download_links(job: Job) -> dict[str, str]:

@@ -152,14 +152,14 @@ class CarriageReturnStream(FileStream):
         self._stream.close()
 
 
-def _replace_bad_byte(error: UnicodeError) -> tuple[str, int]:
+def _record_and_replace_bad_bytes(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
     _decode_errors.starts.append(error.start)
     return "\udcff", error.end
 
 
-codecs.register_error("tidemill.mark", _replace_bad_byte)
+codecs.register_error("tidemill.mark", _record_and_replace_bad_bytes)
 
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -92,13 +92,15 @@ def detect_layout(
     if compression == "zip" and kind in (None, "xlsx", "images") and given.compression is None:
         kind = _detect_zip_format(file, kind)
     if kind is None:
-        kind = _detect_parquet_format(file) or (None if compression == "zip" else _read_declared_format(name, about))
+        kind = _detect_parquet_or_reject_xls(file) or (
+            None if compression == "zip" else _get_format_from_name_or_type(name, about)
+        )
     if kind in ("xlsx", "parquet", "images"):
         return _make_binary_layout(kind, given)
     sample = FileSample(file, compression)
     if compression == "none" and given.compression is None:
         _refuse_mislabelled_compression(name, sample.head[:_TEXT_CHECK_BYTES])
-    return _detect_text_layout(sample, kind or _read_declared_format(name, about), given, compression, about)
+    return _detect_text_layout(sample, kind or _get_format_from_name_or_type(name, about), given, compression, about)
 
 
 def _detect_compression(file: BinaryIO) -> str:
@@ -134,7 +136,7 @@ def _detect_zip_format(file: BinaryIO, kind: str | None) -> str | None:
     return None
 
 
-def _detect_parquet_format(file: BinaryIO) -> str | None:
+def _detect_parquet_or_reject_xls(file: BinaryIO) -> str | None:
     file.seek(0)
     head = file.read(8)
     if head.startswith(_XLS_MAGIC):
@@ -142,7 +144,7 @@ def _detect_parquet_format(file: BinaryIO) -> str | None:
     return "parquet" if head.startswith(b"PAR1") else None
 
 
-def _read_declared_format(name: str, about: Message) -> str | None:
+def _get_format_from_name_or_type(name: str, about: Message) -> str | None:
     """Return the format from the file name or the content type; None if neither is known."""
     path = PurePath(name.lower())
     if path.suffix in (*COMPRESSED_SUFFIXES, ".zip"):

@@ -55,7 +55,7 @@ class RequestMiddleware:
             except ClientDisconnect:
                 pass  # there is no client to respond to
             finally:
-                tracked.report_done()
+                tracked.report_request_done()
 
     async def _handle_request(self, scope: Scope, tracked: "_TrackedRequest") -> None:
         if tracked.body.is_ambiguous:
@@ -136,7 +136,7 @@ class _TrackedRequest:
             route = "/v1" + route.removeprefix("/v1")
         return str(route)
 
-    def report_done(self) -> None:
+    def report_request_done(self) -> None:
         ms = round((self._ended - self._started) * 1000, 1)
         emit(
             "request.done",
@@ -170,12 +170,12 @@ class ProblemH11Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # otherwise a response has started
-            for event in _report_bad_request(msg):
+            for event in _build_bad_request_and_report(msg):
                 self.transport.write(self.conn.send(event))
         self.transport.close()
 
 
-def _report_bad_request(detail: str) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
+def _build_bad_request_and_report(detail: str) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
     request_id = uuid4().hex
     document = problems.build_problem_response(request_id, HTTPStatus.BAD_REQUEST, detail)
     more = SECURITY_HEADERS | {"x-request-id": request_id, "connection": "close"}

@@ -16,7 +16,7 @@ from tidemill.core.kinds import DISTRIBUTION_KIND, ENRICH_KIND, EXPORT_KIND, IMP
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import JobStatus
 from tidemill.imports import failed_rows
-from tidemill.imports.cli_views import show_effects, show_error_samples, show_layout, show_preview
+from tidemill.imports.cli_views import print_error_samples, print_import_effects, print_layout, print_preview
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
@@ -33,7 +33,7 @@ from tidemill.terminal.command_host import (
     make_command_host,
     resolve_mill,
     run_with_runtime,
-    silence_logs,
+    silence_logs_unless_configured,
 )
 from tidemill.terminal.console import console, format_job_counts, format_job_status, parse_policy_option
 from tidemill.terminal.streams import check_output_path, open_atomic_output
@@ -157,7 +157,7 @@ def import_command(
         policy=parse_policy_option(policy),
     )
     arguments = ImportArguments(file, options, app)
-    silence_logs()
+    silence_logs_unless_configured()
     if preview or preview_rows is not None:
         rows = preview_rows or PREVIEW_ROWS_DEFAULT
         run_with_runtime(lambda runtime: _preview_import(runtime, arguments, rows), app=app, check=False)
@@ -172,7 +172,7 @@ def run_import(arguments: ImportArguments, *, errors_to: Path | None, processes:
 
     async def action(runtime: Runtime) -> Job:
         job_id = await _submit_import(runtime, arguments)
-        return await _follow_import(runtime, job_id, errors_to, processes, arguments.app)
+        return await _follow_import_with_worker(runtime, job_id, errors_to, processes, arguments.app)
 
     return run_with_runtime(action, app=arguments.app, migrate=True)
 
@@ -180,9 +180,11 @@ def run_import(arguments: ImportArguments, *, errors_to: Path | None, processes:
 def follow_import_and_exit(job: Job, *, errors_to: Path | None, processes: int, app: str) -> None:
     """Follow an existing job until it is closed, and exit with its status."""
     check_output_path(errors_to)
-    silence_logs()
+    silence_logs_unless_configured()
     _exit_unless_completed(
-        run_with_runtime(lambda runtime: _follow_import(runtime, job.id, errors_to, processes, app), app=app),
+        run_with_runtime(
+            lambda runtime: _follow_import_with_worker(runtime, job.id, errors_to, processes, app), app=app
+        ),
         allow_errors=False,
     )
 
@@ -194,7 +196,9 @@ def _exit_unless_completed(job: Job, *, allow_errors: bool) -> None:
         raise typer.Exit(0 if is_fine else 1)
 
 
-async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None, processes: int, app: str) -> Job:
+async def _follow_import_with_worker(
+    runtime: Runtime, job_id: UUID, errors_to: Path | None, processes: int, app: str
+) -> Job:
     """Wait until the job is closed; start a worker if none is running."""
     job = await queries.get_job_by_reference(runtime.db, str(job_id))
     try:
@@ -211,14 +215,14 @@ async def _follow_import(runtime: Runtime, job_id: UUID, errors_to: Path | None,
 
 async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
     imports = runtime.get(make_import_use_cases)
-    submission = await imports.prepare_import(arguments.options, role=None)
-    source = await _stage_source(runtime.get(make_staged_files), arguments.file)
+    submission = await imports.check_and_prepare_submission(arguments.options, role=None)
+    source = await _reference_url_or_stage_input(runtime.get(make_staged_files), arguments.file)
     try:
         submitted = await imports.submit(submission, source)
     except InvalidColumns as error:
         raise InvalidInput(f"{error}. {MAP_OPTION_HINT}") from error
     if submitted.layout is not None:
-        show_layout(submitted.layout.to_json())
+        print_layout(submitted.layout.to_json())
     return submitted.job_id
 
 
@@ -226,25 +230,27 @@ async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: in
     if is_remote_url(arguments.file):
         raise InvalidInput("Cannot preview a URL. Download the file and preview the copy.")
     with open_local_preview(runtime) as (imports, staged):
-        submission = await imports.prepare_import(arguments.options, role=None)
-        preview = await imports.preview(submission, await _stage_source(staged, arguments.file), rows=rows)
-        show_preview(preview)
+        submission = await imports.check_and_prepare_submission(arguments.options, role=None)
+        preview = await imports.preview_and_delete_file(
+            submission, await _reference_url_or_stage_input(staged, arguments.file), rows=rows
+        )
+        print_preview(preview)
         if preview["problems"]:
             console.print(f"  {MAP_OPTION_HINT}", highlight=False)
 
 
 async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: Path | None) -> None:
     if "layout" in job.params:  # a worker downloaded and inspected the file
-        show_layout(job.params["layout"])
+        print_layout(job.params["layout"])
     console.print(
         f"{job.key}  {format_job_status(job.status)}  {format_job_counts(job.counts)} of {job.counts.total:,}"
     )
     if job.failure_reason:
         console.print(f"  [red]{escape(job.failure_reason)}[/]", highlight=False, soft_wrap=True)
-    report = await runtime.get(make_import_use_cases).load_report(job)
-    show_effects(job, report.effects)
+    report = await runtime.get(make_import_use_cases).read_report(job)
+    print_import_effects(job, report.effects)
     if report.error_samples:
-        show_error_samples(report.error_samples)
+        print_error_samples(report.error_samples)
     if errors_to is not None:  # also without failed rows: the file may contain those of another import
         suffix = errors_to.suffix.lower().removeprefix(".")
         format_ = suffix if suffix in failed_rows.ERROR_FILE_FORMATS else "csv"
@@ -263,7 +269,7 @@ async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: 
         )
 
 
-async def _stage_source(staged: StagedFiles, text: str) -> ImportSource:
+async def _reference_url_or_stage_input(staged: StagedFiles, text: str) -> ImportSource:
     """Return a reference to the URL, or a staged copy of the file or of standard input."""
     if is_remote_url(text):
         return FileReference(url=text)

@@ -16,14 +16,14 @@ _DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " 
 _LINE_END_NAMES = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 
 
-def show_effects(job: Job, effects: Mapping[str, int]) -> None:
+def print_import_effects(job: Job, effects: Mapping[str, int]) -> None:
     would = "would be " if ImportParams.from_json(job.params).plan_or_request.validate_only else ""
     counts = [f"{count:,} {would}{effect}" for effect, count in effects.items() if count]
     if counts:
         console.print("  " + " · ".join(counts), highlight=False)
 
 
-def show_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+def print_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
     """Print one line for each error code: the number of rows, and one of the errors."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("error", no_wrap=True)
@@ -37,7 +37,7 @@ def show_error_samples(samples: Sequence[tuple[int, Mapping[str, Any]]]) -> None
     console.print(table)
 
 
-def show_layout(layout: Mapping[str, Any]) -> None:
+def print_layout(layout: Mapping[str, Any]) -> None:
     """Print the detected layout to standard error, so that a user can override it with options."""
     error_console.print(f"[dim]{escape_text(_format_layout(layout))}[/]", highlight=False, soft_wrap=True)
 
@@ -64,7 +64,7 @@ def _format_layout(layout: Mapping[str, Any]) -> str:
     return f"Detected: {', '.join(words)}"
 
 
-def show_preview(preview: ImportPreview) -> None:
+def print_preview(preview: ImportPreview) -> None:
     console.print(f"[bold]{escape_text(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
     for column in preview["columns"]:
         target = preview["mapping"].get(column)
@@ -74,7 +74,7 @@ def show_preview(preview: ImportPreview) -> None:
     for problem in preview["problems"]:
         console.print(f"  [red]{escape_text(problem)}[/]", highlight=False, soft_wrap=True)
     _print_preview_table(preview["columns"], preview["rows"])
-    _show_row_errors(preview["rows"])
+    _print_row_errors(preview["rows"])
 
 
 def _print_preview_table(columns: Sequence[str], rows: Sequence[RowWithErrors]) -> None:
@@ -94,7 +94,7 @@ def _print_preview_table(columns: Sequence[str], rows: Sequence[RowWithErrors]) 
     )
 
 
-def _show_row_errors(rows: Sequence[RowWithErrors]) -> None:
+def _print_row_errors(rows: Sequence[RowWithErrors]) -> None:
     for row in rows:
         for error in row["errors"]:
             console.print(f"  [red]Row {row['row']}[/]  {escape_text(join_error_reasons([error]))}", highlight=False)

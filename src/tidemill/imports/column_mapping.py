@@ -59,7 +59,7 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
         similar = _format_field_suggestion(column, resource) if at < COLUMN_SUGGESTIONS_MAX else ""
         problems.append(f'Column "{column}" is not a field of {resource.name}{similar}')
     problems += _find_duplicate_target_problems(mapping)
-    missing = _list_missing_fields(mapping, resource)
+    missing = _list_missing_required_fields(mapping, resource)
     problems += [format_missing_column(name) for name in missing]
     return ColumnMapping(mapping, unknown, missing, [escape_unprintable(problem) for problem in problems])
 
@@ -82,7 +82,7 @@ def normalize_column_name(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
 
 
-def _list_missing_fields(mapping: Mapping[str, str], resource: Resource) -> list[str]:
+def _list_missing_required_fields(mapping: Mapping[str, str], resource: Resource) -> list[str]:
     given = set(mapping.values())
     return [field.name for field in resource.fields if field.is_required_for_insert and field.name not in given]
 

@@ -17,11 +17,16 @@ from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.import_submission import SubmittedImport
 from tidemill.imports.use_cases import LOCAL_IMPORT, check_table_privileges
 from tidemill.jobs.staged_files import make_staged_files
-from tidemill.jobs.submission import report_submitted
+from tidemill.jobs.submission import report_submitted_if_new
 from tidemill.runtime import Runtime
 from tidemill.store import item_fixes, job_records
 from tidemill.store.database import Database, is_transient
-from tidemill.store.job_submission import Submission, build_submission_steps, find_by_idempotency_key, run_steps_async
+from tidemill.store.job_submission import (
+    Submission,
+    build_submission_steps,
+    find_job_by_idempotency_key,
+    run_steps_async,
+)
 from tidemill.tables.resource_registry import make_resource_registry
 
 PROMOTE_ACTION = "promote"
@@ -53,7 +58,7 @@ async def promote_dry_run(
     plan = replace(_get_promotable_plan(job), validate_only=False)
     db, staged_files = runtime.db, runtime.get(make_staged_files)
     if role is not None:
-        await runtime.get(make_resource_registry).load_writable_resource(db, role, plan.resource.name)
+        await runtime.get(make_resource_registry).get_writable_resource(db, role, plan.resource.name)
     key = f"{PROMOTE_ACTION} {job.id}"
     promoted_id = await find_promoted_job_id(db, job)
     if promoted_id is not None:
@@ -93,7 +98,7 @@ async def promote_dry_run(
 
 async def find_promoted_job_id(db: Database, dry_run: Job) -> UUID | None:
     """Return the import that this dry run was promoted to, if any."""
-    promoted = await db.run(find_by_idempotency_key, dry_run.owner_id, f"{PROMOTE_ACTION} {dry_run.id}")
+    promoted = await db.run(find_job_by_idempotency_key, dry_run.owner_id, f"{PROMOTE_ACTION} {dry_run.id}")
     return None if promoted is None else promoted.id
 
 
@@ -109,7 +114,7 @@ async def _submit_promoted_with_fixes(db: Database, spec: Submission, dry_run: J
         if not is_transient(error):
             raise
         raise Unavailable("The database is not available. It is safe to retry the request.") from error
-    report_submitted(job_id, spec, is_new=is_new)
+    report_submitted_if_new(job_id, spec, is_new=is_new)
     return job_id, is_new
 
 

@@ -44,7 +44,7 @@ class DuplicateDetector:
             KeyIndex(keep_latest=plan.duplicates == "last" and fields == key) for fields in self._unique_field_sets
         ]
 
-    def observe(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
+    def add_inputs_and_find_duplicates(self, lo: int, inputs: Sequence[bytes]) -> list[tuple[int, int, int]]:
         """Return (seq, other, key_index) for each row that loses to another. ``lo`` is the seq of the first input."""
         if not self._unique_field_sets:
             return []

@@ -18,7 +18,7 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.list_pages import Page
 from tidemill.core.outcome import ErrorDetails
 from tidemill.core.result_grid import GridCell, format_cell
-from tidemill.files.writers.row_writers import format_csv_line, format_xlsx_row
+from tidemill.files.writers.row_writers import format_cell_tails_of_row, format_csv_line
 from tidemill.files.writers.xlsx_sheets import WorkbookWriter
 from tidemill.imports import import_records
 from tidemill.imports.column_mapping import (
@@ -92,7 +92,7 @@ def join_error_codes(errors: Iterable[RowErrorView]) -> str:
     return "; ".join(str(error["code"]) for error in errors)
 
 
-def to_record(columns: Sequence[str], value: Any) -> JsonObject:
+def to_record_by_column(columns: Sequence[str], value: Any) -> JsonObject:
     """Return a row by column. The text of an unparsed record is in the first column."""
     return value if isinstance(value, dict) else {columns[0] if columns else UNPARSED_COLUMN: value}
 
@@ -138,7 +138,7 @@ class CsvStyle:
         charset = self.encoding.replace("cp125", "windows-125")
         return f"text/csv; charset={charset.removesuffix('-le').removesuffix('-be')}"
 
-    def format_line(self, cells: Sequence[GridCell], added: Sequence[GridCell]) -> bytes:
+    def encode_line(self, cells: Sequence[GridCell], added: Sequence[GridCell]) -> bytes:
         """Return a line. ``added`` cells are never imported, so a character that cannot be encoded becomes "?"."""
         marks = {"delimiter": self.delimiter, "quote": self.quote}
         if not self.quote:  # without quotes, a delimiter in a message would add a field
@@ -192,10 +192,10 @@ async def open_error_file(db: Database, job: Job, format_: str) -> ErrorFile:
     _check_not_purged(job)
     if format_ == "ndjson":
         return ErrorFile(_stream_ndjson(db, job), FORMAT_CONTENT_TYPES[FileFormat.NDJSON], ".ndjson")
-    rows = _ErrorFileRows(db, job, await load_failed_rows_columns(db, job))
+    rows = _ErrorFileRows(db, job, await read_columns_of_failed_rows(db, job))
     if format_ == "xlsx":
         return ErrorFile(rows.stream_xlsx(), FORMAT_CONTENT_TYPES[FileFormat.XLSX], ".xlsx")
-    layout = await load_import_layout(db, job)
+    layout = await read_import_layout(db, job)
     style, note = make_csv_style(layout), None
     if layout is not None and not is_unicode_encoding(layout.encoding) and not await rows.can_encode(style.encoding):
         style = replace(style, encoding="utf-8", byte_order_mark=codecs.BOM_UTF8)
@@ -203,7 +203,7 @@ async def open_error_file(db: Database, job: Job, format_: str) -> ErrorFile:
     return ErrorFile(rows.stream_csv(style), style.content_type, style.suffix, note)
 
 
-async def load_import_layout(db: Database, job: Job) -> FileLayout | None:
+async def read_import_layout(db: Database, job: Job) -> FileLayout | None:
     """Return the layout of the imported file; None if the file was never read."""
     if (layout := ImportParams.from_json(job.params).layout) is not None:
         return layout
@@ -221,7 +221,7 @@ class _ErrorFileRows:
         plan = ImportParams.from_json(job.params).plan
         self._is_escaped = plan is not None and plan.spreadsheet_safe
         self._columns_by_field = _map_fields_to_columns(job)
-        self._header = [guard_cell(name) for name in columns]
+        self._header = [escape_cell_if_formula(name) for name in columns]
 
     async def can_encode(self, encoding: str) -> bool:
         """Whether an encoding has all characters of the header and of the rows. It reads all failed rows."""
@@ -230,33 +230,38 @@ class _ErrorFileRows:
             if encoding == "utf-32":  # a spreadsheet does not detect it
                 return False
             async for page in _iterate_failure_pages(self._db, self._job):
-                cells = (cell for one in page for cell in self._build_cells(one))
+                cells = (cell for one in page for cell in self._build_data_cells(one))
                 "".join(cell for cell in cells if isinstance(cell, str)).encode(encoding)
         except UnicodeEncodeError:
             return False
         return True
 
     async def stream_csv(self, style: CsvStyle) -> AsyncIterator[bytes]:
-        yield style.byte_order_mark + style.format_line(self._header, ERROR_FILE_COLUMNS)
+        yield style.byte_order_mark + style.encode_line(self._header, ERROR_FILE_COLUMNS)
         async for page in _iterate_failure_pages(self._db, self._job):
-            yield b"".join(style.format_line(self._build_cells(one), self._build_added_cells(one)) for one in page)
+            yield b"".join(style.encode_line(self._build_data_cells(one), self._build_added_cells(one)) for one in page)
 
     async def stream_xlsx(self) -> AsyncIterator[bytes]:
         output = _WorkbookOutput()
         sheets = WorkbookWriter(output, [*map(str, self._header), *ERROR_FILE_COLUMNS], ERRORS_SHEET_NAME)
         async for page in _iterate_failure_pages(self._db, self._job):
-            rows = [format_xlsx_row(sheets, [*self._build_cells(one), *self._build_added_cells(one)]) for one in page]
+            rows = [
+                format_cell_tails_of_row(sheets, [*self._build_data_cells(one), *self._build_added_cells(one)])
+                for one in page
+            ]
             await asyncio.to_thread(sheets.write, rows)
             yield output.take()
         await asyncio.to_thread(sheets.close)
         yield output.take()
 
-    def _build_cells(self, one: FailedRow) -> list[GridCell]:
-        record = to_record(self._columns, one.input)
-        return [guard_cell(format_cell(record.get(name)), is_escaped=self._is_escaped) for name in self._columns]
+    def _build_data_cells(self, one: FailedRow) -> list[GridCell]:
+        record = to_record_by_column(self._columns, one.input)
+        return [
+            escape_cell_if_formula(format_cell(record.get(name)), is_escaped=self._is_escaped) for name in self._columns
+        ]
 
     def _build_added_cells(self, one: FailedRow) -> list[GridCell]:
-        errors = _add_columns(_build_row_errors(one), self._columns_by_field)
+        errors = _add_column_names_to_errors(_build_row_errors(one), self._columns_by_field)
         return [one.row, escape_formula(join_error_reasons(errors)), escape_formula(join_error_codes(errors))]
 
 
@@ -281,7 +286,7 @@ class _WorkbookOutput:
 _match_plain_number = re.compile(r"[+-]?[0-9]+([.,][0-9]+)*([eE][+-]?[0-9]+)?").fullmatch
 
 
-def guard_cell(cell: GridCell, *, is_escaped: bool = False) -> GridCell:
+def escape_cell_if_formula(cell: GridCell, *, is_escaped: bool = False) -> GridCell:
     """Return a cell with an apostrophe in front if a spreadsheet could run it as a formula. Numbers stay as they are.
 
     ``is_escaped``: the formulas of the imported file have an apostrophe already.
@@ -297,7 +302,7 @@ def _map_fields_to_columns(job: Job) -> dict[str, str]:
     return {} if plan is None else {name: column for column, name in plan.ordered_mapping.items()}
 
 
-def _add_columns(errors: list[RowErrorView], columns_by_field: Mapping[str, str]) -> list[RowErrorView]:
+def _add_column_names_to_errors(errors: list[RowErrorView], columns_by_field: Mapping[str, str]) -> list[RowErrorView]:
     """Add the column of the file to each error. An error of several fields has several columns."""
     for error in errors:
         names = error["field"]
@@ -313,10 +318,10 @@ async def _stream_ndjson(db: Database, job: Job) -> AsyncIterator[bytes]:
     async for page in _iterate_failure_pages(db, job):
         lines = []
         for one in page:
-            errors = _add_columns(_build_row_errors(one), columns_by_field)
+            errors = _add_column_names_to_errors(_build_row_errors(one), columns_by_field)
             codes = [error["code"] for error in errors]
             added = {ROW_NUMBER_COLUMN: one.row, ERRORS_COLUMN: errors, ERROR_CODES_COLUMN: codes}
-            lines.append(to_record(columns, one.input) | added)
+            lines.append(to_record_by_column(columns, one.input) | added)
         yield b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
@@ -326,7 +331,7 @@ def get_planned_columns(job: Job) -> list[str]:
     return [name for name in (plan.columns if plan else ()) if name not in ERROR_FILE_COLUMNS]
 
 
-async def load_failed_rows_columns(db: Database, job: Job) -> list[str]:
+async def read_columns_of_failed_rows(db: Database, job: Job) -> list[str]:
     """Return the planned columns and the further fields of failed rows, which NDJSON and JSON files can have."""
     _check_not_purged(job)
     columns = get_planned_columns(job)

@@ -18,10 +18,10 @@ from tidemill.core.json_input import JsonObject
 from tidemill.files.writers.xlsx_sheets import CELL_TEXT_MAX_UTF16_UNITS, truncate_utf16
 from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS, ROW_NUMBER_COLUMN, format_names, normalize_column_name
 from tidemill.imports.failed_rows import (
-    guard_cell,
+    escape_cell_if_formula,
     is_unicode_encoding,
-    load_failed_rows_columns,
-    load_import_layout,
+    read_columns_of_failed_rows,
+    read_import_layout,
 )
 from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.import_submission import ImportFile
@@ -31,7 +31,7 @@ from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import Runtime
 from tidemill.store import item_fixes, job_records, operation_records, reprocess_items
 from tidemill.store.database import Connection, Database, is_transient
-from tidemill.store.item_records import fetch_item
+from tidemill.store.item_records import read_item
 from tidemill.store.job_events import report_operation_step
 from tidemill.store.job_records import LockedJob
 from tidemill.store.jsonb import decode_input_or_text, encode_json
@@ -70,7 +70,7 @@ class FixedRowMatcher:
         if row_number in (None, ""):
             self._problems.add(f'line {line}: "{ROW_NUMBER_COLUMN}" is missing, so the row of the import is unknown')
             return None
-        row = parse_row_number(row_number)
+        row = parse_row_number_cell(row_number)
         if row is None or not 0 < row <= self._total:
             self._problems.add(f'line {line}: the import has no row "{str(row_number)[:40]}"')
             return None
@@ -107,7 +107,7 @@ class FixFileColumns:
         matches = self._columns_by_folded_name.get(normalize_column_name(name), set())
         return next(iter(matches)) if len(matches) == 1 else None
 
-    def rename_record(self, record: Any) -> Any:
+    def rename_record_fields(self, record: Any) -> Any:
         """Rename the fields of a record to columns of the import, unless the record has that column already."""
         if not isinstance(record, dict) or record.keys() <= self._columns.keys():
             return record
@@ -155,10 +155,13 @@ class FixedCellMerger:
     def merge_row(self, held: Any, cells: Mapping[str, Any]) -> JsonObject:
         """Return the stored row with the changed cells. A field that the row lacks is not added for an empty cell."""
         if not isinstance(held, dict):
-            return {name: self._convert_cell(name, self._unguard(held, value)) for name, value in cells.items()}
+            return {
+                name: self._parse_cell_if_json(name, self._unescape_like_error_file(held, value))
+                for name, value in cells.items()
+            }
         changed = {name for name, value in cells.items() if not self._is_unchanged(held.get(name), value)}
         return held | {
-            name: self._convert_cell(name, self._unguard(held.get(name), cells[name]))
+            name: self._parse_cell_if_json(name, self._unescape_like_error_file(held.get(name), cells[name]))
             for name in cells
             if name in changed
         }
@@ -166,18 +169,18 @@ class FixedCellMerger:
     def _is_unchanged(self, held: Any, cell: Any) -> bool:
         """Whether a cell is the stored value as an error file shows it: maybe guarded, and in a workbook cut."""
         old, new = to_comparable_cell_text(held), to_comparable_cell_text(cell)
-        shown = self._guard(held, old)
+        shown = self._escape_like_error_file(held, old)
         return new in (old, shown) or new == truncate_utf16(shown, CELL_TEXT_MAX_UTF16_UNITS)
 
-    def _guard(self, held: Any, text: str) -> str:
-        return str(guard_cell(text, is_escaped=self._is_escaped)) if isinstance(held, str) else text
+    def _escape_like_error_file(self, held: Any, text: str) -> str:
+        return str(escape_cell_if_formula(text, is_escaped=self._is_escaped)) if isinstance(held, str) else text
 
-    def _unguard(self, held: Any, cell: Any) -> Any:
+    def _unescape_like_error_file(self, held: Any, cell: Any) -> Any:
         """Remove the apostrophe of a changed cell if the error file put one before the stored value."""
-        is_guarded = isinstance(held, str) and not self._is_escaped and self._guard(held, held) != held
+        is_guarded = isinstance(held, str) and not self._is_escaped and self._escape_like_error_file(held, held) != held
         return unescape_formula(cell) if is_guarded and isinstance(cell, str) else cell
 
-    def _convert_cell(self, name: str, value: Any) -> Any:
+    def _parse_cell_if_json(self, name: str, value: Any) -> Any:
         return _parse_json_cell(value) if name in self._json_columns else value
 
 
@@ -198,7 +201,7 @@ def _parse_json_cell(text: Any) -> Any:
         return text
 
 
-def parse_row_number(value: Any) -> int | None:
+def parse_row_number_cell(value: Any) -> int | None:
     """Return the row number in a cell, or None. Some spreadsheets write 7 as 7.0."""
     if isinstance(value, str):
         digits = value.strip().removesuffix(".0")
@@ -233,19 +236,19 @@ async def fix_rows_from_file(runtime: Runtime, job: Job, fixes: FixedRowsFile) -
     try:
         if not fixes.file.blob.size:
             raise InvalidInput("The file is empty")
-        return await _fix_rows(runtime, job, fixes)
+        return await _store_all_fixes_and_requeue(runtime, job, fixes)
     finally:
         await runtime.get(make_staged_files).discard(fixes.file.blob.id)
 
 
-async def _fix_rows(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOperation:
+async def _store_all_fixes_and_requeue(runtime: Runtime, job: Job, fixes: FixedRowsFile) -> BulkOperation:
     file = fixes.file
     plan = ImportParams.from_json(job.params).plan
     given = fixes.layout.to_json() | ({"keep_empty": True} if plan is not None and plan.keep_empty else {})
     db, imports = runtime.db, runtime.get(make_import_use_cases)
     inspection = await _inspect_fix_file(runtime, job, file, given)
     mapping = plan.mapping if plan is not None else {}
-    names = await _load_fix_file_columns(db, job, mapping, inspection)
+    names = await _read_and_check_fix_file_columns(db, job, mapping, inspection)
     merge = _merge_fields if inspection.is_named_by_rows else FixedCellMerger(plan).merge_row
     source = await imports.open_source(file.blob.id, inspection.layout)
     try:
@@ -271,7 +274,7 @@ async def _inspect_fix_file(
     """
     options = {"name": file.name, "content_type": file.content_type}
     inspection = await inspect_file(runtime, file.blob.id, **options, layout_options=given, rows=SEQ_LIST_MAX)
-    imported = await load_import_layout(runtime.db, job)
+    imported = await read_import_layout(runtime.db, job)
     encoding = None if imported is None else imported.encoding
     if "encoding" in given or is_unicode_encoding(inspection.layout.encoding) or is_unicode_encoding(encoding):
         return inspection
@@ -280,10 +283,10 @@ async def _inspect_fix_file(
     )
 
 
-async def _load_fix_file_columns(
+async def _read_and_check_fix_file_columns(
     db: Database, job: Job, mapping: Mapping[str, str], inspection: FileInspection
 ) -> FixFileColumns:
-    names = FixFileColumns(await load_failed_rows_columns(db, job), mapping)
+    names = FixFileColumns(await read_columns_of_failed_rows(db, job), mapping)
     problems = [] if inspection.is_named_by_rows else names.find_header_problems(inspection.columns)
     if problems:
         raise InvalidColumns(problems)
@@ -339,7 +342,7 @@ class _RowFixer:
             if index in block.defects:
                 self._problems.add(f"line {line}: {block.defects[index]['reason']}")
                 continue
-            record = self._names.rename_record(decode_input_or_text(text.decode(), exact=True))
+            record = self._names.rename_record_fields(decode_input_or_text(text.decode(), exact=True))
             if (row := self._matcher.match_record_to_row(record, line)) is not None:
                 yield row
 
@@ -348,13 +351,17 @@ class _RowFixer:
             return 0
         current = await item_fixes.read_current_inputs(self._conn, self._job.id, list(fixes))
         fixed = {seq: self._merge(current.get(seq), fields) for seq, fields in fixes.items()}
-        inputs = {seq: data for seq, fields in fixed.items() if (data := self._encode_row(seq, fields)) is not None}
-        stored = await item_fixes.fix_failed_items(self._conn, locked, inputs, by=self._fixes.by)
+        inputs = {
+            seq: data
+            for seq, fields in fixed.items()
+            if (data := self._encode_row_or_add_problem(seq, fields)) is not None
+        }
+        stored = await item_fixes.fix_and_requeue_failed_items(self._conn, locked, inputs, by=self._fixes.by)
         for seq in sorted(inputs.keys() - set(stored)):
-            await self._report_rejected_row(seq)
+            await self._add_rejected_row_problem(seq)
         return len(stored)
 
-    def _encode_row(self, seq: int, fields: JsonObject) -> bytes | None:
+    def _encode_row_or_add_problem(self, seq: int, fields: JsonObject) -> bytes | None:
         try:
             data = encode_json(fields, exact=True)
         except (TypeError, ValueError, RecursionError) as error:
@@ -365,9 +372,9 @@ class _RowFixer:
             return None
         return data
 
-    async def _report_rejected_row(self, seq: int) -> None:
+    async def _add_rejected_row_problem(self, seq: int) -> None:
         is_reported = len(self._problems.messages) < FIX_PROBLEMS_MAX
-        status = (await fetch_item(self._conn, self._job.id, seq))["status"] if is_reported else "not failed"
+        status = (await read_item(self._conn, self._job.id, seq))["status"] if is_reported else "not failed"
         self._problems.add(f"row {seq + 1} is {status}: only failed rows can be fixed")
 
 

@@ -44,7 +44,7 @@ class ReferenceWaitPolicy:
         self._wrote_recently = wrote_recently
 
     @classmethod
-    async def load(cls, conn: Connection, job_id: UUID) -> "ReferenceWaitPolicy":
+    async def read_for_job(cls, conn: Connection, job_id: UUID) -> "ReferenceWaitPolicy":
         flags = await import_records.read_remaining_batch_flags(conn, job_id, REFERENCE_PROGRESS_S)
         return cls(has_untried_rows=flags[0], has_other_retries=flags[1], wrote_recently=flags[2])
 
@@ -64,7 +64,7 @@ class ReferenceWaitPolicy:
         return None
 
 
-async def resolve_duplicates(
+async def find_duplicates_to_skip_or_fail(
     conn: Connection, plan: ImportPlan, checker: RowChecker, checked: CheckedRows, items: Sequence[Item]
 ) -> dict[int, RowErrorDetail]:
     """Return the rows to skip because another row with their key is imported; with ``error`` such rows fail."""
@@ -76,7 +76,7 @@ async def resolve_duplicates(
     skipped: dict[int, RowErrorDetail] = {}
     for at, repeat in enumerate(candidates):
         index, fields = indexes[repeat.seq], plan.unique_field_sets[repeat.key_index]
-        mine, theirs = checked.get_tuples(fields, [index])[0], others.get_tuples(fields, [at])[0]
+        mine, theirs = checked.get_values_of_rows(fields, [index])[0], others.get_values_of_rows(fields, [at])[0]
         if not _have_same_key(plan, fields, mine, theirs):
             continue
         if None in mine and (index in checked.errors.bad_rows or at in others.errors.bad_rows):
@@ -124,10 +124,10 @@ class ImportHandler:
     async def process_batch(self, items: Sequence[Item], conn: Connection) -> BatchExceptions:
         """Import a batch, and return the outcomes of the rows that were not imported, by index."""
         job_id = items[0].job_id
-        known = await self._load_plan(conn, job_id)
+        known = await self._get_or_read_plan(conn, job_id)
         checked = known.checker.check_rows([item.input for item in items])
-        skipped = await resolve_duplicates(conn, known.plan, known.checker, checked, items)
-        wait_policy = await ReferenceWaitPolicy.load(conn, job_id) if known.plan.may_wait_for_rows else None
+        skipped = await find_duplicates_to_skip_or_fail(conn, known.plan, known.checker, checked, items)
+        wait_policy = await ReferenceWaitPolicy.read_for_job(conn, job_id) if known.plan.may_wait_for_rows else None
         target = TargetTable(conn, known.plan.resource, known.plan.keeps_null)
         checks = TableChecker(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
         try:
@@ -147,10 +147,10 @@ class ImportHandler:
             if wait_policy is None
             else _build_wait_outcomes(wait_policy, checks, items, progress=effects.total() > 0)
         )
-        outcomes = {**waiting, **_build_skips(skipped)}
-        return BatchExceptions(outcomes, _build_failures(checked, except_rows=outcomes))
+        outcomes = {**waiting, **_build_skip_outcomes(skipped)}
+        return BatchExceptions(outcomes, _build_failure_details(checked, except_rows=outcomes))
 
-    async def _load_plan(self, conn: Connection, job_id: UUID) -> _CachedPlan:
+    async def _get_or_read_plan(self, conn: Connection, job_id: UUID) -> _CachedPlan:
         known = self._plans.get(job_id)
         if known is None:
             plan = msgspec.convert((await job_records.read_job_params(conn, job_id))["plan"], ImportPlan)
@@ -182,11 +182,11 @@ def make_import_handler(runtime: Runtime) -> Handler:
         in_transaction=True,
         exact=True,
         batch_size=IMPORT_BATCH_ROWS,
-        make_input_observer=lambda params, source: _make_detector_lazily(params, source, normalizers),
+        make_input_observer=lambda params, source: _import_and_make_detector(params, source, normalizers),
     )
 
 
-def _make_detector_lazily(
+def _import_and_make_detector(
     params: JsonObject, source: InputSource, normalizers: Mapping[str, Normalizer]
 ) -> InputObserver:
     from tidemill.imports.duplicate_detector import make_duplicate_detector  # noqa: PLC0415  it imports numpy
@@ -194,12 +194,12 @@ def _make_detector_lazily(
     return make_duplicate_detector(params, source, normalizers)
 
 
-def _build_skips(skipped: Mapping[int, RowErrorDetail]) -> dict[int, Outcome]:
+def _build_skip_outcomes(skipped: Mapping[int, RowErrorDetail]) -> dict[int, Outcome]:
     return {index: Skip(problem.reason) for index, problem in skipped.items()}
 
 
-def _build_failures(checked: CheckedRows, *, except_rows: Collection[int]) -> dict[int, ErrorDetails]:
-    errors = checked.errors.build_details()
+def _build_failure_details(checked: CheckedRows, *, except_rows: Collection[int]) -> dict[int, ErrorDetails]:
+    errors = checked.errors.build_details_by_row()
     return {index: one for index, one in errors.items() if index not in except_rows} if except_rows else errors
 
 

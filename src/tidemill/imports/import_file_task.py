@@ -48,7 +48,7 @@ class ImportFileTask(ConfigTable):
             priority=spec.priority,
         )
         try:
-            submission = await imports.prepare_import(options, role=owner.role, spec=spec)
+            submission = await imports.check_and_prepare_submission(options, role=owner.role, spec=spec)
         except (Forbidden, UnknownResource):
             raise UnknownResource(
                 f'Resource "{self.resource}" does not exist, or user "{owner.name}" has no write access to it'

@@ -16,7 +16,7 @@ from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import ImportOrigin
 from tidemill.imports.schemas import EffectsOut, ImportDetail, ImportOut
 from tidemill.jobs import queries
-from tidemill.jobs.dependencies import JobName, load_job_if_rerun_allowed, load_visible_job, require_job_of_kind
+from tidemill.jobs.dependencies import JobName, get_job_if_rerun_allowed, read_visible_job, require_job_of_kind
 from tidemill.jobs.schemas import ItemCountsOut, RatesOut
 from tidemill.rest.auth import CurrentUser
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
@@ -35,17 +35,17 @@ IMPORT_LINKS = (
 )
 
 
-async def load_import_views(db: DatabaseDep, found: Sequence[Job]) -> list[ImportOut]:
+async def read_import_views(db: DatabaseDep, found: Sequence[Job]) -> list[ImportOut]:
     origins = await db.read(import_records.find_import_origins, [job.id for job in found]) if found else {}
     return [_build_import_out(job, origins.get(job.id)) for job in found]
 
 
-async def load_import_view(db: DatabaseDep, job_id: UUID) -> ImportOut:
-    (view,) = await load_import_views(db, [await queries.get_job(db, job_id)])
+async def read_import_view(db: DatabaseDep, job_id: UUID) -> ImportOut:
+    (view,) = await read_import_views(db, [await queries.get_job(db, job_id)])
     return view
 
 
-async def load_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
+async def read_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
     origin = (await db.read(import_records.find_import_origins, [job.id])).get(job.id)
     source, params = origin.source if origin else None, ImportParams.from_json(job.params)
     plan, plan_or_request, layout = params.plan, params.plan_or_request, params.layout or (source and source.layout)
@@ -75,7 +75,7 @@ def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:
     return ImportOut(
         job_id=job.id,
         key=job.key,
-        idempotency_key=_strip_idempotency_prefix(origin.idem_key if origin else None),
+        idempotency_key=_get_client_idempotency_key(origin.idem_key if origin else None),
         resource_type=params.target.name if params.target else "",
         file_name=(origin.source.name or None) if origin and origin.source else None,
         mode=options.mode,
@@ -97,22 +97,22 @@ def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:
     )
 
 
-def _strip_idempotency_prefix(key: str | None) -> str | None:
+def _get_client_idempotency_key(key: str | None) -> str | None:
     """Return the key that the client sent, without the prefix of the route; None for a promotion."""
     if key is None or key.startswith(f"{PROMOTE} "):
         return None
     return key.removeprefix(f"{IMPORT_KEY_PREFIX} ")
 
 
-async def load_visible_import(import_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
-    return require_job_of_kind(await load_visible_job(import_id, me, db), IMPORT, "import", import_id)
+async def read_visible_import(import_id: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
+    return require_job_of_kind(await read_visible_job(import_id, me, db), IMPORT, "import", import_id)
 
 
-VisibleImport = Annotated[Job, Depends(load_visible_import)]
+VisibleImport = Annotated[Job, Depends(read_visible_import)]
 
 
-async def load_runnable_import(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> Job:
-    return await load_job_if_rerun_allowed(import_id, me, runtime)
+async def read_runnable_import(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> Job:
+    return await get_job_if_rerun_allowed(import_id, me, runtime)
 
 
-RunnableImport = Annotated[Job, Depends(load_runnable_import)]
+RunnableImport = Annotated[Job, Depends(read_runnable_import)]

@@ -20,7 +20,7 @@ from tidemill.jobs import upload
 from tidemill.jobs.file_inspection import parse_layout_options
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import Submission
-from tidemill.rest.json_body import convert_validation_error, make_validation_error
+from tidemill.rest.json_body import make_validation_error, to_request_validation_error
 from tidemill.rest.request_body import carries_json_parameters
 from tidemill.runtime import Runtime
 
@@ -34,7 +34,7 @@ def parse_json_body(model: type[LayoutModel], body: bytes) -> LayoutModel:
     try:
         return model.model_validate_json(body)
     except pydantic.ValidationError as error:
-        raise convert_validation_error(error, "body") from error
+        raise to_request_validation_error(error, "body") from error
 
 
 def parse_form_fields(model: type[LayoutModel], fields: dict[str, str], location: str) -> LayoutModel:
@@ -53,7 +53,7 @@ def parse_form_fields(model: type[LayoutModel], fields: dict[str, str], location
     try:
         return model.model_validate(values)
     except pydantic.ValidationError as error:
-        raise convert_validation_error(error, location) from error
+        raise to_request_validation_error(error, location) from error
 
 
 def get_layout_options(body: LayoutIn) -> dict[str, object]:
@@ -61,7 +61,7 @@ def get_layout_options(body: LayoutIn) -> dict[str, object]:
     return {name: value for name in LAYOUT_FIELDS if (value := getattr(body, name)) is not None}
 
 
-def build_layout(body: LayoutIn) -> FileLayout:
+def parse_layout_of_request(body: LayoutIn) -> FileLayout:
     """Return the layout options of a request; InvalidInput if one is invalid."""
     return parse_layout_options(get_layout_options(body))
 
@@ -122,14 +122,14 @@ async def receive_import(
     if carries_json_parameters(request.scope):
         body = parse_json_body(model, await request.body())
         reference = make_file_reference(body.source, None if me.is_admin else me.user_id)
-        if "spreadsheet_safe" not in body.model_fields_set and await imports.is_spreadsheet_safe(reference):
+        if "spreadsheet_safe" not in body.model_fields_set and await imports.was_exported_spreadsheet_safe(reference):
             body = body.model_copy(update={"spreadsheet_safe": True})
-        submission = await imports.prepare_import(build_import_options(body), role=me.role, spec=spec)
+        submission = await imports.check_and_prepare_submission(build_import_options(body), role=me.role, spec=spec)
         return ReceivedImport(body, submission, reference)
     fields = _UploadFields(imports, model, get_parameter_location(request), me, spec)
     uploaded = await upload.receive_upload(request, runtime, check=fields.check, accept_any_type=True)
     try:
-        body, submission = await fields.prepare_import_from_fields(uploaded.fields)
+        body, submission = await fields.check_and_prepare_from_fields(uploaded.fields)
     except BaseException:
         await runtime.get(make_staged_files).discard(uploaded.blob.id)
         raise
@@ -151,13 +151,16 @@ class _UploadFields(Generic[ImportModel]):
         self._prepared: tuple[ImportModel, ImportSubmission] | None = None
 
     async def check(self, fields: dict[str, str]) -> None:
-        await self.prepare_import_from_fields(fields)
+        await self.check_and_prepare_from_fields(fields)
 
-    async def prepare_import_from_fields(self, fields: dict[str, str]) -> tuple[ImportModel, ImportSubmission]:
+    async def check_and_prepare_from_fields(self, fields: dict[str, str]) -> tuple[ImportModel, ImportSubmission]:
         if self._prepared is None or fields != self._fields:
             body = parse_form_fields(self._model, fields, self._location)
             options = build_import_options(body)
-            self._prepared = body, await self._imports.prepare_import(options, role=self._role, spec=self._spec)
+            self._prepared = (
+                body,
+                await self._imports.check_and_prepare_submission(options, role=self._role, spec=self._spec),
+            )
             self._fields = dict(fields)
         return self._prepared
 
@@ -167,11 +170,11 @@ async def receive_fixes(request: Request, runtime: Runtime, me: Principal) -> Fi
     location = get_parameter_location(request)
 
     async def check_layout(fields: dict[str, str]) -> None:
-        build_layout(parse_form_fields(LayoutIn, fields, location))
+        parse_layout_of_request(parse_form_fields(LayoutIn, fields, location))
 
     uploaded = await upload.receive_upload(request, runtime, check=check_layout, accept_any_type=True)
     try:
-        layout = build_layout(parse_form_fields(LayoutIn, uploaded.fields, location))
+        layout = parse_layout_of_request(parse_form_fields(LayoutIn, uploaded.fields, location))
     except BaseException:
         await runtime.get(make_staged_files).discard(uploaded.blob.id)
         raise

@@ -19,9 +19,9 @@ from tidemill.imports.import_views import (
     IMPORT_KEY_PREFIX,
     RunnableImport,
     VisibleImport,
-    load_import_detail,
-    load_import_view,
-    load_import_views,
+    read_import_detail,
+    read_import_view,
+    read_import_views,
 )
 from tidemill.imports.request_parsing import receive_fixes, receive_import
 from tidemill.imports.schemas import (
@@ -89,24 +89,24 @@ async def submit_import(
         submitted = await runtime.get(make_import_use_cases).submit(received.submission, received.source)
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("The Idempotency-Key was already used for a different request") from None
-    return await set_headers_and_load_import(response, runtime, submitted)
+    return await set_headers_and_read_import(response, runtime, submitted)
 
 
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
 async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep) -> PreviewOut:
     """Return the layout and column mapping of a file, and the errors of its first rows. The service stores nothing."""
     received = await receive_import(request, runtime, me, PreviewIn, make_submission(request, me))
-    preview = await runtime.get(make_import_use_cases).preview(
+    preview = await runtime.get(make_import_use_cases).preview_and_delete_file(
         received.submission, received.source, rows=received.body.rows
     )
     return PreviewOut.model_validate(preview)
 
 
-async def set_headers_and_load_import(response: Response, runtime: Runtime, submitted: SubmittedImport) -> ImportOut:
+async def set_headers_and_read_import(response: Response, runtime: Runtime, submitted: SubmittedImport) -> ImportOut:
     response.status_code = 202 if submitted.is_new else 200
     response.headers["Location"] = f"/v1/imports/{submitted.job_id}"
     response.headers["Retry-After"] = "1"
-    return await load_import_view(runtime.db, submitted.job_id)
+    return await read_import_view(runtime.db, submitted.job_id)
 
 
 def _build_import_idempotency_key(header: str | None) -> str | None:
@@ -126,13 +126,13 @@ _PROMOTED_BEFORE_RESPONSE: dict[int | str, dict[str, Any]] = {
 async def list_imports(query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep) -> ImportPage:
     """List your imports, newest first."""
     page = await list_jobs_by_query(db, await resolve_owner_filter(db, me, query.user_id), query, IMPORT_KIND)
-    return ImportPage(imports=await load_import_views(db, page.items), **schema_types.build_next_page_dict(page.after))
+    return ImportPage(imports=await read_import_views(db, page.items), **schema_types.build_next_page_dict(page.after))
 
 
 @router.get("/imports/{import_id}", **build_route_options(Permission.USER, 404))
 async def get_import(import_id: VisibleImport, db: DatabaseDep) -> ImportDetail:
     """Return an import: its counts, effects on the table, error counts, file layout and column mapping."""
-    return await load_import_detail(db, import_id)
+    return await read_import_detail(db, import_id)
 
 
 @router.post(
@@ -146,28 +146,28 @@ async def promote_import(
     """Promote a closed dry run: import its file with the fixed rows. A repeated request returns the same import."""
     submission = make_submission(request, me)
     promoted = await promote_dry_run(runtime, import_id, by=me.user_id, role=me.role, submission=submission)
-    return await set_headers_and_load_import(response, runtime, promoted)
+    return await set_headers_and_read_import(response, runtime, promoted)
 
 
 @router.post("/imports/{import_id}/pause", **build_route_options(Permission.USER, 404, 409))
 async def pause_import(import_id: VisibleImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
     """Pause an import. Batches in progress finish, and no further batch starts."""
     await job_control.pause_job(db, import_id.id, by=me.user_id)
-    return await load_import_view(db, import_id.id)
+    return await read_import_view(db, import_id.id)
 
 
 @router.post("/imports/{import_id}/resume", **build_route_options(Permission.USER, 404, 409))
 async def resume_import(import_id: RunnableImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
     """Resume a paused import."""
     await job_control.resume_job(db, import_id.id, by=me.user_id)
-    return await load_import_view(db, import_id.id)
+    return await read_import_view(db, import_id.id)
 
 
 @router.post("/imports/{import_id}/cancel", **build_route_options(Permission.USER, 404, 409))
 async def cancel_import(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> ImportOut:
     """Cancel an import. Batches in progress finish, and their rows stay in the table."""
     await job_control.cancel_job(runtime.db, import_id.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
-    return await load_import_view(runtime.db, import_id.id)
+    return await read_import_view(runtime.db, import_id.id)
 
 
 @router.post(
@@ -241,7 +241,7 @@ async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> S
     a character of these rows, the file is UTF-8 with a byte order mark, and the response has the header
     `X-Tidemill-Note`.
     """
-    return await _stream_error_file(db, import_id, "csv")
+    return await _build_error_file_response(db, import_id, "csv")
 
 
 @router.get(
@@ -256,7 +256,7 @@ async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> S
 )
 async def download_import_errors_as_ndjson(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
     """Download the failed rows as NDJSON. `_errors` is a list of objects."""
-    return await _stream_error_file(db, import_id, "ndjson")
+    return await _build_error_file_response(db, import_id, "ndjson")
 
 
 @router.get(
@@ -266,7 +266,7 @@ async def download_import_errors_as_ndjson(import_id: VisibleImport, db: Databas
 )
 async def download_import_errors_as_workbook(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
     """Download the failed rows as a workbook with `_row`, `_errors` and `_error_codes`. Send it to `fixes`."""
-    return await _stream_error_file(db, import_id, "xlsx")
+    return await _build_error_file_response(db, import_id, "xlsx")
 
 
 @router.post("/imports/{import_id}/fixes", **_FIX_IMPORT_OPTIONS)
@@ -280,7 +280,7 @@ async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Reques
     return build_operation_out(await fix_rows_from_file(runtime, import_id, fixes))
 
 
-async def _stream_error_file(db: DatabaseDep, job: Job, format_: str) -> StreamingResponse:
+async def _build_error_file_response(db: DatabaseDep, job: Job, format_: str) -> StreamingResponse:
     """Stream a file. An error before the first chunk becomes an error response; a later error closes the connection."""
     file = await failed_rows.open_error_file(db, job, format_)
     first = await anext(file.chunks, b"")

@@ -83,7 +83,7 @@ class RunLevel:
             for keys_at, rows_at, length in self._run_offsets
         ]
 
-    def iter_merged(self) -> Iterator[SortedRun]:
+    def iter_merged_run(self) -> Iterator[SortedRun]:
         """Merge all runs into one and yield it in parts, as it may exceed the memory."""
         runs = self.get_mapped_runs()
         count = -(-sum(len(keys) for keys, _ in runs) // MERGE_CHUNK_KEYS)
@@ -146,7 +146,7 @@ class SortedRuns:
                 self._levels[number - 1].clear()
             if len(level) < RUNS_PER_LEVEL_MAX:
                 break
-            parts, room = level.iter_merged(), sum(len(keys) for keys, _ in level.get_mapped_runs())
+            parts, room = level.iter_merged_run(), sum(len(keys) for keys, _ in level.get_mapped_runs())
 
     def find_rows(self, keys: Int64Array) -> Int64Array:
         """Return the row of each key from the newest run that has it, NO_ROW if none has. ``keys`` are sorted."""

@@ -71,8 +71,8 @@ class TableChecker:
         key = self._plan.resource.key
         if not key or not set(self._plan.mapped_fields).issuperset(key):
             return []
-        keys = self.checked.get_tuples(key, rows)
-        existing = await self.target.find_existing(key, keys)
+        keys = self.checked.get_values_of_rows(key, rows)
+        existing = await self.target.find_rows_existing_in_table(key, keys)
         return [index for at, index in enumerate(rows) if at not in existing and None not in keys[at]]
 
     def reject_rows(self, rows: Iterable[int]) -> None:
@@ -91,7 +91,9 @@ class TableChecker:
             rows, keys = self._select_rows_with_values(resource.key)
             self._check_duplicate_keys(rows, keys)
             self.existing_rows = (
-                {rows[at] for at in await self.target.find_existing(resource.key, keys)} if rows else set()
+                {rows[at] for at in await self.target.find_rows_existing_in_table(resource.key, keys)}
+                if rows
+                else set()
             )
             self._check_required_in_new_rows()
         for fields in dict.fromkeys((resource.key, *resource.unique)):
@@ -111,7 +113,7 @@ class TableChecker:
             field = self._plan.resource.get_field(name)
             if field.type in SERVER_CHECKED_TYPES or field.judged:
                 texts = self.checked.columns[name]
-                reported = self.checked.errors.find_rows_of_field(name)
+                reported = self.checked.errors.find_rows_with_error_in_field(name)
                 for index, reason in (await self.target.find_invalid_values(name, texts)).items():
                     if index in reported:
                         continue
@@ -164,7 +166,7 @@ class TableChecker:
         if not set(self._plan.mapped_fields).issuperset(fields):
             return set()
         good = self.list_rows_to_write()
-        found = dict(zip(good, self.checked.get_tuples(fields, good), strict=True))
+        found = dict(zip(good, self.checked.get_values_of_rows(fields, good), strict=True))
         while True:  # a row that refers to a bad row is bad itself
             own = set(found.values())
             bad = [index for index in found if asked.get(index) in gone and asked[index] not in own]
@@ -188,12 +190,12 @@ class TableChecker:
 
     async def _check_existing_values(self, fields: tuple[str, ...], empty: tuple[str, ...], rows: list[int]) -> None:
         """Add an error to rows whose values exist. In an upsert, only rows of the table with another key conflict."""
-        key, values = self._plan.resource.key, self.checked.get_tuples(fields, rows)
+        key, values = self._plan.resource.key, self.checked.get_values_of_rows(fields, rows)
         if self._plan.mode == "upsert" and fields != key:
-            with_key = self.checked.get_tuples([*key, *(name for name in fields if name not in key)], rows)
-            taken = await self.target.find_taken_by_others(key, fields, with_key, empty)
+            with_key = self.checked.get_values_of_rows([*key, *(name for name in fields if name not in key)], rows)
+            taken = await self.target.find_rows_taken_by_other_keys(key, fields, with_key, empty)
         else:
-            taken = await self.target.find_existing(fields, values, empty)
+            taken = await self.target.find_rows_existing_in_table(fields, values, empty)
         for at in taken:
             self._add_exists_error(rows[at], fields, values[at])
 
@@ -215,7 +217,7 @@ class TableChecker:
             column = self.checked.columns[name]
             if None in column:
                 rows = [index for index in rows if column[index] is not None]
-        return rows, self.checked.get_tuples(fields, rows)
+        return rows, self.checked.get_values_of_rows(fields, rows)
 
     def build_row_error(self, refusal: TableRejection) -> RowErrorDetail:
         """Return the error of a rejected row. If any field is sensitive, hide messages that quote a value."""

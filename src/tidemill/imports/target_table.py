@@ -205,17 +205,19 @@ class TargetTable:
         """Check deferred constraints at once, so that a violation fails one row and not the transaction."""
         await self._conn.execute(sql("target/check_at_once"))
 
-    async def find_existing(self, fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()) -> set[int]:
+    async def find_rows_existing_in_table(
+        self, fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()
+    ) -> set[int]:
         """Find rows whose values in these fields exist in the table. Fields in ``empty`` must be NULL there."""
-        match = self._build_match(fields, empty=empty)
+        match = self._build_match_condition(fields, empty=empty)
         return await self._execute_for_row_indexes("target/existing", self._build_unnest(fields, rows), match=match)
 
-    async def find_taken_by_others(
+    async def find_rows_taken_by_other_keys(
         self, key: Sequence[str], fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()
     ) -> set[int]:
         """Find rows whose values exist in a row of the table with another key. Each row starts with its key."""
         given = [*key, *(name for name in fields if name not in key)]
-        match, own = self._build_match(fields, empty=empty), self._build_match(key)
+        match, own = self._build_match_condition(fields, empty=empty), self._build_match_condition(key)
         return await self._execute_for_row_indexes(
             "target/taken", self._build_unnest(given, rows), match=match, own=own
         )
@@ -224,7 +226,7 @@ class TargetTable:
         """Find rows whose reference matches no row."""
         table = _quote_table(reference.table)
         columns = dict(zip(reference.fields, reference.columns, strict=True))
-        match = self._build_match(reference.fields, columns)
+        match = self._build_match_condition(reference.fields, columns)
         unnest = self._build_unnest(reference.fields, rows)
         return await self._execute_for_row_indexes("target/missing", unnest, table, match=match)
 
@@ -235,8 +237,8 @@ class TargetTable:
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
         if not distinct:
             return {}
-        array, value = _build_text_array("texts", distinct)
-        statement = _load_template("target/invalid").format(texts=array)
+        array, value = _build_text_array_and_value("texts", distinct)
+        statement = _load_sql_template("target/invalid").format(texts=array)
         cursor = await self._conn.execute(statement, {"texts": value, "type": self._fields[field].sql_type})
         reasons = {distinct[ord_ - 1]: reason for ord_, reason in await cursor.fetchall()}
         return {index: reasons[text] for index, text in enumerate(texts) if text in reasons} if reasons else {}
@@ -250,7 +252,7 @@ class TargetTable:
             key = self._resource.key
             keys = [tuple(row[fields.index(name)] for name in key) for row in rows]
             await self._execute_for_row_indexes(
-                "target/copy_there", self._build_unnest(key, keys), match=self._build_match(key)
+                "target/copy_there", self._build_unnest(key, keys), match=self._build_match_condition(key)
             )
         sets = SQL(", ").join([self._build_assignment(field) for field in others])
         return await self._execute_keyed_statement(
@@ -268,22 +270,22 @@ class TargetTable:
         table = DRY_RUN_TABLE if dry_run else Identifier(self._table_name.schema, self._table_name.name)
         if not fields:  # COPY needs at least one column
             return await self._insert_default_rows(table, data.count(b"\n"))
-        statement = _load_template("target/copy").format(table=table, columns=columns)
+        statement = _load_sql_template("target/copy").format(table=table, columns=columns)
         async with self._conn.cursor() as cursor:
             async with cursor.copy(statement) as copy:
                 await copy.write(data)
             return cursor.rowcount
 
     async def _insert_default_rows(self, table: Identifier, count: int) -> int:
-        statement = _load_template("target/insert_defaults").format(table=table)
+        statement = _load_sql_template("target/insert_defaults").format(table=table)
         return sum([(await self._conn.execute(statement)).rowcount for _ in range(count)])
 
     async def create_dry_run_tables(self) -> None:
         table = Identifier(self._table_name.schema, self._table_name.name)
         async with self.open_read_savepoint():
-            await self._conn.execute(_load_template("target/create_trial").format(table=table))
+            await self._conn.execute(_load_sql_template("target/create_trial").format(table=table))
             await self._create_dry_run_sequences()
-            await self._conn.execute(_load_template("target/create_trial_there").format(table=table))
+            await self._conn.execute(_load_sql_template("target/create_trial_there").format(table=table))
 
     async def _create_dry_run_sequences(self) -> None:
         """Give the dry run its own sequences, so that it uses no number of the table's sequences."""
@@ -291,9 +293,11 @@ class TargetTable:
         sequences = await (await self._conn.execute(sql("target/trial_sequences"), params)).fetchall()
         for column, name, start, default in sequences:
             names = {"sequence": Identifier("pg_temp", name), "column": Identifier(column)}
-            statement = _load_template("target/create_trial_sequence").format(start=Literal(start), **names)
+            statement = _load_sql_template("target/create_trial_sequence").format(start=Literal(start), **names)
             await self._conn.execute(statement)
-            await self._conn.execute(_load_template("target/set_trial_default").format(default=SQL(default), **names))
+            await self._conn.execute(
+                _load_sql_template("target/set_trial_default").format(default=SQL(default), **names)
+            )
 
     def _list_updatable_fields(self, fields: Sequence[str]) -> list[Field]:
         """Return the fields that an update sets: all but the key."""
@@ -302,16 +306,18 @@ class TargetTable:
     async def _execute_keyed_statement(
         self, name: str, fields: Sequence[str], rows: TextRows, table: Identifier, **more: Composable
     ) -> set[int]:
-        parts = [self._build_difference(field) for field in self._list_updatable_fields(fields)] or [SQL("false")]
+        parts = [self._build_difference_condition(field) for field in self._list_updatable_fields(fields)] or [
+            SQL("false")
+        ]
         differs = SQL(" OR ").join(parts)
-        match = self._build_match(self._resource.key)
+        match = self._build_match_condition(self._resource.key)
         unnest = self._build_unnest(fields, rows)
         return await self._execute_for_row_indexes(name, unnest, table, match=match, differs=differs, **more)
 
     async def _execute_for_row_indexes(
         self, name: str, unnest: _UnnestedRows, table: Identifier | None = None, **parts: Composable
     ) -> set[int]:
-        query = _load_template(name).format(
+        query = _load_sql_template(name).format(
             table=table or self._table, arrays=unnest.arrays, names=unnest.names, **parts
         )
         # Never prepared: a plan for ten rows is the wrong one for ten thousand.
@@ -320,14 +326,17 @@ class TargetTable:
 
     def _build_unnest(self, fields: Sequence[str], rows: TextRows) -> _UnnestedRows:
         names = [self._aliases[name] for name in fields]
-        arrays = [_build_text_array(name, column) for name, column in zip(names, zip(*rows, strict=True), strict=True)]
+        arrays = [
+            _build_text_array_and_value(name, column)
+            for name, column in zip(names, zip(*rows, strict=True), strict=True)
+        ]
         return _UnnestedRows(
             arrays=SQL(", ").join(array for array, _ in arrays),
             names=SQL(", ").join(map(Identifier, names)),
             values={name: value for name, (_, value) in zip(names, arrays, strict=True)},
         )
 
-    def _build_match(
+    def _build_match_condition(
         self, fields: Sequence[str], columns: dict[str, str] | None = None, empty: Collection[str] = ()
     ) -> Composable:
         parts: list[Composable] = []
@@ -354,7 +363,7 @@ class TargetTable:
             return SQL("{} = coalesce({}, t.{})").format(column, self._build_typed_value(field), column)
         return SQL("{} = {}").format(column, self._build_typed_value(field))
 
-    def _build_difference(self, field: Field) -> Composable:
+    def _build_difference_condition(self, field: Field) -> Composable:
         ours, theirs = SQL("t.{}").format(_quote_column(field.column)), self._build_typed_value(field)
         if _may_lack_equality(field):  # compare the text of values whose type has no equality
             ours, theirs = SQL("{}::text").format(ours), SQL("{}::text").format(theirs)
@@ -364,7 +373,7 @@ class TargetTable:
         return unequal
 
 
-def _build_text_array(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
+def _build_text_array_and_value(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
     """Return the SQL of a text array, and the value of its parameter ``name``."""
     joined = join_column_into_text(column)
     if joined is None:
@@ -372,7 +381,7 @@ def _build_text_array(name: str, column: Sequence[str | None]) -> tuple[Composab
     return SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder(name)), joined
 
 
-def _load_template(name: str) -> SQL:
+def _load_sql_template(name: str) -> SQL:
     return SQL(sql(name).decode())
 
 

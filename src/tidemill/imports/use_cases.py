@@ -48,9 +48,9 @@ from tidemill.store.job_events import compute_rate, compute_ratio
 from tidemill.store.job_submission import (
     ExistingJob,
     Submission,
-    find_by_idempotency_key,
+    check_same_submission_and_get_id,
+    find_job_by_idempotency_key,
     make_key_reused_error,
-    match_existing_job,
 )
 from tidemill.store.jsonb import decode_input_or_text, encode_json
 from tidemill.tables.introspection.table_introspection import find_access_problems
@@ -62,14 +62,14 @@ LOCAL_IMPORT = Submission(IMPORT_KIND)  # by the local user, without an idempote
 
 
 class ImportUseCases:
-    """Submits and previews imports. Callers call ``prepare_import`` before they read the file."""
+    """Submits and previews imports. Callers call ``check_and_prepare_submission`` before they read the file."""
 
     def __init__(self, runtime: Runtime, staged_files: StagedFiles | None = None) -> None:
         self._runtime = runtime
         self._db = runtime.db
         self._staged_files = staged_files or runtime.get(make_staged_files)
 
-    async def prepare_import(
+    async def check_and_prepare_submission(
         self, options: ImportOptions, *, role: Role | None, spec: Submission = LOCAL_IMPORT
     ) -> ImportSubmission:
         """Check the options and the permission, and look up the idempotency key.
@@ -100,9 +100,9 @@ class ImportUseCases:
         check_submission(spec, built_in=True)
         resources = self._runtime.get(make_resource_registry)
         if role is None:
-            resource = await resources.find(self._db, options.resource, any_table=True)
+            resource = await resources.get_resource(self._db, options.resource, any_table=True)
         else:
-            resource = await resources.load_writable_resource(self._db, role, options.resource)
+            resource = await resources.get_writable_resource(self._db, role, options.resource)
         return ImportSubmission(
             spec=spec,
             resource=resource,
@@ -122,7 +122,7 @@ class ImportUseCases:
 
         return remove_url_query(check_url(url, DownloadLimits.from_settings(self._runtime.settings).allowed))
 
-    async def is_spreadsheet_safe(self, reference: FileReference) -> bool:
+    async def was_exported_spreadsheet_safe(self, reference: FileReference) -> bool:
         """Return whether an export wrote the referenced file with spreadsheet-safe cells."""
         if reference.file_id is None:
             return False
@@ -135,7 +135,7 @@ class ImportUseCases:
         if source.url is not None:
             return await self.submit_url(submission, source.url)
         existing = submission.existing_job
-        if existing is not None and await self._job_exists(existing.id):  # the options contain the reference
+        if existing is not None and await self._does_job_still_exist(existing.id):  # the options contain the reference
             return SubmittedImport(existing.id, is_new=False)
         return await self.submit_file(submission, await stage_referenced_file(self._runtime, source))
 
@@ -149,15 +149,15 @@ class ImportUseCases:
         """
         blob_id = file.blob.id
         async with self._discard_on_error(blob_id):
-            inspection = await self._inspect(submission, file)
+            inspection = await self._inspect_import_file(submission, file)
             spec = _add_file_fingerprint(submission, file, inspection)
             # A repeated submission returns the first job even if the table has changed and the plan would fail.
             if submission.existing_job is not None:
-                job_id = match_existing_job(spec, submission.existing_job)
-                if await self._job_exists(job_id):
+                job_id = check_same_submission_and_get_id(spec, submission.existing_job)
+                if await self._does_job_still_exist(job_id):
                     await self._staged_files.discard(blob_id)
                     return SubmittedImport(job_id, is_new=False, layout=inspection.layout)
-            plan = await self._make_checked_plan(inspection, submission.resource, submission.request)
+            plan = await self._make_plan_and_check_privileges(inspection, submission.resource, submission.request)
         layout = inspection.layout
         source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
         params = {"asked": submission.stored_request, "plan": msgspec.to_builtins(plan)}
@@ -171,7 +171,7 @@ class ImportUseCases:
             await self._staged_files.discard(blob_id)
         return SubmittedImport(job_id, is_new, layout)
 
-    async def _job_exists(self, job_id: UUID) -> bool:
+    async def _does_job_still_exist(self, job_id: UUID) -> bool:
         """Return whether a job was not deleted since its idempotency key was looked up; an upload can take minutes."""
         try:
             await queries.get_job(self._db, job_id)
@@ -195,11 +195,13 @@ class ImportUseCases:
         )
         return SubmittedImport(*await submit_job(self._db, spec, built_in=True))
 
-    async def preview(self, submission: ImportSubmission, source: ImportSource, *, rows: int) -> "ImportPreview":
+    async def preview_and_delete_file(
+        self, submission: ImportSubmission, source: ImportSource, *, rows: int
+    ) -> "ImportPreview":
         """Check the first rows of a file, and delete the file."""
         file = await self._stage_for_preview(source) if isinstance(source, FileReference) else source
         try:
-            inspection = await self._inspect(submission, file, rows)
+            inspection = await self._inspect_import_file(submission, file, rows)
             return await self._build_preview(inspection, submission.resource, submission.request)
         finally:
             await self._staged_files.discard(file.blob.id)
@@ -209,14 +211,14 @@ class ImportUseCases:
         reference = SourceReference(blob=blob_id, format=layout.format, layout=layout)
         return await asyncio.to_thread(self._runtime.source_opener, reference, {}, lambda: True)
 
-    async def load_report(self, job: Job) -> "ImportReport":
+    async def read_report(self, job: Job) -> "ImportReport":
         """Return the effects of an import on the table, and one example for each of its most frequent errors."""
         effects = await self._db.read(import_records.sum_import_effects, job.id)
         counts = await self._db.read(import_records.count_rows_by_error, job.id) if job.counts.failed else {}
         codes = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:REPORTED_ERROR_CODES_MAX]
-        return ImportReport(effects, [(count, await self._load_sample_error(job, code)) for code, count in codes])
+        return ImportReport(effects, [(count, await self._read_sample_error(job, code)) for code, count in codes])
 
-    async def _load_sample_error(self, job: Job, code: str) -> JsonObject:
+    async def _read_sample_error(self, job: Job, code: str) -> JsonObject:
         page = await list_rows_with_errors(self._db, job, limit=1, codes=[code])
         found = [error for row in page.items for error in row["errors"] if error["code"] == code]
         return {name: value for name, value in found[0].items() if value is not None} if found else {"code": code}
@@ -225,14 +227,16 @@ class ImportUseCases:
         """Return the job that this idempotency key created with the same options. The file is not compared."""
         if spec.idem_key is None:
             return None
-        existing = await self._db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
+        existing = await self._db.run(find_job_by_idempotency_key, spec.owner_id, spec.idem_key)
         if existing is None:
             return None
         if existing.params.get("asked") != spec.fingerprint_params:
             raise make_key_reused_error(spec)
         return existing
 
-    async def _inspect(self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS) -> FileInspection:
+    async def _inspect_import_file(
+        self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS
+    ) -> FileInspection:
         if not file.blob.size:
             raise InvalidInput("The file is empty")
         return await inspect_file(
@@ -244,7 +248,7 @@ class ImportUseCases:
             rows=rows,
         )
 
-    async def _make_checked_plan(
+    async def _make_plan_and_check_privileges(
         self, inspection: FileInspection, resource: Resource, request: ImportRequest
     ) -> ImportPlan:
         plan = make_import_plan(request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows)
@@ -264,7 +268,7 @@ class ImportUseCases:
         problems = list(mapped.problems)
         if not problems:
             try:
-                await self._make_checked_plan(inspection, resource, request)
+                await self._make_plan_and_check_privileges(inspection, resource, request)
             except InvalidInput as error:
                 problems.append(str(error))
         mapping = {column: name for column, name in mapped.mapping.items() if name in resource.field_names}
@@ -372,7 +376,7 @@ def _build_preview_rows(inspection: FileInspection, checker: RowChecker, unknown
         else record
         for record in inspection.records
     ]
-    invalid_rows = checker.check_rows(known).errors.build_details()
+    invalid_rows = checker.check_rows(known).errors.build_details_by_row()
     rows: list[RowWithErrors] = []
     for index, record in enumerate(inspection.records):
         row = index + 1
@@ -411,7 +415,7 @@ def _get_target_resource_name(job: Job) -> str | None:
 
 
 async def _check_target_writable(runtime: Runtime, user: Principal, resource: str) -> None:
-    await runtime.get(make_resource_registry).load_writable_resource(runtime.db, user.role, resource)
+    await runtime.get(make_resource_registry).get_writable_resource(runtime.db, user.role, resource)
 
 
 def _report_import_completed(job: Job, seconds: float) -> None:

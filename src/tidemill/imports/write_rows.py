@@ -60,7 +60,7 @@ class _ChunkedWriter:
                 await self._write_chunk(piece)
             except TableRejection as refusal:
                 if refusal.is_key_conflict and self._rechecks < RECHECKS_MAX:
-                    await self._recheck_table()
+                    await self._recheck_and_drop_bad_rows()
                 else:
                     self._mark_bad_row_or_halve_chunk(piece, refusal)
             except ConcurrentRowChange as moved:
@@ -103,22 +103,22 @@ class _ChunkedWriter:
         if self._rechecks > RECHECKS_MAX:
             raise moved
         await self._checker.recheck_after_change(moved)
-        self._drop_bad_rows()
+        self._drop_bad_rows_from_queue()
 
-    async def _recheck_table(self) -> None:
+    async def _recheck_and_drop_bad_rows(self) -> None:
         """Check again, as other sessions may have changed keys. Only checks without a new result are counted."""
-        before = self._get_check_state()
+        before = self._count_bad_and_find_existing_rows()
         await self._checker.check_rows()
-        self._drop_bad_rows()
-        self._rechecks += self._get_check_state() == before
+        self._drop_bad_rows_from_queue()
+        self._rechecks += self._count_bad_and_find_existing_rows() == before
 
-    def _get_check_state(self) -> tuple[int, set[int]]:
+    def _count_bad_and_find_existing_rows(self) -> tuple[int, set[int]]:
         """The number of bad rows, and the remaining rows that exist in the table."""
         return len(self._checker.checked.errors.bad_rows), self._checker.existing_rows.intersection(
             self._tested + self._remaining
         )
 
-    def _drop_bad_rows(self) -> None:
+    def _drop_bad_rows_from_queue(self) -> None:
         good = set(self._checker.list_rows_to_write())
         self._tested = [index for index in self._tested if index in good]
         self._remaining = [index for index in self._remaining if index in good]
@@ -162,7 +162,7 @@ async def _update_existing_rows(plan: ImportPlan, judge: TableChecker, rows: lis
     }
     for fields, group in _group_by_present_fields(plan, rows, lacking).items():
         ordered = _sort_by_key(plan, judge, group)
-        values = judge.checked.get_tuples(fields, ordered)
+        values = judge.checked.get_values_of_rows(fields, ordered)
         changed = await judge.target.update_rows(fields, values, dry_run=plan.validate_only)
         rest = [at for at in range(len(ordered)) if at not in changed]
         same = await judge.target.find_unchanged_rows(fields, [values[at] for at in rest]) if rest else set()

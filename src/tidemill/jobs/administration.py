@@ -85,7 +85,7 @@ async def purge_jobs(db: Database, min_age_s: float) -> list[str]:
 
 async def check_installation(db: Database) -> list[doctor.Finding]:
     """Check the settings of the database server and all invariants of the engine."""
-    return await doctor.check_database(db)
+    return await doctor.check_server_and_invariants(db)
 
 
 async def list_live_kinds(db: Database) -> set[str]:
@@ -98,7 +98,7 @@ async def list_workers(db: Database) -> list[workers.WorkerRecord]:
     return await db.read(workers.list_workers)
 
 
-def run_sql_script(
+def run_user_sql(
     db: Database, text: str, name: str, *, row_limit: int, as_text: bool
 ) -> AsyncIterator[statements.StatementResult]:
     """Run the SQL statements of a text, whose name is for messages, and yield the result of each statement.
@@ -108,7 +108,7 @@ def run_sql_script(
         InvalidSql: A statement failed.
     """
     statements.check_script(text, name)
-    return statements.run_script(db, text, row_limit=row_limit, as_text=as_text)
+    return statements.run_statements(db, text, row_limit=row_limit, as_text=as_text)
 
 
 async def run_psql(db: Database) -> int:

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.list_pages import FOREIGN_CURSOR_MESSAGE, check_time_zones, parse_uuid
+from tidemill.core.list_pages import FOREIGN_CURSOR_MESSAGE, check_time_zones, parse_cursor_uuid
 from tidemill.jobs import job_control, queries, reprocessing
 from tidemill.jobs.bulk_operation_schemas import (
     CancelItemsIn,
@@ -78,7 +78,7 @@ async def reprocess_job(
         timeout_s=OPERATION_WAIT_S,
         find_kind_hooks=runtime.find_kind_hooks,
     )
-    return build_operation_response(response, operation)
+    return set_operation_headers_and_build_out(response, operation)
 
 
 @router.post(
@@ -102,7 +102,7 @@ async def cancel_items(
         timeout_s=OPERATION_WAIT_S,
         find_kind_hooks=runtime.find_kind_hooks,
     )
-    return build_operation_response(response, operation)
+    return set_operation_headers_and_build_out(response, operation)
 
 
 @router.post("/jobs/{job}/selection/count", **build_route_options(Permission.USER, 404))
@@ -136,7 +136,9 @@ async def redrive_dead_letters(
 ) -> OperationOut:
     """Retry dead letters of several jobs: all that match a filter, or the given items."""
     extra = {"reset_attempts": body.reset_attempts}
-    return build_operation_response(response, await _run_on_dead_letters("redrive", body, me, request, runtime, extra))
+    return set_operation_headers_and_build_out(
+        response, await _start_dead_letter_operation("redrive", body, me, request, runtime, extra)
+    )
 
 
 @router.post("/dead-letters/forecast", **build_route_options(Permission.USER, 404))
@@ -169,7 +171,9 @@ async def dismiss_dead_letters(
     body: DeadLetterSelectionIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> OperationOut:
     """Remove failed items from the list of dead letters. Their jobs and counts do not change. Idempotent."""
-    return build_operation_response(response, await _run_on_dead_letters("dismiss", body, me, request, runtime))
+    return set_operation_headers_and_build_out(
+        response, await _start_dead_letter_operation("dismiss", body, me, request, runtime)
+    )
 
 
 @router.post(
@@ -180,10 +184,12 @@ async def restore_dead_letters(
     body: DeadLetterSelectionIn, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> OperationOut:
     """Return dismissed items to the list of dead letters. Idempotent."""
-    return build_operation_response(response, await _run_on_dead_letters("restore", body, me, request, runtime))
+    return set_operation_headers_and_build_out(
+        response, await _start_dead_letter_operation("restore", body, me, request, runtime)
+    )
 
 
-async def _run_on_dead_letters(
+async def _start_dead_letter_operation(
     verb: reprocessing.DeadLetterVerb,
     body: DeadLetterSelectionIn,
     me: CurrentUser,
@@ -194,7 +200,7 @@ async def _run_on_dead_letters(
     items = _parse_selected_items(body)
     db = runtime.db
     owner_id = await resolve_owner_filter(db, me, body.user_id)
-    return await reprocessing.redrive_for_user(
+    return await reprocessing.redrive_or_dismiss_for_user(
         runtime,
         me,
         verb=verb,
@@ -251,7 +257,7 @@ def _format_timestamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def build_operation_response(response: Response, operation: BulkOperation) -> OperationOut:
+def set_operation_headers_and_build_out(response: Response, operation: BulkOperation) -> OperationOut:
     if operation.state == "running":
         response.status_code = 202
         response.headers["Retry-After"] = "1"
@@ -268,4 +274,4 @@ def _parse_operation_cursor(cursor: tuple[Any, ...] | None) -> UUID | None:
 
 def _parse_single_id(cursor: tuple[Any, ...]) -> UUID:
     (text,) = cursor
-    return parse_uuid(text)
+    return parse_cursor_uuid(text)

@@ -24,7 +24,7 @@ from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import (
     BUILTIN_MILL_REFERENCE,
     MILL_DEFAULT_HELP,
-    find_configured_mill,
+    find_configured_mill_and_source,
     is_on_command_line,
     make_command_host,
     resolve_mill,
@@ -94,7 +94,7 @@ def submit_command(
         host = make_command_host()
         # A mill of the environment may be another than that of the kind, which a worker then has registered.
         if app is not None and (is_on_command_line(ctx, "app") or kind in host.list_mill_kinds(app)):
-            await host.save_kind_options(runtime, app, kind)
+            await host.register_mill_kind(runtime, app, kind)
         job = await submit_local_file(runtime, request, file, format_)
         if not watch:
             await warn_if_no_worker(runtime, [job.kind], app)
@@ -182,15 +182,15 @@ async def warn_if_no_worker(runtime: Runtime, kinds: Iterable[str], app: str | N
 
 
 def _format_no_worker(runtime: Runtime, kind: str, app: str | None) -> str:
-    command = f"tidemill worker {_find_mill_of_kind(runtime, kind, app)}".rstrip()
+    command = f"tidemill worker {_choose_worker_argument(runtime, kind, app)}".rstrip()
     return f'No running worker serves the kind "{kind}". The job waits until you start one: {command}'
 
 
-def _find_mill_of_kind(runtime: Runtime, kind: str, app: str | None) -> str:
+def _choose_worker_argument(runtime: Runtime, kind: str, app: str | None) -> str:
     """Return the APP argument of a worker that serves the kind: empty for a built-in kind, a placeholder if unknown."""
     if any(kind in feature.handlers for feature in runtime.features):
         return "" if app in (None, BUILTIN_MILL_REFERENCE) else str(app)
-    configured = find_configured_mill()
+    configured = find_configured_mill_and_source()
     for reference in (app, configured[0] if configured else None):
         try:
             if reference is not None and kind in make_command_host().list_mill_kinds(reference):
@@ -245,13 +245,13 @@ async def show_progress_until_closed(runtime: Runtime, job: Job, worker_check: W
 @commands.command()
 def pause(job: JobArgument) -> None:
     """Pause a job. Running batches finish."""
-    _control_job(job, job_control.pause_job, "paused")
+    _apply_control_and_print(job, job_control.pause_job, "paused")
 
 
 @commands.command()
 def resume(job: JobArgument) -> None:
     """Resume a paused job."""
-    _control_job(job, job_control.resume_job, "resumed")
+    _apply_control_and_print(job, job_control.resume_job, "resumed")
 
 
 @commands.command()
@@ -271,7 +271,7 @@ def delete(job: JobArgument, yes: Annotated[bool, typer.Option("--yes", help="Sk
     """Delete a job with all its rows and results."""
     if not yes:
         typer.confirm(f"Delete {job} with all its rows and results?", abort=True)
-    _control_job(job, job_control.delete_job, "deleted")
+    _apply_control_and_print(job, job_control.delete_job, "deleted")
 
 
 @commands.command("reprocess")
@@ -312,7 +312,7 @@ def retry(
 
     async def action(runtime: Runtime) -> BulkOperation:
         found = [await queries.get_job_by_reference(runtime.db, text) for text in jobs]
-        operation = await reprocessing.redrive_dead_letters(
+        operation = await reprocessing.redrive_or_dismiss_dead_letters(
             runtime.db, owner_id=None, filters={"jobs": [str(job.id) for job in found], "codes": code or None}
         )
         if operation.items:
@@ -368,7 +368,7 @@ def items(
     run_with_runtime(action)
 
 
-def _control_job(text: str, control: Any, result_text: str) -> None:
+def _apply_control_and_print(text: str, control: Any, result_text: str) -> None:
     async def action(runtime: Runtime) -> str:
         job = await queries.get_job_by_reference(runtime.db, text)
         await control(runtime.db, job.id)

@@ -27,12 +27,12 @@ _JOB_NAME_REGEX = re.compile(JOB_NAME_PATTERN)
 JobName = Annotated[str, Path(max_length=64, description="Id or key of the job", examples=["J20261115_000777"])]
 
 
-async def load_visible_job_id(job: JobName, me: CurrentUser, db: DatabaseDep) -> UUID:
+async def read_visible_job_id(job: JobName, me: CurrentUser, db: DatabaseDep) -> UUID:
     """Return the id of a job without reading its counts."""
     return await queries.find_job_id(db, validate_job_name(job), get_owner_scope(me))
 
 
-async def load_visible_job(job: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
+async def read_visible_job(job: JobName, me: CurrentUser, db: DatabaseDep) -> Job:
     return await queries.get_job_by_name(db, validate_job_name(job), get_owner_scope(me))
 
 
@@ -55,8 +55,8 @@ def get_owner_scope(me: Principal) -> int | None:
     return None if me.is_admin else me.user_id
 
 
-VisibleJobId = Annotated[UUID, Depends(load_visible_job_id)]
-VisibleJob = Annotated[Job, Depends(load_visible_job)]
+VisibleJobId = Annotated[UUID, Depends(read_visible_job_id)]
+VisibleJob = Annotated[Job, Depends(read_visible_job)]
 
 
 def require_job_of_kind(job: Job, kind: str, label: str, name: str) -> Job:
@@ -65,12 +65,12 @@ def require_job_of_kind(job: Job, kind: str, label: str, name: str) -> Job:
     return job
 
 
-async def load_job_if_rerun_allowed(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> Job:
+async def get_job_if_rerun_allowed(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> Job:
     await authorize_rerun(runtime, me, job)
     return job
 
 
-RunnableJob = Annotated[Job, Depends(load_job_if_rerun_allowed)]
+RunnableJob = Annotated[Job, Depends(get_job_if_rerun_allowed)]
 
 
 async def list_jobs_by_query(

@@ -51,10 +51,10 @@ async def inspect_file(
     Raises:
         InvalidInput: The file cannot be read as rows.
     """
-    return await asyncio.to_thread(_inspect_file, runtime, blob_id, name, content_type, layout_options, rows)
+    return await asyncio.to_thread(_inspect_file_sync, runtime, blob_id, name, content_type, layout_options, rows)
 
 
-def _inspect_file(
+def _inspect_file_sync(
     runtime: Runtime, blob_id: str, name: str, content_type: str, layout_options: Mapping[str, object], rows: int
 ) -> FileInspection:
     check_record_format(layout_options)

@@ -8,7 +8,7 @@ from uuid import UUID
 from tidemill.core.errors import InvalidInput
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID
-from tidemill.jobs.reprocessing import run_operation
+from tidemill.jobs.reprocessing import run_operation_until_end_or_timeout
 from tidemill.runtime import FindKindHooks, return_no_kind_hooks
 from tidemill.store import job_lifecycle, job_records, operation_records
 from tidemill.store import retention as store_delete
@@ -46,12 +46,12 @@ async def cancel_job(
     async with bind_job_fields(db, job_id):
         emit("job.cancelled", job=job_id)
     deadline = time.monotonic() + CANCEL_TIMEOUT_S
-    while await db.run(job_lifecycle.cancel_ready_batches, job_id) and time.monotonic() < deadline:
+    while await db.run(job_lifecycle.cancel_some_ready_batches, job_id) and time.monotonic() < deadline:
         pass
-    await _close_job_if_drained(db, job_id, find_kind_hooks)
+    await _close_and_report_job_if_drained(db, job_id, find_kind_hooks)
 
 
-async def _close_job_if_drained(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
+async def _close_and_report_job_if_drained(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
     closed = await db.run(job_lifecycle.close_job_if_drained, job_id)
     if closed is not None:
         hooks = find_kind_hooks(closed.kind)
@@ -89,8 +89,8 @@ async def cancel_waiting_items(
     added = await db.run(
         operation_records.add_operation, "cancel", predicate, user_id=user_id, job_id=job_id, request_id=request_id
     )
-    operation = await run_operation(db, added, timeout_s)
-    await _close_job_if_drained(db, job_id, find_kind_hooks)
+    operation = await run_operation_until_end_or_timeout(db, added, timeout_s)
+    await _close_and_report_job_if_drained(db, job_id, find_kind_hooks)
     return operation
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Job
 from tidemill.core.principal import Principal
-from tidemill.jobs.dependencies import VisibleJob, load_visible_job_id, resolve_owner_filter
+from tidemill.jobs.dependencies import VisibleJob, read_visible_job_id, resolve_owner_filter
 from tidemill.jobs.job_feed import JOB_FEED_OVERLAP, JobSubscription, fingerprint_job, make_job_feed
 from tidemill.jobs.job_views import build_job_out
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options, is_still_authorized
@@ -63,7 +63,7 @@ async def _subscribe_to_owner(
     query: Annotated[JobEventsQuery, Query()], me: CurrentUser, runtime: RuntimeDep, last_event_id: LastEventId = None
 ) -> AsyncIterator[JobSubscription]:
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
-    also = None if query.job is None else await load_visible_job_id(query.job, me, runtime.db)
+    also = None if query.job is None else await read_visible_job_id(query.job, me, runtime.db)
     seen = _parse_last_event_time(last_event_id)
     with runtime.get(make_job_feed).reserve_stream(me.user_id):
         yield JobSubscription(

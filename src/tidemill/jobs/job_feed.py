@@ -45,7 +45,7 @@ class JobSubscription:
         is_relevant = not job.is_closed or self.since is None or (job.updated_at or self.since) > self.since
         return is_relevant and (self.owner_id is None or job.owner_id == self.owner_id)
 
-    def offer_update(self, job: Job) -> None:
+    def queue_update_if_changed(self, job: Job) -> None:
         """Queue the state of a job if it changed. It replaces an older unsent state."""
         if self.matches(job) and self.sent_fingerprints.get(job.id) != fingerprint_job(job):
             self.unsent_jobs[job.id] = job
@@ -98,12 +98,12 @@ class JobFeed:
     async def _poll_while_subscribed(self) -> None:
         while self._subscriptions:
             try:
-                await self._poll_changes()
+                await self._poll_and_offer_changes()
             except Exception as error:  # noqa: BLE001  streams survive a database outage
                 emit("loop.failed", loop="hub", error=str(error))
             await asyncio.sleep(JOB_FEED_POLL_S)
 
-    async def _poll_changes(self) -> None:
+    async def _poll_and_offer_changes(self) -> None:
         subscriptions = list(self._subscriptions)
         now = await self._db.run(job_records.read_database_clock)
         jobs = await self._db.read(
@@ -111,17 +111,17 @@ class JobFeed:
             sorted({id_ for one in subscriptions for id_ in (one.job_id, one.pinned_job_id) if id_ is not None}),
             sorted({one.owner_id for one in subscriptions if one.job_id is None and one.owner_id is not None}),
             all_owners=any(one.job_id is None and one.owner_id is None for one in subscriptions),
-            since=self._advance_poll_start(subscriptions, now),
+            since=self._compute_poll_start_and_clear_new(subscriptions, now),
         )
         for subscription in subscriptions:
             for job in jobs:
-                subscription.offer_update(job)
+                subscription.queue_update_if_changed(job)
             if subscription.job_id is not None and all(job.id != subscription.job_id for job in jobs):
                 subscription.is_deleted = True
                 subscription.wakeup.set()
         self._polled_at = now
 
-    def _advance_poll_start(self, subscriptions: list[JobSubscription], now: datetime) -> datetime:
+    def _compute_poll_start_and_clear_new(self, subscriptions: list[JobSubscription], now: datetime) -> datetime:
         """Return the time of the last poll minus the overlap, or the earliest start of a new subscription."""
         since = (self._polled_at or now) - JOB_FEED_OVERLAP
         for subscription in subscriptions:

@@ -45,7 +45,7 @@ def build_job_view(runtime: Runtime, job: Job) -> dict[str, Any]:
     }
 
 
-async def load_job_detail(runtime: Runtime, job: Job) -> dict[str, Any]:
+async def read_job_detail(runtime: Runtime, job: Job) -> dict[str, Any]:
     db = runtime.db
     rates = await queries.get_job_rates(db, job)
     columns = job.result_columns or (await queries.get_item_list_scope(db, job.id)).columns.names

@@ -42,7 +42,7 @@ from tidemill.store.dead_letter_lists import (
     DeadLetterListRequest,
     RetryForecast,
 )
-from tidemill.store.job_lists import ItemListScope, JobStatusCounts, OpenItemSums, load_item_list_scope
+from tidemill.store.job_lists import ItemListScope, JobStatusCounts, OpenItemSums, read_item_list_scope
 from tidemill.store.waiting_items import CANCELLABLE_STATUSES
 from tidemill.telemetry.events import emit
 
@@ -101,7 +101,7 @@ async def list_jobs(
     check_time_zones(created_from, created_to)
     check_storable_text("The filter", kind, q, search)
     request = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q, search)
-    return await _run_timed_listing("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
+    return await _await_page_and_report("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
 
 
 async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobStatus] = ()) -> list[Job]:
@@ -124,7 +124,7 @@ async def count_jobs(db: Database, owner_id: int | None = None) -> JobStatusCoun
 
 async def get_item_list_scope(db: Database, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
     """Return the data of a job, by id or key, that item lists need."""
-    return await db.read(load_item_list_scope, job, owner_id)
+    return await db.read(read_item_list_scope, job, owner_id)
 
 
 async def list_items(
@@ -144,10 +144,10 @@ async def list_items(
     check_storable_text("The key", key)
     request = item_lists.ItemListRequest(statuses, after, seq, codes, key or None)
     grid = job if isinstance(job, ItemListScope) else await get_item_list_scope(db, job)
-    return await _run_timed_listing("items", item_lists.list_items(db, grid, request, limit=limit))
+    return await _await_page_and_report("items", item_lists.list_items(db, grid, request, limit=limit))
 
 
-async def load_shown_inputs(db: Database, grid: ItemListScope, items: Sequence[ViewRow]) -> dict[int, Any]:
+async def read_shown_inputs(db: Database, grid: ItemListScope, items: Sequence[ViewRow]) -> dict[int, Any]:
     """Return the inputs of a page by seq; empty if the grid does not show inputs."""
     if grid.columns.value_key != "input" or not items:
         return {}
@@ -184,7 +184,7 @@ async def iterate_items(
 
 async def get_item(db: Database, job_id: UUID, seq: int) -> ViewRow:
     """Return one item with all details; raise UnknownItem if it does not exist."""
-    return await db.read_snapshot(store.get_item_details, job_id, seq)
+    return await db.read_snapshot(store.read_item_details, job_id, seq)
 
 
 async def count_eligible_items(
@@ -230,13 +230,13 @@ async def get_throughput(db: Database, owner_id: int | None) -> ViewRow:
 async def list_batches(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
     """Return a page of batches, newest first."""
     check_page_limit(limit)
-    return await _run_timed_listing("batches", db.run(batches.list_batches, job_id, limit=limit, after=after))
+    return await _await_page_and_report("batches", db.run(batches.list_batches, job_id, limit=limit, after=after))
 
 
 async def list_activity(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
     """Return a page of user actions on a job, newest first."""
     check_page_limit(limit)
-    return await _run_timed_listing("activity", db.run(job_records.list_activity, job_id, limit=limit, after=after))
+    return await _await_page_and_report("activity", db.run(job_records.list_activity, job_id, limit=limit, after=after))
 
 
 async def list_pending(
@@ -263,8 +263,8 @@ async def list_pending(
     request = pending_items.OpenItemListRequest(
         statuses or pending_items.OPEN_STATUSES, job_id, owner_id, kind, from_, to
     )
-    return await _run_timed_listing(
-        "pending", db.read_snapshot(pending.list_pending_items, request, limit=limit, after=after)
+    return await _await_page_and_report(
+        "pending", db.read_snapshot(pending.list_open_items_with_reasons, request, limit=limit, after=after)
     )
 
 
@@ -300,7 +300,7 @@ async def list_dead_letters(
     check_page_limit(limit)
     filters = {"job_id": job_id, "from_": from_, "to": to, "category": category, "group": group}
     request = _build_dead_letter_request(owner_id, kind, codes, **filters, dismissed=dismissed)
-    return await _run_timed_listing(
+    return await _await_page_and_report(
         "dead_letters", db.read_snapshot(dead_letter_lists.list_dead_letters, request, limit=limit, after=after)
     )
 
@@ -357,7 +357,7 @@ async def list_dead_letter_causes(
     return await db.run(dead_letter_lists.list_dead_letter_causes, owner_id, kind=kind, job_id=job_id)
 
 
-async def _run_timed_listing(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
+async def _await_page_and_report(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
     started = time.perf_counter()
     page = await listing
     ms = round((time.perf_counter() - started) * 1000, 1)
@@ -377,7 +377,7 @@ def _format_row_for_log(row: Any) -> str:
 
 async def get_grid_columns(db: Database, job_id: UUID) -> GridColumns:
     """Return the columns of a job's grid and exports, in order."""
-    return (await db.read(load_item_list_scope, job_id)).columns
+    return (await db.read(read_item_list_scope, job_id)).columns
 
 
 async def load_grid_page(

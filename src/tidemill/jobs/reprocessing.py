@@ -68,7 +68,7 @@ async def reprocess_items(
     added = await db.run(
         operation_records.add_operation, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id
     )
-    return await run_operation(db, added, timeout_s)
+    return await run_operation_until_end_or_timeout(db, added, timeout_s)
 
 
 def _exclude_done_items(choice: ReprocessSelection, refusal: str) -> ReprocessSelection:
@@ -81,7 +81,7 @@ def _exclude_done_items(choice: ReprocessSelection, refusal: str) -> ReprocessSe
 DeadLetterVerb = Literal["redrive", "dismiss", "restore"]
 
 
-async def redrive_dead_letters(
+async def redrive_or_dismiss_dead_letters(
     db: Database,
     *,
     verb: DeadLetterVerb = "redrive",
@@ -104,10 +104,10 @@ async def redrive_dead_letters(
     if items is not None:
         predicate["items"] = _group_by_job(items)
     added = await db.run(operation_records.add_operation, verb, predicate, user_id=user_id, request_id=request_id)
-    return await run_operation(db, added, timeout_s)
+    return await run_operation_until_end_or_timeout(db, added, timeout_s)
 
 
-async def redrive_for_user(
+async def redrive_or_dismiss_for_user(
     runtime: Runtime,
     me: Principal,
     *,
@@ -132,7 +132,7 @@ async def redrive_for_user(
         await _authorize_named_jobs(runtime, me, named, owner_id)
         denied = await _list_revoked_targets(runtime, me)
         selected |= {"denied": denied} if denied else {}
-    return await redrive_dead_letters(
+    return await redrive_or_dismiss_dead_letters(
         runtime.db,
         verb=verb,
         owner_id=owner_id,
@@ -189,7 +189,9 @@ async def get_operation(db: Database, me: Principal, operation_id: UUID) -> Bulk
     return operation
 
 
-async def run_operation(db: Database, operation_id: UUID, timeout_s: float | None = None) -> BulkOperation:
+async def run_operation_until_end_or_timeout(
+    db: Database, operation_id: UUID, timeout_s: float | None = None
+) -> BulkOperation:
     """Run an operation until it ends or times out; after a timeout a maintenance loop continues it.
 
     An error before the first item was changed is raised. A later error is recorded in the operation.

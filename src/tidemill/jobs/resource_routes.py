@@ -55,21 +55,23 @@ async def list_resources(me: CurrentUser, runtime: RuntimeDep) -> ResourceList:
     """List the resources that you may import into or export from, with their fields."""
     return ResourceList(
         resources=[
-            await _load_resource_out(runtime, me, one)
+            await _read_resource_out(runtime, me, one)
             for one in runtime.get(make_resource_registry).list_allowed(me.role)
         ]
     )
 
 
-async def _load_resource_out(runtime: Runtime, me: Principal, declared: ResourceDeclaration) -> ResourceOut:
+async def _read_resource_out(runtime: Runtime, me: Principal, declared: ResourceDeclaration) -> ResourceOut:
     may_read, may_write = is_granted(me.role, declared, "read"), is_granted(me.role, declared, "write")
     try:
         read = (
-            await runtime.get(make_resource_registry).find(runtime.db, declared.name, for_reading=True)
+            await runtime.get(make_resource_registry).get_resource(runtime.db, declared.name, for_reading=True)
             if may_read
             else None
         )
-        written = await runtime.get(make_resource_registry).find(runtime.db, declared.name) if may_write else None
+        written = (
+            await runtime.get(make_resource_registry).get_resource(runtime.db, declared.name) if may_write else None
+        )
     except InvalidSettings as error:
         return ResourceOut(
             name=declared.name, key=[], may_read=may_read, may_write=may_write, fields=[], problem=str(error)

@@ -21,7 +21,7 @@ from tidemill.jobs.dependencies import (
     resolve_owner_filter,
     validate_job_name,
 )
-from tidemill.jobs.job_views import build_job_out, build_job_view, load_job_detail
+from tidemill.jobs.job_views import build_job_out, build_job_view, read_job_detail
 from tidemill.jobs.schemas import (
     ActivityOut,
     ActivityPage,
@@ -59,7 +59,7 @@ async def list_jobs(query: Annotated[JobListQuery, Query()], me: CurrentUser, ru
     owner = await resolve_owner_filter(runtime.db, me, query.user_id)
     key = ("jobs", owner, query.model_dump_json())
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(key, lambda: _load_job_page_json(runtime, owner, query))
+        await runtime.get(make_coalescer).get(key, lambda: _read_job_page_json(runtime, owner, query))
     )
 
 
@@ -75,19 +75,19 @@ async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonByt
     """Get a job with its counts, rates and error codes, and how its workers adapt to the load."""
     name, owner = validate_job_name(job), get_owner_scope(me)
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(("job", name, owner), lambda: _load_job_detail_json(runtime, name, owner))
+        await runtime.get(make_coalescer).get(("job", name, owner), lambda: _read_job_detail_json(runtime, name, owner))
     )
 
 
-async def _load_job_page_json(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
+async def _read_job_page_json(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
     page = await list_jobs_by_query(runtime.db, owner_id, query, query.kind or query.job_type)
     return encode_json(
         {"jobs": [build_job_view(runtime, job) for job in page.items], **schema_types.build_next_page_dict(page.after)}
     )
 
 
-async def _load_job_detail_json(runtime: Runtime, name: str, owner_id: int | None) -> bytes:
-    return encode_json(await load_job_detail(runtime, await queries.get_job_by_name(runtime.db, name, owner_id)))
+async def _read_job_detail_json(runtime: Runtime, name: str, owner_id: int | None) -> bytes:
+    return encode_json(await read_job_detail(runtime, await queries.get_job_by_name(runtime.db, name, owner_id)))
 
 
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
@@ -117,21 +117,21 @@ async def get_chart(job: VisibleJobId, db: DatabaseDep) -> list[ProgressPointOut
 async def pause_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """Pause a job. Running batches finish; no further batch starts."""
     await job_control.pause_job(runtime.db, job.id, by=me.user_id)
-    return await _load_job_out(runtime, job)
+    return await _read_job_out(runtime, job)
 
 
 @router.post("/jobs/{job}/resume", **build_route_options(Permission.USER, 404, 409))
 async def resume_job(job: RunnableJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """Resume a paused job."""
     await job_control.resume_job(runtime.db, job.id, by=me.user_id)
-    return await _load_job_out(runtime, job)
+    return await _read_job_out(runtime, job)
 
 
 @router.post("/jobs/{job}/cancel", **build_route_options(Permission.USER, 404, 409))
 async def cancel_job(job: VisibleJob, me: CurrentUser, runtime: RuntimeDep) -> JobOut:
     """Cancel the waiting items of a job. Running batches finish and keep their results."""
     await job_control.cancel_job(runtime.db, job.id, by=me.user_id, find_kind_hooks=runtime.find_kind_hooks)
-    return await _load_job_out(runtime, job)
+    return await _read_job_out(runtime, job)
 
 
 @router.delete("/jobs/{job}", status_code=204, **build_route_options(Permission.USER, 404))
@@ -140,7 +140,7 @@ async def delete_job(job: VisibleJob, me: CurrentUser, db: DatabaseDep) -> None:
     await job_control.delete_job(db, job.id, by=me.user_id)
 
 
-async def _load_job_out(runtime: Runtime, job: Job) -> JobOut:
+async def _read_job_out(runtime: Runtime, job: Job) -> JobOut:
     return build_job_out(runtime, await queries.get_job(runtime.db, job.id))
 
 
@@ -159,11 +159,11 @@ async def list_items(
     name, owner = validate_job_name(job), get_owner_scope(me)
     key = ("items", name, owner, query.model_dump_json())
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(key, lambda: _load_item_page_json(runtime, name, owner, query))
+        await runtime.get(make_coalescer).get(key, lambda: _read_item_page_json(runtime, name, owner, query))
     )
 
 
-async def _load_item_page_json(runtime: Runtime, name: str, owner_id: int | None, query: ItemQuery) -> bytes:
+async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None, query: ItemQuery) -> bytes:
     db = runtime.db
     grid = await queries.get_item_list_scope(db, name, owner_id)
     page = await queries.list_items(
@@ -176,7 +176,7 @@ async def _load_item_page_json(runtime: Runtime, name: str, owner_id: int | None
         codes=query.error_codes,
         key=query.key,
     )
-    inputs = await queries.load_shown_inputs(db, grid, page.items) if query.inputs else {}
+    inputs = await queries.read_shown_inputs(db, grid, page.items) if query.inputs else {}
     items = [item | {"input": inputs[item["seq"]]} if item["seq"] in inputs else item for item in page.items]
     return encode_json(
         {

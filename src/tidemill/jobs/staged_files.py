@@ -53,7 +53,7 @@ class StagedFiles:
         """Remove a file. If that fails, maintenance removes it later."""
         if await asyncio.to_thread(self._blobs.try_remove, name) and self._db is not None:
             with suppress(Unavailable):
-                await self._db.run(retention.keep_file, name)
+                await self._db.run(retention.clear_file_expiry, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,11 @@ from tidemill.store.job_submission import (
     LoopRunner,
     Submission,
     SyncConnection,
-    begins_implicitly,
+    begins_transaction_implicitly,
     build_submission_steps,
-    find_by_idempotency_key,
+    check_same_submission_and_get_id,
+    find_job_by_idempotency_key,
     make_key_reused_error,
-    match_existing_job,
     run_steps_async,
     run_steps_from_thread,
     run_steps_sync,
@@ -65,7 +65,7 @@ def check_submission(spec: Submission, *, built_in: bool = False) -> None:
     if spec.kind.startswith(BUILTIN_KIND_PREFIX) and not built_in:
         raise InvalidInput(f'Kind "{spec.kind}" is reserved. Its jobs cannot be submitted directly.')
     if spec.policy:
-        FailurePolicy.parse(spec.policy)
+        FailurePolicy.from_json(spec.policy)
     try:
         encode_json(spec.params)
     except (TypeError, ValueError, RecursionError) as error:
@@ -77,9 +77,9 @@ def check_submission(spec: Submission, *, built_in: bool = False) -> None:
         raise InvalidInput("The idempotency key must have 1 to 255 printable characters")
 
 
-async def apply_kind_options(db: Database, spec: Submission) -> Submission:
+async def read_and_apply_kind_options(db: Database, spec: Submission) -> Submission:
     """Add the options that workers registered for the kind; raise UnknownKind if no worker did."""
-    return _apply_registered_options(spec, await db.read(workers.list_kinds))
+    return _apply_registered_options(spec, await db.read(workers.read_options_by_kind))
 
 
 def _apply_registered_options(spec: Submission, known: Mapping[str, workers.KindOptions]) -> Submission:
@@ -105,7 +105,7 @@ async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> 
         return replace(spec, existing=await _find_existing_job(runtime.db, spec))
     check_submission(spec)
     spec = replace(spec, existing=await _find_existing_job(runtime.db, spec))
-    return await apply_kind_options(runtime.db, spec)
+    return await read_and_apply_kind_options(runtime.db, spec)
 
 
 async def _find_submission_hooks(runtime: Runtime, spec: Submission) -> KindHooks | None:
@@ -114,7 +114,7 @@ async def _find_submission_hooks(runtime: Runtime, spec: Submission) -> KindHook
     hooks = runtime.kind_hooks.get(kind)
     if hooks is None or hooks.prepare_submission is None:
         return None
-    if kind != spec.kind and spec.kind in await runtime.db.read(workers.list_kinds):
+    if kind != spec.kind and spec.kind in await runtime.db.read(workers.read_options_by_kind):
         return None
     return hooks
 
@@ -150,7 +150,7 @@ async def submit_source_folder_file(
         raise InvalidInput(f'Cannot detect the format of "{path}". Set "format" to one of {", ".join(KNOWN_FORMATS)}.')
     spec = replace(spec, idem_print=json.dumps([folder, path, format_]).encode())
     if spec.existing is not None:
-        job_id = match_existing_job(spec, spec.existing)
+        job_id = check_same_submission_and_get_id(spec, spec.existing)
         with suppress(UnknownJob):  # the job was deleted: submit it again
             return await runtime.db.read(job_records.get_job, job_id), False
     file = source_folders.resolve_source_file(runtime.settings.sources, folder, path)
@@ -220,7 +220,9 @@ async def _find_existing_job(db: Database, spec: Submission) -> ExistingJob | No
 
     Rows are not compared.
     """
-    existing = None if spec.idem_key is None else await db.run(find_by_idempotency_key, spec.owner_id, spec.idem_key)
+    existing = (
+        None if spec.idem_key is None else await db.run(find_job_by_idempotency_key, spec.owner_id, spec.idem_key)
+    )
     if existing is None:
         return None
     parameters = (spec.kind, spec.params, spec.policy, spec.priority)
@@ -237,7 +239,7 @@ async def submit_job(
     with _translate_transient_errors():
         async with db.transaction(bounded=False) as conn:
             job_id, is_new = await run_steps_async(conn, build_submission_steps(spec, rows))
-    report_submitted(job_id, spec, is_new=is_new)
+    report_submitted_if_new(job_id, spec, is_new=is_new)
     return job_id, is_new
 
 
@@ -246,9 +248,9 @@ def submit_job_from_thread(
 ) -> tuple[UUID, bool]:
     """Submit a job like ``submit_job``, from a thread without an event loop. The caller's thread reads the rows."""
     check_submission(spec, built_in=built_in)
-    with _translate_transient_errors(), loop.enter(db.transaction(bounded=False)) as conn:
+    with _translate_transient_errors(), loop.enter_on_loop(db.transaction(bounded=False)) as conn:
         job_id, is_new = run_steps_from_thread(conn, build_submission_steps(spec, rows), loop)
-    report_submitted(job_id, spec, is_new=is_new)
+    report_submitted_if_new(job_id, spec, is_new=is_new)
     return job_id, is_new
 
 
@@ -291,10 +293,10 @@ async def submit_in_transaction(
     that fails, so that the caller can continue. In autocommit mode outside a transaction, the job is committed at once.
     """
     if not is_declared:
-        spec = _apply_registered_options(spec, await workers.list_kinds(conn))
+        spec = _apply_registered_options(spec, await workers.read_options_by_kind(conn))
     check_submission(spec, built_in=is_declared)
     _check_client_encoding(conn.info.encoding)
-    if begins_implicitly(conn):
+    if begins_transaction_implicitly(conn):
         await conn.execute(BEGINNING_STATEMENT)
     async with conn.transaction():
         return await run_steps_async(conn, build_submission_steps(spec, rows))
@@ -305,10 +307,10 @@ def submit_in_transaction_sync(
 ) -> tuple[UUID, bool]:
     """Submit a job like ``submit_in_transaction``, on a blocking connection."""
     if not is_declared:
-        spec = _apply_registered_options(spec, workers.list_kinds_sync(conn))
+        spec = _apply_registered_options(spec, workers.read_options_by_kind_sync(conn))
     check_submission(spec, built_in=is_declared)
     _check_client_encoding(conn.info.encoding)
-    if begins_implicitly(conn):
+    if begins_transaction_implicitly(conn):
         conn.execute(BEGINNING_STATEMENT)
     with conn.transaction():
         return run_steps_sync(conn, build_submission_steps(spec, rows))
@@ -320,7 +322,7 @@ def _check_client_encoding(encoding: str) -> None:
         raise InvalidInput(f"The client_encoding of the connection is {encoding}, but must be UTF8")
 
 
-def report_submitted(job_id: UUID, spec: Submission, *, is_new: bool) -> None:
+def report_submitted_if_new(job_id: UUID, spec: Submission, *, is_new: bool) -> None:
     if is_new:
         with bind_fields(request_id=spec.request_id, traceparent=spec.traceparent):
             emit("job.submitted", job=job_id, kind=spec.kind)

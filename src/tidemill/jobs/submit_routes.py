@@ -193,7 +193,7 @@ def _parse_upload_fields(fields: dict[str, str], location: str) -> JobIn:
     try:
         return JobIn.model_validate(values)
     except pydantic.ValidationError as error:
-        raise json_body.convert_validation_error(error, location) from error
+        raise json_body.to_request_validation_error(error, location) from error
 
 
 def _parse_json_field(location: tuple[str, str], text: str) -> Any:

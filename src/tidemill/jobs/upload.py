@@ -73,7 +73,7 @@ async def _receive_multipart(
     ):
         if isinstance(piece, PartStart):
             name, is_file = piece.name, piece.filename is not None
-            size = _add_field_size(size, 0 if is_file else len(name) + FORM_FIELD_OVERHEAD_BYTES)
+            size = _add_and_check_field_size(size, 0 if is_file else len(name) + FORM_FIELD_OVERHEAD_BYTES)
             if is_file:
                 if receiver.format is None:
                     await check(fields)
@@ -81,7 +81,7 @@ async def _receive_multipart(
         elif isinstance(piece, PartData) and is_file:
             await receiver.write(piece.data)
         elif isinstance(piece, PartData):
-            size = _add_field_size(size, len(piece.data))
+            size = _add_and_check_field_size(size, len(piece.data))
             text += piece.data
         elif not is_file:
             fields[name] = _decode_field(name, bytes(text))
@@ -89,7 +89,7 @@ async def _receive_multipart(
     return fields
 
 
-def _add_field_size(size: int, added: int) -> int:
+def _add_and_check_field_size(size: int, added: int) -> int:
     """Return the total size of all fields, including empty ones; raise TooLarge above the limit."""
     if size + added > FORM_FIELDS_MAX_BYTES:
         raise TooLarge(f"The form fields have more than {FORM_FIELDS_MAX_BYTES} bytes")

@@ -70,7 +70,11 @@ class UploadReceiver:
             await self._flush()
             self._images = self._images or self._stack.enter_context(closing(ImageZipWriter(self._writing)))
             self._images.start_image(name)
-        self.format = "images" if is_image else _validate_format(declared_format) or _detect_format(media_type, name)
+        self.format = (
+            "images"
+            if is_image
+            else _validate_format(declared_format) or _get_format_from_type_or_name(media_type, name)
+        )
         self.name = self.name or clean_file_name(name)
 
     def _begin_untyped_file(self, name: str, media_type: str) -> None:
@@ -106,7 +110,7 @@ def _validate_format(format_: str | None) -> str | None:
     return format_
 
 
-def _detect_format(media_type: str, name: str) -> str:
+def _get_format_from_type_or_name(media_type: str, name: str) -> str:
     format_ = UPLOAD_FORMAT_BY_MEDIA_TYPE.get(media_type) or FORMATS_BY_SUFFIX.get(PurePath(name).suffix.lower())
     if format_ is None:
         known = ", ".join(["application/json", "multipart/form-data", *UPLOAD_FORMAT_BY_MEDIA_TYPE])

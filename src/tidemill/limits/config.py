@@ -10,7 +10,7 @@ from tidemill.config_sections import ConfigTable, parse_section
 from tidemill.limits.limiter import (
     LOWEST_RATE_SHARE,
     Limiter,
-    default_burst,
+    compute_default_burst,
     parse_burst,
     parse_concurrency,
     parse_delay,
@@ -53,7 +53,7 @@ class LimiterTable(ConfigTable):
 
     def build_limiter(self, name: str) -> Limiter:
         rate = 1 / self.delay if self.delay else self.rate
-        burst = 1 if rate is None or self.delay else default_burst(rate)
+        burst = 1 if rate is None or self.delay else compute_default_burst(rate)
         return Limiter(
             name,
             rate,

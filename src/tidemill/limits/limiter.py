@@ -65,7 +65,7 @@ class Limiter:
         return {name: value for name, value in asdict(self).items() if name != "name"}
 
 
-def default_burst(rate: float) -> int:
+def compute_default_burst(rate: float) -> int:
     """Return the default burst: the calls of DEFAULT_BURST_WINDOW_S, but at least DEFAULT_BURST_MIN."""
     return max(DEFAULT_BURST_MIN, round(rate * DEFAULT_BURST_WINDOW_S))
 

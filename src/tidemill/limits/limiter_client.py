@@ -84,7 +84,7 @@ class LimiterClient:
     ) -> ThrottleResult | None:
         return await self._db.run(store.block_throttled_limiter, name, key, after=after, age=age, times=times)
 
-    def return_permits(self, name: str, key: str, starts: list[float], slack: float) -> None:
+    def return_permits_in_background(self, name: str, key: str, starts: list[float], slack: float) -> None:
         self.run_in_background(self._return_permits(name, key, starts, slack))
 
     async def _return_permits(self, name: str, key: str, starts: list[float], slack: float) -> None:
@@ -102,7 +102,7 @@ class LimiterClient:
         task.add_done_callback(self._background_tasks.discard)
         return task
 
-    async def close(self) -> None:
+    async def wait_for_background_tasks(self) -> None:
         while self._background_tasks:
             await asyncio.wait(self._background_tasks)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.outcome import Retry, Wait
-from tidemill.core.throttling import is_throttling_error, iterate_causes, read_retry_after_s
+from tidemill.core.throttling import extract_retry_after_s, is_throttling_error, iterate_causes
 from tidemill.limits.limiter_queue import LimiterQueue
 
 
@@ -122,12 +122,12 @@ class LimiterPermit:
 
     def __init__(self, limits: "LimiterRegistry", name: str, key: str) -> None:
         self._registry = limits
-        self._queue = limits.get_queue(name, normalize_member_key(key, PERMIT_KEY_ERROR))
+        self._queue = limits.get_or_create_queue(name, normalize_member_key(key, PERMIT_KEY_ERROR))
         self._reports = _current_reports.get()
         self._started_at = 0.0
 
     async def __aenter__(self) -> Self:
-        wait = await self._queue.try_acquire(self)
+        wait = await self._queue.acquire_or_get_wait_s(self)
         if wait is not None:
             raise RateLimited(self._queue, wait)
         self._started_at = time.monotonic()
@@ -136,12 +136,12 @@ class LimiterPermit:
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is not None and _is_throttled(error):
-                after = error.after if isinstance(error, Retry) else read_retry_after_s(error)
-                self._queue.report_throttled(after, self._started_at)
+                after = error.after if isinstance(error, Retry) else extract_retry_after_s(error)
+                self._queue.block_and_report_throttled(after, self._started_at)
                 if self._reports is not None:
                     self._reports.append(error)
         finally:  # attributes of a user's exception may raise anything
-            self._queue.release(time.monotonic() - self._started_at)
+            self._queue.release_slot(time.monotonic() - self._started_at)
 
     def __enter__(self) -> Self:
         loop = self._registry.loop

@@ -77,7 +77,7 @@ class LimiterSlots:
         if seconds is not None:
             self._use_s = update_moving_average(self._use_s, seconds)
 
-    def give_up(self, places: int) -> None:
+    def give_up_held(self, places: int) -> None:
         if places > 0:
             self.held -= places
             self.has_unreported = True
@@ -87,7 +87,7 @@ class LimiterSlots:
         self.is_contended = answer.crowded or lacks
         self.is_counted = answer.counted
         if not self.is_counted:
-            self.give_up(self.held)
+            self.give_up_held(self.held)
 
     @property
     def poll_interval_s(self) -> float:
@@ -126,7 +126,7 @@ class LimiterQueue:
 
     # Calls that request a permit.
 
-    async def try_acquire(
+    async def acquire_or_get_wait_s(
         self, owner: object, *, max_wait_s: float = MAX_BLOCK_WAIT_S, counts_queue: bool = False
     ) -> float | None:
         """Acquire a permit; return None when the call may start now.
@@ -137,19 +137,19 @@ class LimiterQueue:
         first = False
         while True:
             now = time.monotonic()
-            if (first or not self._waiters) and self._take_permit(now) is not None:
+            if (first or not self._waiters) and self._take_permit_and_slot(now) is not None:
                 if (
                     len(self._permit_stock) < self._refill_below
                     and now >= self._next_request_at
                     and self._request_task is None
                 ):
-                    self._admit_and_request()
+                    self._admit_request_and_set_timer()
                 return None
             wait = self._expected_wait_s(now, in_line=counts_queue)
             if wait > max_wait_s:
                 self.recheck_block()
                 return self._retry_schedule.reserve_retry(now, wait, self._rate_per_s if counts_queue else None)
-            answer = await self._wait_for_permit(owner, max_wait_s, in_line=counts_queue, first=first)
+            answer = await self._wait_for_permit_or_rejection(owner, max_wait_s, in_line=counts_queue, first=first)
             if isinstance(answer, float):
                 return answer
             if answer.valid_until >= time.monotonic():
@@ -157,7 +157,7 @@ class LimiterQueue:
             self._slots.in_use -= 1  # the event loop was too slow: the permit has expired
             first = True
 
-    async def _wait_for_permit(
+    async def _wait_for_permit_or_rejection(
         self, run: object, patience: float, *, in_line: bool, first: bool
     ) -> PermitWindow | float:
         waiter = PermitWaiter(asyncio.get_running_loop().create_future(), run, patience, in_line)
@@ -165,7 +165,7 @@ class LimiterQueue:
             self._waiters.appendleft(waiter)
         else:
             self._waiters.append(waiter)
-        self._admit_and_request()
+        self._admit_request_and_set_timer()
         since = time.monotonic()
         try:
             answer = await waiter.answer
@@ -179,21 +179,21 @@ class LimiterQueue:
                 and not waiter.answer.cancelled()
                 and isinstance(waiter.answer.result(), PermitWindow)
             ):
-                self.release(None)
+                self.release_slot(None)
             raise
 
-    def release(self, seconds: float | None) -> None:
+    def release_slot(self, seconds: float | None) -> None:
         """Release the slot of a call that took ``seconds``; None if the call did not start."""
         slots = self._slots
         slots.release_used(seconds)
         if not slots.is_counted:
             return
         if not self._waiters:
-            slots.give_up(slots.free_count)
+            slots.give_up_held(slots.free_count)
         elif slots.is_contended:  # other processes wait too: release the slot for all of them
-            slots.give_up(min(1, slots.free_count))
+            slots.give_up_held(min(1, slots.free_count))
             self._next_request_at = max(self._next_request_at, time.monotonic() + MIN_SLOT_POLL_S)
-        self._admit_and_request()
+        self._admit_request_and_set_timer()
 
     def begin_prefetching(self) -> None:
         """Request permits ahead of time, because a batch of many calls starts."""
@@ -203,7 +203,7 @@ class LimiterQueue:
         self._active_runs -= 1
         if not self._active_runs:
             self._refill_below = 0
-            self._return_unused()
+            self._return_unused_permits_and_slots()
 
     def cancel_waiters(self, owner: object) -> None:
         """End the waits of one owner."""
@@ -211,7 +211,7 @@ class LimiterQueue:
             self._waiters.remove(waiter)
             if not waiter.answer.done():
                 waiter.answer.set_result(0.0)
-        self._return_unused()
+        self._return_unused_permits_and_slots()
 
     @property
     def is_idle(self) -> bool:
@@ -226,7 +226,7 @@ class LimiterQueue:
     def recheck_block(self) -> None:
         """Check from time to time whether a known block was removed; called only when a call wants to start."""
         if self._next_request_at <= time.monotonic() < self._blocked_until:
-            self._start_request()
+            self._start_request_unless_running()
 
     @property
     def rate_per_s(self) -> float | None:
@@ -239,7 +239,7 @@ class LimiterQueue:
 
     # Permits.
 
-    def _take_permit(self, now: float) -> PermitWindow | None:
+    def _take_permit_and_slot(self, now: float) -> PermitWindow | None:
         if now < self._blocked_until or self._slots.is_full:
             return None
         moment = (
@@ -257,7 +257,7 @@ class LimiterQueue:
         before = max(0, len(self._waiters) - len(self._permit_stock)) / self._rate_per_s
         return max(0.0, self._blocked_until - now, self._opens_at - now) + before
 
-    def _admit_and_request(self) -> None:
+    def _admit_request_and_set_timer(self) -> None:
         """Admit the calls that may start, request more permits if needed, and set the timer for the next time."""
         now = time.monotonic()
         self._permit_stock.drop_expired(now)
@@ -267,12 +267,12 @@ class LimiterQueue:
             if self._waiters[0].answer.done():
                 self._waiters.popleft()
                 continue
-            moment = self._take_permit(now)
+            moment = self._take_permit_and_slot(now)
             if moment is None:
                 break
             self._waiters.popleft().answer.set_result(moment)
         if self._slots.has_unreported or self._should_request(now):
-            self._start_request()
+            self._start_request_unless_running()
         self._set_timer()
 
     def _reject_impatient(self, now: float) -> None:
@@ -311,13 +311,15 @@ class LimiterQueue:
             times.append(self._blocked_until)
         if times:
             wait = min(times) - time.monotonic()
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, wait) + TIMER_SLACK_S, self._admit_and_request)
+            self._timer = asyncio.get_running_loop().call_later(
+                max(0.0, wait) + TIMER_SLACK_S, self._admit_request_and_set_timer
+            )
 
-    def _start_request(self) -> None:
+    def _start_request_unless_running(self) -> None:
         if self._request_task is None:
-            self._request_task = self._client.run_in_background(self._run_request())
+            self._request_task = self._client.run_in_background(self._report_slots_or_request_permits())
 
-    async def _run_request(self) -> None:
+    async def _report_slots_or_request_permits(self) -> None:
         """Send one request at a time, so that the database learns the held slots in the right order."""
         try:
             if self._slots.has_unreported and not self._should_request(time.monotonic()):
@@ -329,9 +331,9 @@ class LimiterQueue:
             self._next_request_at = time.monotonic() + LIMITER_ERROR_PAUSE_S
         finally:
             self._request_task = None
-        self._admit_and_request()
+        self._admit_request_and_set_timer()
         if not self._waiters and not self._active_runs:
-            self._return_unused()
+            self._return_unused_permits_and_slots()
 
     async def _report_held_slots(self) -> None:
         self._slots.has_unreported = False
@@ -379,22 +381,22 @@ class LimiterQueue:
         if now < self._blocked_until:
             self._next_request_at = max(self._next_request_at, min(self._blocked_until, now + MAX_BLOCK_WAIT_S))
 
-    def _return_unused(self) -> None:
+    def _return_unused_permits_and_slots(self) -> None:
         """Return unused permits and slots if no call needs them."""
         if not self._waiters and not self._active_runs and len(self._permit_stock):
-            self._client.return_permits(self.name, self.key, self._permit_stock.drain(), self._slack_s)
+            self._client.return_permits_in_background(self.name, self.key, self._permit_stock.drain(), self._slack_s)
         if not self._waiters:
-            self._slots.give_up(self._slots.free_count)
+            self._slots.give_up_held(self._slots.free_count)
             if self._slots.has_unreported:
-                self._start_request()
+                self._start_request_unless_running()
 
     # Throttled calls.
 
-    def report_throttled(self, after: object, started: float) -> None:
+    def block_and_report_throttled(self, after: object, started: float) -> None:
         """Block the limiter for ``after`` seconds, because a call that started at ``started`` was throttled."""
         self._throttled_total += 1
         self._extend_block(time.monotonic() + self._throttle_reporter.add_throttled_call(after, started))
-        self._admit_and_request()
+        self._admit_request_and_set_timer()
 
     def _extend_block(self, until: float) -> None:
         self._blocked_until = max(self._blocked_until, until)

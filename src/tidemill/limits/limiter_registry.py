@@ -25,7 +25,7 @@ class LimiterRegistry:
         self._queues: dict[tuple[str, str], LimiterQueue] = {}
         self.loop: asyncio.AbstractEventLoop | None = None  # where permits of handlers in threads wait
 
-    def get_queue(self, name: str, key: str = "") -> LimiterQueue:
+    def get_or_create_queue(self, name: str, key: str = "") -> LimiterQueue:
         queue = self._queues.get((name, key))
         if queue is None:
             if name not in self._client.declared:
@@ -85,7 +85,7 @@ class LimiterRegistry:
     async def close(self) -> None:
         """Report the rest of the usage and wait for pending requests."""
         self.emit_limiter_usage()
-        await self._client.close()
+        await self._client.wait_for_background_tasks()
 
     def _drop_idle_queues(self) -> None:
         self._queues = {

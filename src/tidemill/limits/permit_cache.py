@@ -29,7 +29,7 @@ class ClockOffsetBounds:
         low, high = max(self.low - drift, newer.low), min(self.high + drift, newer.high)
         return ClockOffsetBounds(low, high, newer.at) if low <= high else newer
 
-    def get_bounds_within_width(self, max_width: float) -> tuple[float, float]:
+    def clamp_bounds_to_width(self, max_width: float) -> tuple[float, float]:
         """Return low and high, at most ``max_width`` apart, so that a slow network cannot make permits unusable."""
         middle, half = (self.low + self.high) / 2, min(self.high - self.low, max_width) / 2
         return middle - half, middle + half
@@ -54,7 +54,7 @@ class PermitCache:
         return len(self._moments)
 
     def add_permits(self, starts: list[float], fit: ClockOffsetBounds, slack: float) -> None:
-        low, high = fit.get_bounds_within_width(slack / 2)
+        low, high = fit.clamp_bounds_to_width(slack / 2)
         new = [PermitWindow(start - low, start - high + slack * PERMIT_SLACK_USABLE_SHARE, start) for start in starts]
         # Permits that another process returned may be earlier than the ones in the cache.
         if new and self._moments and new[0].database_start < self._moments[-1].database_start:

@@ -52,7 +52,7 @@ async def build_stored_file_response(request: Request, runtime: Runtime, info: S
     etag = f'"{info.sha256}"'
     if matches_etag(request.headers.get("if-none-match"), etag):
         return Response(status_code=304, headers={"ETag": etag})
-    if (link := await asyncio.to_thread(_presign_download, runtime, info)) is not None:
+    if (link := await asyncio.to_thread(_presign_url_if_enabled, runtime, info)) is not None:
         return RedirectResponse(link, 307, {"Cache-Control": "no-store"})
     part = _parse_requested_range(request, info.size, etag)
     sent = part or ByteRange(0, info.size)
@@ -81,7 +81,7 @@ class _OpenFileResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-def _presign_download(runtime: Runtime, facts: StoredFileInfo) -> str | None:
+def _presign_url_if_enabled(runtime: Runtime, facts: StoredFileInfo) -> str | None:
     """Return a presigned URL, or None if that is disabled or not supported; raise UnknownFile if the file is gone."""
     seconds = runtime.settings.presigned_s
     link = runtime.blobs.presign_url(facts.file_id, seconds) if seconds else None

@@ -62,7 +62,7 @@ async def read_json_body(request: Request, model: type[BodyModel], *, max_inputs
     return parsed
 
 
-def convert_validation_error(error: pydantic.ValidationError, location: str) -> RequestValidationError:
+def to_request_validation_error(error: pydantic.ValidationError, location: str) -> RequestValidationError:
     return RequestValidationError([{**detail, "loc": (location, *detail["loc"])} for detail in error.errors()])
 
 
@@ -75,7 +75,7 @@ def _parse_whole_body(model: type[BodyModel], body: bytes) -> BodyModel:
     try:
         return model.model_validate_json(body)
     except pydantic.ValidationError as error:
-        raise convert_validation_error(error, "body") from error
+        raise to_request_validation_error(error, "body") from error
 
 
 def _parse_body_with_lazy_inputs(model: type[BodyModel], body: bytes, max_inputs: int) -> BodyModel:

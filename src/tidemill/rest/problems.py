@@ -100,7 +100,7 @@ def build_openapi_problem_responses(*statuses: int) -> dict[int | str, dict[str,
             "content": {
                 PROBLEM_MEDIA_TYPE: {
                     "schema": {"$ref": "#/components/schemas/ProblemDetails"},
-                    "example": _build_example(status),
+                    "example": _build_example_problem(status),
                 }
             },
         }
@@ -108,7 +108,7 @@ def build_openapi_problem_responses(*statuses: int) -> dict[int | str, dict[str,
     }
 
 
-def _build_example(status: int) -> dict[str, Any]:
+def _build_example_problem(status: int) -> dict[str, Any]:
     field_problems = (
         [FieldProblem(pointer="#/kind", detail=MESSAGE_BY_ERROR_TYPE["missing"])]
         if status == HTTPStatus.UNPROCESSABLE_ENTITY

@@ -29,11 +29,11 @@ class RequestCoalescer(Generic[T]):
         query = self._waiting.get(key)
         if query is None:
             before = self._under_way.get(key)
-            query = asyncio.create_task(self._fetch_after(key, before, fetch))
+            query = asyncio.create_task(self._fetch_after_running(key, before, fetch))
             (self._under_way if before is None else self._waiting)[key] = query
         return await asyncio.shield(query)
 
-    async def _fetch_after(
+    async def _fetch_after_running(
         self, key: Hashable, running: asyncio.Task[T] | None, fetch: Callable[[], Awaitable[T]]
     ) -> T:
         if running is not None:

@@ -159,11 +159,11 @@ async def extend_leases(conn: Connection, worker: str, lease_ids: Sequence[UUID]
     return cursor.rowcount
 
 
-async def release_batch(
+async def release_rest_of_batch(
     conn: Connection, lease: Lease, *, after_crash: bool = False, losses: int = 0
 ) -> tuple[int, int] | None:
     """Release the rest of a batch. Return its crashes and open items, or None if the lease was lost."""
-    params = _build_lease_params(lease, after_crash) | {
+    params = _build_held_lease_params(lease, after_crash) | {
         "losses": losses,
         "isolate_at": ISOLATE_AFTER_LOST_LEASES,
     }
@@ -180,7 +180,7 @@ async def split_batch(
     crashes: int = 0,
 ) -> bool:
     """Close a batch and move its open items to new batches. Return False if the lease was lost."""
-    cursor = await conn.execute(sql("batch/close_split"), _build_lease_params(lease, after_crash))
+    cursor = await conn.execute(sql("batch/close_split"), _build_held_lease_params(lease, after_crash))
     if await cursor.fetchone() is None:
         return False
     job: dict[str, Any] = {"job_id": lease.job_id, "owner_id": lease.owner_id, "kind": lease.kind}
@@ -216,6 +216,6 @@ async def reclaim_expired_leases(conn: Connection) -> list[tuple[int, UUID, int]
     return await cursor.fetchall()
 
 
-def _build_lease_params(lease: Lease, after_crash: bool) -> dict[str, Any]:
+def _build_held_lease_params(lease: Lease, after_crash: bool) -> dict[str, Any]:
     flush_no = None if after_crash else lease.flush_no
     return {"batch_id": lease.batch_id, "lease_id": lease.lease_id, "flush_no": flush_no}

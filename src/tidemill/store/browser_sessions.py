@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemill.core.credentials import generate_token, hash_secret
+from tidemill.core.credentials import generate_random_token, hash_secret
 from tidemill.core.principal import Principal, Role
 from tidemill.store.database import Connection
 from tidemill.store.statements import fetch_records, sql
@@ -50,7 +50,7 @@ class _StoredSession:
 
 async def create_sign_in_token(conn: Connection, user_id: int, seconds: float) -> str:
     """Store a one-time sign-in link and return its token."""
-    token = generate_token()
+    token = generate_random_token()
     await conn.execute(sql("link/add"), {"hash": hash_secret(token), "user_id": user_id, "seconds": seconds})
     return token
 
@@ -72,11 +72,11 @@ async def create_session_token(
     """
     if replaced_token is not None:
         await end_session(conn, replaced_token)
-    token = generate_token()
+    token = generate_random_token()
     params = {
         "hash": hash_secret(token),
         "user_id": user_id,
-        "csrf": generate_token(),
+        "csrf": generate_random_token(),
         "key_prefix": key,
     }
     await conn.execute(sql("session/add"), params)
@@ -98,7 +98,7 @@ async def authenticate_session(conn: Connection, token: str, limits: SessionLimi
     if session.is_first:
         await conn.execute(sql("session/use"), params)
     elif session.due:
-        offered = generate_token()
+        offered = generate_random_token()
         new = {"offered": hash_secret(offered), "rotate": limits.rotate}
         if (await conn.execute(sql("session/offer"), params | new)).rowcount:
             return AuthenticatedSession(principal, offered)

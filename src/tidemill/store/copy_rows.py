@@ -18,7 +18,7 @@ _FLOAT_TO_JSON_SQL = (
 )
 
 
-def build_csv_column_expression(
+def build_csv_column_sql(
     column: Composable, type_: ColumnType, sql_type: str, *, spreadsheet_safe: bool = False
 ) -> Composable:
     """Return an SQL expression for a column in CSV: text for booleans (COPY writes t and f), else the column."""
@@ -30,7 +30,7 @@ def build_csv_column_expression(
     return column
 
 
-def build_json_column_expression(
+def build_json_column_sql(
     column: Composable, type_: ColumnType, sql_type: str, element: ColumnType | None = None
 ) -> Composable:
     """Return an SQL expression for a column in JSON.

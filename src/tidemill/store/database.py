@@ -49,22 +49,22 @@ def is_transient(error: Exception) -> bool:
     return state in TRANSIENT_STATES or state.startswith(TRANSIENT_STATE_CLASSES)
 
 
-def is_contention(error: Exception) -> bool:
+def is_contention_error(error: Exception) -> bool:
     """Whether other transactions caused it: a deadlock, a serialization failure, a lock timeout."""
     return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01", "55P03")
 
 
-def is_out_of_resources(error: Exception) -> bool:
+def is_out_of_resources_error(error: Exception) -> bool:
     """Whether the server has run out of a resource, usually disk space."""
     return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("53")
 
 
-def is_timeout(error: BaseException) -> bool:
+def is_timeout_error(error: BaseException) -> bool:
     """Whether a statement or a transaction exceeded its timeout."""
     return isinstance(error, psycopg.Error) and error.sqlstate in TIMEOUT_STATES
 
 
-def is_unstorable_value(error: BaseException) -> bool:
+def is_unstorable_value_error(error: BaseException) -> bool:
     """Whether PostgreSQL cannot store a value, so that no retry helps."""
     return isinstance(
         error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded | psycopg.errors.StatementTooComplex
@@ -294,7 +294,7 @@ class Database:
             except (psycopg.Error, PoolTimeout) as error:
                 failed += 1
                 self.stats.failures += 1
-                if not is_transient(error) or (is_timeout(error) and failed >= MAX_TIMEOUT_ATTEMPTS):
+                if not is_transient(error) or (is_timeout_error(error) and failed >= MAX_TIMEOUT_ATTEMPTS):
                     raise
                 if self._retry_for_s is not None and time.monotonic() - started > self._retry_for_s:
                     raise Unavailable("The database is not available. Try again later.") from error
@@ -380,6 +380,6 @@ def translate_access_error(error: Exception) -> Unavailable | None:
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
         remedy = "Connect to the primary server, as a role that can write."
         return Unavailable(f"The database is read-only: {reason}. {remedy}")
-    if is_transient(error) and not is_timeout(error) and not is_contention(error):
+    if is_transient(error) and not is_timeout_error(error) and not is_contention_error(error):
         return Unavailable(f"Lost the connection to PostgreSQL: {reason}. Check that the server is running, and retry.")
     return None

@@ -13,17 +13,19 @@ from tidemill.core.list_pages import (
     ListOrder,
     Page,
     fingerprint_filters,
+    parse_cursor_timestamp,
+    parse_cursor_uuid,
     parse_number,
-    parse_timestamp,
-    parse_uuid,
 )
 from tidemill.store.database import Connection
-from tidemill.store.job_lists import load_item_list_scope
+from tidemill.store.job_lists import read_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
 from tidemill.store.workers import list_live_kinds
 
-DEAD_LETTERS_ORDER = ListOrder("dead_letters", (parse_number, parse_timestamp, parse_uuid, parse_number))
-DEAD_LETTERS_OF_JOBS_ORDER = ListOrder("dead_letters_of_jobs", (parse_uuid, parse_timestamp, parse_uuid, parse_number))
+DEAD_LETTERS_ORDER = ListOrder("dead_letters", (parse_number, parse_cursor_timestamp, parse_cursor_uuid, parse_number))
+DEAD_LETTERS_OF_JOBS_ORDER = ListOrder(
+    "dead_letters_of_jobs", (parse_cursor_uuid, parse_cursor_timestamp, parse_cursor_uuid, parse_number)
+)
 DEAD_LETTER_OWNERS_PER_PAGE = 50  # each owner costs an index lookup in every weekly partition
 DEAD_LETTER_JOBS_PER_PAGE = 50
 MAX_DEAD_LETTER_CAUSES = 1_000
@@ -93,7 +95,7 @@ async def _pick_page(
     first, *cursor = (
         (newest, *_get_start_position(request)) if after is None else order.parse_position(after, request.fingerprint)
     )
-    find_sources = _list_job_ids if request.reads_by_job else _list_owner_ids
+    find_sources = _list_jobs_with_dead_letters if request.reads_by_job else _list_owners_with_dead_letters
     sources = await find_sources(conn, request, first)
     rows = (
         await _pick_dead_letters(conn, request, sources, cursor, limit, with_patterns=with_patterns) if sources else []
@@ -103,7 +105,9 @@ async def _pick_page(
     if len(picked) > limit:
         ends = picked[limit - 1 : limit]
     if ends:
-        return _PickedPage(picked[:limit], order.build_position(request.fingerprint, first, *_get_position(ends[0])))
+        return _PickedPage(
+            picked[:limit], order.build_position(request.fingerprint, first, *_get_row_position(ends[0]))
+        )
     following = _get_next_source(request, sources)
     if following is None:
         return _PickedPage(picked, None)
@@ -140,7 +144,7 @@ async def group_dead_letters(conn: Connection, request: DeadLetterListRequest) -
         group = groups.setdefault(
             key,
             {
-                "id": _get_group_id(*key),
+                "id": _compute_group_id(*key),
                 "kind": row["kind"],
                 "type": type_,
                 "message": pattern,
@@ -166,7 +170,7 @@ async def group_dead_letters(conn: Connection, request: DeadLetterListRequest) -
     return DeadLetterGroups(shown, len(rows), is_complete)
 
 
-def _get_group_id(*parts: str) -> str:
+def _compute_group_id(*parts: str) -> str:
     """Return the same id as the SQL function tidemill.failure_group."""
     return hashlib.md5("\x1f".join(parts).encode(), usedforsecurity=False).hexdigest()
 
@@ -259,12 +263,12 @@ async def list_dead_letter_causes(
 ) -> list[RowDict]:
     """Return the error codes of dead letters with the number of items and jobs and the time of the last change."""
     if job_id is not None:
-        await load_item_list_scope(conn, job_id, owner_id)
+        await read_item_list_scope(conn, job_id, owner_id)
     params = {"owner_id": owner_id, "kind": kind, "job_id": job_id, "limit": MAX_DEAD_LETTER_CAUSES}
     return await fetch_rows(conn, sql("job/causes"), params)
 
 
-async def _list_owner_ids(conn: Connection, asked: DeadLetterListRequest, first: int) -> list[int]:
+async def _list_owners_with_dead_letters(conn: Connection, asked: DeadLetterListRequest, first: int) -> list[int]:
     if asked.owner_id is not None:
         return [asked.owner_id]
     name = "outcome/owners_of_dismissed" if asked.dismissed else "outcome/owners_of_dead_letters"
@@ -272,9 +276,9 @@ async def _list_owner_ids(conn: Connection, asked: DeadLetterListRequest, first:
     return [row["owner_id"] for row in await fetch_rows(conn, sql(name), params)]
 
 
-async def _list_job_ids(conn: Connection, asked: DeadLetterListRequest, last: UUID) -> list[UUID]:
+async def _list_jobs_with_dead_letters(conn: Connection, asked: DeadLetterListRequest, last: UUID) -> list[UUID]:
     if asked.job_id is not None:
-        return [(await load_item_list_scope(conn, asked.job_id, asked.owner_id)).id]
+        return [(await read_item_list_scope(conn, asked.job_id, asked.owner_id)).id]
     params = {"owner_id": asked.owner_id, "kind": asked.kind, "category": asked.category, "last_job": last}
     params |= {"limit": DEAD_LETTER_JOBS_PER_PAGE}
     return [row["id"] for row in await fetch_rows(conn, sql("job/with_dead_letters"), params)]
@@ -312,5 +316,5 @@ def _get_start_position(asked: DeadLetterListRequest) -> tuple[datetime, UUID, i
     return _NEWEST_POSITION if asked.to is None else (asked.to, UUID(int=0), -1)
 
 
-def _get_position(row: RowDict) -> tuple[datetime, UUID, int]:
+def _get_row_position(row: RowDict) -> tuple[datetime, UUID, int]:
     return row["updated_at"], row["job_id"], row["seq"]

@@ -31,7 +31,7 @@ class Finding:
     is_warning: bool = False
 
 
-async def check_database(db: Database) -> list[Finding]:
+async def check_server_and_invariants(db: Database) -> list[Finding]:
     """Check the server and all invariants in one snapshot."""
     async with db.transaction(bounded=False) as conn:
         await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", prepare=False)
@@ -43,7 +43,7 @@ async def check_invariants(conn: Connection, job_id: UUID | None = None) -> list
     findings = []
     for name, query in INVARIANTS.items():
         broken = await _fetch_doctor_rows(conn, query, {"job_id": job_id})
-        findings.append(Finding(name, not broken, [_format_row(row) for row in broken]))
+        findings.append(Finding(name, not broken, [_format_row_as_text(row) for row in broken]))
     return findings
 
 
@@ -51,7 +51,7 @@ async def _check_server(conn: Connection) -> list[Finding]:
     settings = {row["name"]: row["setting"] for row in await _fetch_doctor_rows(conn, "server", {})}
     version = int(settings.pop("server_version_num"))
     off = [f"{name} = {value}" for name, value in sorted(settings.items()) if value == "off"]
-    old = [_format_row(row) for row in await _fetch_doctor_rows(conn, "old_snapshots", {})]
+    old = [_format_row_as_text(row) for row in await _fetch_doctor_rows(conn, "old_snapshots", {})]
     known = OLDEST_SERVER_VERSION <= version < FIRST_UNSUPPORTED_SERVER_VERSION
     return [
         Finding("server is PostgreSQL 15 to 18", known, [] if known else [f"server_version_num = {version}"]),
@@ -64,5 +64,5 @@ async def _fetch_doctor_rows(conn: Connection, name: str, params: SqlParams) -> 
     return await fetch_rows(conn, sql(f"doctor/{name}"), params)
 
 
-def _format_row(row: RowDict) -> str:
+def _format_row_as_text(row: RowDict) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items())

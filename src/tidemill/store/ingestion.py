@@ -96,7 +96,7 @@ async def append_chunk(
             await _store_duplicate_pairs(conn, job_id, chunk.duplicate_rows)
         cutter = BatchCutter(chunk.lo, batch_size)
         cutter.add_items(list(map(len, chunk.block.inputs)))
-        los, his = cutter.close_and_list_ranges()
+        los, his = cutter.close_and_get_starts_and_ends()
         batches = {"job_id": job_id, "owner_id": job[0], "kind": job[1]}
         await conn.execute(sql("batch/add_ranges"), batches | {"los": los, "his": his})
         await conn.execute(sql("outbox/announce"), {"job_id": job_id})

@@ -9,7 +9,7 @@ from tidemill.core.list_pages import BIGINT_SAFE_MAX
 from tidemill.core.status import ItemStatus
 from tidemill.store import job_records
 from tidemill.store.database import Connection
-from tidemill.store.item_records import fetch_item
+from tidemill.store.item_records import read_item
 from tidemill.store.job_records import LockedJob
 from tidemill.store.jsonb import decode_input_or_text
 from tidemill.store.reprocess_items import requeue_failed_items
@@ -26,7 +26,7 @@ async def add_item_fix(conn: Connection, job_id: UUID, seq: int, value: bytes, *
     """
     await _share_lock_unpurged_job(conn, job_id)
     if await _lock_outcome(conn, job_id, seq) not in FIXABLE_STATUSES:
-        status = (await fetch_item(conn, job_id, seq))["status"]
+        status = (await read_item(conn, job_id, seq))["status"]
         raise Conflict(f"Cannot fix item {seq}: its status is {status}. Only failed and not_found items can be fixed.")
     params = {"job_id": job_id, "seq": seq, "input": value.decode(), "by": by}
     cursor = await conn.execute(sql("item_fix/add"), params)
@@ -37,7 +37,9 @@ async def add_item_fix(conn: Connection, job_id: UUID, seq: int, value: bytes, *
     return rev
 
 
-async def fix_failed_items(conn: Connection, job: LockedJob, inputs: Mapping[int, bytes], *, by: int) -> list[int]:
+async def fix_and_requeue_failed_items(
+    conn: Connection, job: LockedJob, inputs: Mapping[int, bytes], *, by: int
+) -> list[int]:
     """Fix and requeue at most SEQ_LIST_MAX items under the lock of their job. Return the items that had failed."""
     taken = await requeue_failed_items(conn, job, sorted(inputs))
     params = {"job_id": job.id, "seqs": taken, "inputs": [inputs[seq].decode() for seq in taken], "by": by}

@@ -13,10 +13,10 @@ from tidemill.core.list_pages import (
     Page,
     PageBatch,
     count_batches_to_open,
+    find_order_of_position,
     fingerprint_filters,
-    get_order_of_position,
+    parse_cursor_timestamp,
     parse_number,
-    parse_timestamp,
     split_scan_window,
 )
 from tidemill.core.status import ItemStatus
@@ -78,12 +78,12 @@ def _to_stored_statuses(wanted: list[ItemStatus]) -> list[ItemStatus]:
     return sorted({stored for status in wanted for stored in _STORED_STATUSES.get(status, (status,))})
 
 
-EXCEPTIONS_ORDER = ListOrder("exceptions", (parse_timestamp, parse_number))
+EXCEPTIONS_ORDER = ListOrder("exceptions", (parse_cursor_timestamp, parse_number))
 UNTRIED_CANCELLED_ORDER = ListOrder("cancelled", (parse_number,))
 EXCEPTION_STATUSES = (ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED, ItemStatus.CANCELLED)
 
 
-async def list_exceptions_by_time(
+async def list_exceptions_then_untried_cancelled(
     conn: Connection, job_id: UUID, statuses: Sequence[ItemStatus], mark: str, *, limit: int, after: object = None
 ) -> Page[RowDict]:
     """Return exceptions with an outcome by time, then items cancelled before their first attempt by seq."""
@@ -176,7 +176,7 @@ class ItemListRequest:
         With ``seq`` or ``key``, the order is always by seq.
         """
         if self.after is not None:
-            return get_order_of_position(self.after, self._allowed_orders)
+            return find_order_of_position(self.after, self._allowed_orders)
         return self._default_order if self.seq is None else SEQ_ORDER
 
     @property
@@ -202,8 +202,8 @@ async def list_items(db: Database, grid: ItemListScope, request: ItemListRequest
     if request.list_order is SEQ_ORDER:
         return await db.read(list_page_by_seq, grid, request, limit=limit)
     if request.list_order is EXCEPTIONS_ORDER and ItemStatus.CANCELLED not in request.statuses:
-        return await db.read(list_exceptions_page, grid, request, limit=limit)
-    return await db.read_snapshot(list_open_or_cancelled_page, grid, request, limit=limit)
+        return await db.read(list_page_by_outcome_time, grid, request, limit=limit)
+    return await db.read_snapshot(list_page_in_snapshot, grid, request, limit=limit)
 
 
 async def list_page_by_seq(
@@ -224,20 +224,20 @@ async def list_page_by_seq(
     )
 
 
-async def list_exceptions_page(
+async def list_page_by_outcome_time(
     conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
 ) -> Page[RowDict]:
     """Return a page of items with an outcome, in order of its time."""
     mark, after = asked.fingerprint(grid.id), asked.after
     if asked.codes is not None:
         return await list_failures_with_codes(conn, grid.id, asked.codes, mark, limit=limit, after=after)
-    return await list_exceptions_by_time(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
+    return await list_exceptions_then_untried_cancelled(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
 
 
-async def list_open_or_cancelled_page(
+async def list_page_in_snapshot(
     conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
 ) -> Page[RowDict]:
-    """Return a page of items that are found by their batches: open items, or cancelled ones without an outcome."""
+    """Return a page that several statements read: of open items, or of exceptions and untried cancelled items."""
     after = asked.after
     if asked.list_order is pending_items.OPEN_ITEMS_ORDER:
         page = await pending_items.list_open_items(
@@ -249,4 +249,4 @@ async def list_open_or_cancelled_page(
     mark = asked.fingerprint(grid.id)
     if asked.list_order is UNTRIED_CANCELLED_ORDER:
         return await list_untried_cancelled(conn, grid.id, mark, limit=limit, after=after)
-    return await list_exceptions_by_time(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
+    return await list_exceptions_then_untried_cancelled(conn, grid.id, asked.statuses, mark, limit=limit, after=after)

@@ -63,10 +63,10 @@ async def read_submitted_inputs(conn: Connection, job_id: UUID, lo: int, hi: int
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def get_item_details(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
+async def read_item_details(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
     """Return all details of an item: ``input`` is its newest fix, ``original`` the submitted input."""
     key = {"job_id": job_id, "seq": seq}
-    item = await fetch_item(conn, job_id, seq)
+    item = await read_item(conn, job_id, seq)
     item["original"] = item["input"]
     item["fixes"] = await fetch_rows(conn, sql("item_fix/list"), key)
     for fix in item["fixes"]:
@@ -107,7 +107,7 @@ async def read_outcome_details(conn: Connection, job_id: UUID, seqs: Sequence[in
     return dict(await cursor.fetchall())
 
 
-async def fetch_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
+async def read_item(conn: Connection, job_id: UUID, seq: int) -> dict[str, Any]:
     """Return an item with its derived status. Raises UnknownItem if it does not exist."""
     rows = (
         await fetch_item_rows(conn, sql("item/get"), {"job_id": job_id, "seq": seq})

@@ -8,7 +8,7 @@ from tidemill.core.job import Job
 from tidemill.core.row_ranges import SeqRange, select_seqs_between
 from tidemill.core.status import ItemStatus
 from tidemill.store.database import Connection
-from tidemill.store.job_lists import load_item_list_scope
+from tidemill.store.job_lists import read_item_list_scope
 from tidemill.store.job_records import get_job
 from tidemill.store.statements import sql
 
@@ -82,7 +82,7 @@ async def _count_from_tally(conn: Connection, job: Job, wanted: CountSelection) 
     if (
         wanted.reprocessable_only
         and ItemStatus.DONE in wanted.statuses
-        and (await load_item_list_scope(conn, job.id)).sparse
+        and (await read_item_list_scope(conn, job.id)).sparse
     ):
         cursor = await conn.execute(sql("outcome/count_done"), {"job_id": job.id})
         n += int((await cursor.fetchone() or (0,))[0]) - job.counts.done

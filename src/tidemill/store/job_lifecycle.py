@@ -21,7 +21,7 @@ CANCEL_RANGES_PER_STEP = 5_000
 CANCEL_LISTS_PER_STEP = 100  # full lists need 100,000 outcomes
 
 
-async def cancel_ready_batches(conn: Connection, job_id: UUID | None = None) -> int:
+async def cancel_some_ready_batches(conn: Connection, job_id: UUID | None = None) -> int:
     """Cancel some ready batches of jobs with intent cancel or fail. Return their number; 0 means none is left."""
     ranges = await _cancel_next_ready_batches(conn, job_id, lists=False, limit=CANCEL_RANGES_PER_STEP)
     emptied = await _cancel_next_ready_batches(conn, job_id, lists=True, limit=CANCEL_LISTS_PER_STEP)
@@ -82,7 +82,7 @@ async def enforce_failure_policy(conn: Connection, job_id: UUID) -> str | None:
         row = await cursor.fetchone()
     if row is None or row["intent"] in (Intent.CANCEL, Intent.FAIL):
         return None
-    reason = FailurePolicy.parse(row["policy"]).find_failure_reason(failed=row["failed"], settled=row["settled"])
+    reason = FailurePolicy.from_json(row["policy"]).find_failure_reason(failed=row["failed"], settled=row["settled"])
     if reason is None or not await fail_job(conn, job_id, reason):
         return None
     return reason
@@ -124,7 +124,7 @@ async def close_job_if_drained(conn: Connection, job_id: UUID) -> Job | None:
     return replace(drained, status=closed_as, closed_at=row[0], duration_s=duration_s)
 
 
-async def list_jobs_to_close(conn: Connection) -> list[UUID]:
+async def list_jobs_that_may_be_drained(conn: Connection) -> list[UUID]:
     cursor = await conn.execute(sql("job/drained_candidates"))
     return [row[0] for row in await cursor.fetchall()]
 

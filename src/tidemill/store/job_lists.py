@@ -8,7 +8,12 @@ from uuid import UUID
 
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Job
-from tidemill.core.job_id_range import JobIdRange, build_lookup_params, parse_job_prefix, parse_key_or_id
+from tidemill.core.job_id_range import (
+    JobIdRange,
+    build_job_lookup_params,
+    parse_complete_id_or_dated_key,
+    parse_job_prefix,
+)
 from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
     PAGE_BATCH_BUDGET,
@@ -16,8 +21,8 @@ from tidemill.core.list_pages import (
     ListOrder,
     Page,
     fingerprint_filters,
+    parse_cursor_uuid,
     parse_number,
-    parse_uuid,
 )
 from tidemill.core.result_grid import GridColumns, resolve_grid_columns
 from tidemill.core.status import ItemStatus, JobStatus
@@ -40,9 +45,9 @@ class ItemListScope:
     columns: GridColumns
 
 
-async def load_item_list_scope(conn: Connection, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
+async def read_item_list_scope(conn: Connection, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
     """Find a job by id or key. Raises UnknownJob, also for a job of another owner."""
-    rows = await fetch_rows(conn, sql("job/grid"), build_lookup_params(job))
+    rows = await fetch_rows(conn, sql("job/grid"), build_job_lookup_params(job))
     if not rows or owner_id not in (None, rows[0]["owner_id"]):
         raise UnknownJob(f'Unknown job "{job}"')
     row = rows[0]
@@ -53,7 +58,7 @@ async def load_item_list_scope(conn: Connection, job: UUID | str, owner_id: int 
     )
 
 
-JOBS_ORDER = ListOrder("jobs", (parse_uuid,))
+JOBS_ORDER = ListOrder("jobs", (parse_cursor_uuid,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class JobListRequest:
     @property
     def id_range(self) -> JobIdRange | None:
         ids = JobIdRange() if self.q is None else parse_job_prefix(self.q)
-        searched = None if self.search is None else parse_key_or_id(self.search)
+        searched = None if self.search is None else parse_complete_id_or_dated_key(self.search)
         if ids is not None and searched is not None:
             ids = ids.intersect(searched.lo, searched.hi)
         return None if ids is None else ids.limit_to_created(self.created_from, self.created_to)
@@ -89,7 +94,7 @@ class JobListRequest:
         """The text that the key or a name must contain; None if the range of ids is enough."""
         if self.search is None:
             return None
-        ids = parse_key_or_id(self.search)
+        ids = parse_complete_id_or_dated_key(self.search)
         return None if ids is not None and ids.lo == ids.hi else self.search.strip()
 
     @property
@@ -177,7 +182,7 @@ async def list_batches(conn: Connection, job_id: UUID, *, limit: int, after: obj
     """Return a page of a job's batches, newest first."""
     mark = fingerprint_filters(job_id)
     (before,) = (BIGINT_SAFE_MAX,) if after is None else BATCHES_ORDER.parse_position(after, mark)
-    await load_item_list_scope(conn, job_id)
+    await read_item_list_scope(conn, job_id)
     rows = await fetch_rows(conn, sql("batch/list"), {"job_id": job_id, "before": before, "limit": limit + 1})
     return Page(rows[:limit], BATCHES_ORDER.build_position(mark, rows[limit - 1]["id"]) if len(rows) > limit else None)
 

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Counts, Job
-from tidemill.core.job_id_range import JOB_ID_MAX, JOB_ID_MIN, build_lookup_params, parse_id_prefix
+from tidemill.core.job_id_range import JOB_ID_MAX, JOB_ID_MIN, build_job_lookup_params, parse_id_prefix_to_bounds
 from tidemill.core.list_pages import BIGINT_SAFE_MAX, ListOrder, Page, fingerprint_filters, parse_number
 from tidemill.core.result_grid import GRID_COLUMNS_MAX
 from tidemill.core.status import Intent, JobStatus, derive_job_status
@@ -81,7 +81,7 @@ async def get_job(conn: Connection, job_id: UUID) -> Job:
 async def get_job_by_id_or_key(conn: Connection, name: str, owner_id: int | None = None) -> Job:
     """Return a job by id or key. Raises UnknownJob, also for a job of another owner than ``owner_id``."""
     async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(sql("job/get_named"), build_lookup_params(name))
+        await cursor.execute(sql("job/get_named"), build_job_lookup_params(name))
         row = await cursor.fetchone()
     if row is None or owner_id not in (None, row["owner_id"]):
         raise UnknownJob(f'Unknown job "{name}"')
@@ -133,7 +133,7 @@ async def find_job_id(conn: Connection, text: str, owner_id: int | None = None) 
     unknown = UnknownJob(f'Unknown job "{text}"')
     if not text.isprintable():  # not a key or id, and PostgreSQL may reject the text
         raise unknown
-    ids = parse_id_prefix(text) if len(text.replace("-", "")) >= MIN_ID_PREFIX_DIGITS else None
+    ids = parse_id_prefix_to_bounds(text) if len(text.replace("-", "")) >= MIN_ID_PREFIX_DIGITS else None
     lo, hi = ids or (JOB_ID_MAX, JOB_ID_MIN)
     name = "job/find" if owner_id is None else "job/find_of_owner"
     cursor = await conn.execute(sql(name), {"text": text.upper(), "lo": lo, "hi": hi, "owner_id": owner_id})
@@ -206,7 +206,7 @@ async def read_job_params(conn: Connection, job_id: UUID) -> dict[str, Any]:
     return row[0]  # type: ignore[no-any-return]
 
 
-async def filter_active_jobs(conn: Connection, job_ids: Sequence[UUID]) -> set[UUID]:
+async def find_active_job_ids(conn: Connection, job_ids: Sequence[UUID]) -> set[UUID]:
     """Return the jobs that exist and are neither cancelled nor failed."""
     cursor = await conn.execute(sql("job/going_on"), {"ids": list(job_ids)})
     return {row[0] for row in await cursor.fetchall()}
@@ -225,15 +225,15 @@ async def list_targets_of_owner(conn: Connection, owner_id: int, kinds: Sequence
 
 async def add_result_columns(conn: Connection, job_id: UUID, names: list[str]) -> list[str] | None:
     """Add new result columns to a job. Return all its columns, or None if the job was deleted."""
-    known = await _read_result_columns(conn, job_id)
+    known = await _fetch_result_columns_of_job(conn, job_id)
     if known is None or set(names) <= set(known):
         return known
     cursor = await conn.execute(sql("job/learn_columns"), {"job_id": job_id, "names": names, "most": GRID_COLUMNS_MAX})
     row = await cursor.fetchone()
-    return row[0] if row is not None else await _read_result_columns(conn, job_id)
+    return row[0] if row is not None else await _fetch_result_columns_of_job(conn, job_id)
 
 
-async def _read_result_columns(conn: Connection, job_id: UUID) -> list[str] | None:
+async def _fetch_result_columns_of_job(conn: Connection, job_id: UUID) -> list[str] | None:
     cursor = await conn.execute(sql("job/columns"), {"job_id": job_id})
     row = await cursor.fetchone()
     return None if row is None else row[0]

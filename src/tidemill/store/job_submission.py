@@ -85,7 +85,7 @@ class LoopRunner(Protocol):
     """An event loop in another thread. The caller blocks while it runs a coroutine."""
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
-    def enter(self, manager: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]: ...
+    def enter_on_loop(self, manager: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]: ...
 
 
 SubmissionSteps = Generator[ExecuteStep | CopyStep, Any, tuple[UUID, bool]]
@@ -111,7 +111,7 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
         yield CopyStep(sql("item/copy"), _encode_and_count_rows(job_id, at, rows, counter))
     yield ExecuteStep(sql("ingest/add"), {"job_id": job_id, "next_seq": counter.n})
     if counter.n:
-        los, his = counter.cutter.close_and_list_ranges()
+        los, his = counter.cutter.close_and_get_starts_and_ends()
         batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}
         yield ExecuteStep(sql("batch/add_ranges"), batches | {"los": los, "his": his})
     if spec.idem_key is not None:
@@ -122,25 +122,25 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
 
 async def find_repeated_submission(conn: Connection, spec: Submission) -> UUID | None:
     """Return the job that an equal submission created. Raises IdempotencyKeyReused if the submissions differ."""
-    existing = None if spec.idem_key is None else await find_by_idempotency_key(conn, spec.owner_id, spec.idem_key)
-    return None if existing is None else match_existing_job(spec, existing)
+    existing = None if spec.idem_key is None else await find_job_by_idempotency_key(conn, spec.owner_id, spec.idem_key)
+    return None if existing is None else check_same_submission_and_get_id(spec, existing)
 
 
-def match_existing_job(spec: Submission, existing: ExistingJob) -> UUID:
+def check_same_submission_and_get_id(spec: Submission, existing: ExistingJob) -> UUID:
     """Return the id of the existing job. Raises IdempotencyKeyReused if another submission created it."""
     if existing.idem_print != _RowAccumulator(spec).fingerprint:
         raise make_key_reused_error(spec)
     return existing.id
 
 
-async def find_by_idempotency_key(conn: Connection, owner_id: int, idem_key: str) -> ExistingJob | None:
+async def find_job_by_idempotency_key(conn: Connection, owner_id: int, idem_key: str) -> ExistingJob | None:
     """Return the job that an owner's idempotency key created, or None."""
     async with conn.cursor(row_factory=class_row(ExistingJob)) as cursor:
         await cursor.execute(sql("job/by_idem_key"), {"owner_id": owner_id, "idem_key": idem_key})
         return await cursor.fetchone()
 
 
-def begins_implicitly(conn: Connection | SyncConnection) -> bool:
+def begins_transaction_implicitly(conn: Connection | SyncConnection) -> bool:
     """Return whether the next statement starts a transaction that the caller commits."""
     return not conn.autocommit and conn.info.transaction_status is TransactionStatus.IDLE
 
@@ -193,7 +193,7 @@ def run_steps_from_thread(conn: Connection, steps: SubmissionSteps, loop: LoopRu
             return stop.value  # type: ignore[no-any-return]
         answer = None
         if isinstance(step, CopyStep):
-            with loop.enter(conn.cursor()) as cursor, loop.enter(cursor.copy(step.statement)) as copy:
+            with loop.enter_on_loop(conn.cursor()) as cursor, loop.enter_on_loop(cursor.copy(step.statement)) as copy:
                 for piece in _join_lines_into_chunks(step.lines):
                     loop.run_coroutine(copy.write(piece))
         else:

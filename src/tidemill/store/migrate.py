@@ -39,7 +39,7 @@ async def migrate_schema(db: Database) -> list[str]:
     """
     async with db.transaction(bounded=False) as conn:
         await conn.execute(sql("migration/lock"))
-        has_schema, has_table = await _check_schema_exists(conn)
+        has_schema, has_table = await _find_schema_and_migration_table(conn)
         if not has_schema:
             await conn.execute(sql("migration/create_schema"))
         if not has_table:
@@ -79,7 +79,7 @@ async def check_table_owner(conn: Connection) -> None:
         raise Unavailable(f'Role "{role}" does not own the tables of Tidemill. Run this command as role "{owner}".')
 
 
-async def _check_schema_exists(conn: Connection) -> tuple[bool, bool]:
+async def _find_schema_and_migration_table(conn: Connection) -> tuple[bool, bool]:
     """Return whether the schema exists, and whether its table of migrations does."""
     cursor = await conn.execute(sql("migration/exists"))
     row = await cursor.fetchone()

@@ -15,14 +15,14 @@ from tidemill.store.embedded_postgres import find_programs_folder, start_embedde
 from tidemill.store.migrate import check_schema
 
 
-def ensure_database_url(settings: Settings) -> str:
+def get_url_or_start_embedded_server(settings: Settings) -> str:
     """Return the configured URL, or start the embedded server and return its URL."""
     return settings.database_url or start_embedded_server(settings.home)
 
 
 async def make_database(settings: Settings, *, size: int | None = None, patience: float | None = None) -> Database:
     """Return the configured database, not open yet. Start the embedded server if none is configured."""
-    url = await asyncio.to_thread(ensure_database_url, settings)
+    url = await asyncio.to_thread(get_url_or_start_embedded_server, settings)
     return Database(
         url,
         size=size or settings.db_max_conns,

@@ -14,9 +14,9 @@ from tidemill.core.status import ItemStatus
 from tidemill.store import job_records
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.job_records import get_job
-from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items, set_dismissed
+from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items, set_dismissed_for_chunk
 from tidemill.store.statements import SqlParams, fetch_records, sql
-from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items
+from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items_step
 from tidemill.store.workers import read_max_attempts
 
 LOWEST_JOB_ID = UUID(int=0)
@@ -125,7 +125,7 @@ class StepProgress(NamedTuple):
 
 async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> StepProgress:
     job_id = operation.job_id or LOWEST_JOB_ID
-    choice = await _add_max_attempts(conn, job_id, _parse_reprocess_selection(operation.predicate))
+    choice = await _add_max_attempts(conn, job_id, _build_reprocess_selection(operation.predicate))
     after_seq, goes_on = operation.place.get("after_seq", -1), operation.items > 0
     taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=goes_on)
     await _record_activity(conn, operation, job_id, taken)
@@ -141,7 +141,7 @@ async def _run_cancel_step(conn: Connection, operation: BulkOperation) -> StepPr
         key=predicate.get("key"),
         ranges=merge_ranges(predicate.get("ranges", ())),
     )
-    taken, place = await cancel_waiting_items(conn, job_id, waiting, operation.place)
+    taken, place = await cancel_waiting_items_step(conn, job_id, waiting, operation.place)
     await _record_activity(conn, operation, job_id, taken)
     return StepProgress(taken, place, job_id)
 
@@ -157,7 +157,7 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
             return StepProgress(0, None, None)
         (job_id, was_whole), after_seq = job, -1
     only = predicate.get("items")
-    choice = _parse_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None})
+    choice = _build_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None})
     choice = await _add_max_attempts(
         conn, job_id, replace(choice, excluded_seqs=predicate.get("except", {}).get(str(job_id), ()))
     )
@@ -185,10 +185,10 @@ async def _run_dismiss_step(conn: Connection, operation: BulkOperation) -> StepP
         job_id = job[0]
     only = predicate.get("items")
     choice = replace(
-        _parse_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None}),
+        _build_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None}),
         excluded_seqs=predicate.get("except", {}).get(str(job_id), ()),
     )
-    changed, after = await set_dismissed(
+    changed, after = await set_dismissed_for_chunk(
         conn, job_id, choice, dismiss=operation.verb == "dismiss", user_id=operation.user_id, after_seq=after_seq
     )
     await _record_activity(conn, operation, job_id, changed)
@@ -231,7 +231,7 @@ async def _record_activity(conn: Connection, operation: BulkOperation, job_id: U
         )
 
 
-def _parse_reprocess_selection(asked: Mapping[str, Any]) -> ReprocessSelection:
+def _build_reprocess_selection(asked: Mapping[str, Any]) -> ReprocessSelection:
     return ReprocessSelection(
         statuses=[ItemStatus(status) for status in asked.get("statuses", ["failed"])],
         seqs=asked.get("seqs"),

@@ -17,15 +17,22 @@ from tidemill.core.list_pages import (
     PageBatch,
     count_batches_to_open,
     fingerprint_filters,
+    parse_cursor_timestamp,
     parse_number,
-    parse_timestamp,
 )
-from tidemill.core.status import WORKER_LIVENESS_S, Intent, ItemStatus, JobStatus, derive_job_status, explain_open_item
+from tidemill.core.status import (
+    WORKER_LIVENESS_S,
+    Intent,
+    ItemStatus,
+    JobStatus,
+    derive_job_status,
+    explain_why_item_is_open,
+)
 from tidemill.store.database import Connection
-from tidemill.store.job_lists import load_item_list_scope
+from tidemill.store.job_lists import read_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
 
-OPEN_ITEMS_ORDER = ListOrder("open", (parse_timestamp, parse_number, parse_number))
+OPEN_ITEMS_ORDER = ListOrder("open", (parse_cursor_timestamp, parse_number, parse_number))
 OPEN_STATUSES = (ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT)
 
 _BATCH_STATES_BY_STATUS: dict[ItemStatus, list[tuple[str, bool]]] = {
@@ -98,11 +105,11 @@ async def _pick_open_batches(
     return await fetch_rows(conn, sql("batch/pick_of_owner"), params | {"owner_id": asked.owner_id})
 
 
-async def list_pending_items(
+async def list_open_items_with_reasons(
     conn: Connection, request: OpenItemListRequest, *, limit: int, after: object = None
 ) -> Page[RowDict]:
     if request.job_id is not None:
-        grid = await load_item_list_scope(conn, request.job_id, request.owner_id)
+        grid = await read_item_list_scope(conn, request.job_id, request.owner_id)
         if request.kind not in (None, grid.kind):
             return Page([], None)
     page = await list_open_items(conn, request, limit=limit, after=after)
@@ -128,7 +135,7 @@ def _describe_pending_item(item: RowDict, job: RowDict, live: dict[str, bool]) -
         total=job["total"],
         started=job["pending"] != job["total"],
     )
-    reason = explain_open_item(
+    reason = explain_why_item_is_open(
         status,
         intent=intent,
         worker=item["locked_by"],

@@ -35,7 +35,7 @@ async def list_jobs_in_progress(conn: Connection) -> set[UUID]:
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def add_samples(conn: Connection, job_ids: Sequence[UUID]) -> list[UUID]:
+async def add_progress_samples(conn: Connection, job_ids: Sequence[UUID]) -> list[UUID]:
     """Add a sample for each of these jobs that has progressed. Return those jobs."""
     cursor = await conn.execute(sql("sample/add"), {"job_ids": sorted(job_ids)})
     return [row[0] for row in await cursor.fetchall()]
@@ -55,7 +55,7 @@ async def thin_samples(
 
 async def read_job_rates(conn: Connection, job: Job) -> ProgressRates:
     """Return the rate of a job and its estimated completion."""
-    now, samples = await _fetch_recent_samples(conn, job.id)
+    now, samples = await _fetch_clock_and_recent_samples(conn, job.id)
     has_worker = job.is_closed or job.kind in await list_live_kinds(conn)
     return compute_rates(samples, job, now, has_worker=has_worker)
 
@@ -67,7 +67,7 @@ async def read_progress_chart(conn: Connection, job_id: UUID, points: int = 120)
         return await cursor.fetchall()
 
 
-async def _fetch_recent_samples(conn: Connection, job_id: UUID) -> tuple[datetime, list[ProgressSample]]:
+async def _fetch_clock_and_recent_samples(conn: Connection, job_id: UUID) -> tuple[datetime, list[ProgressSample]]:
     """Return the current time and the samples."""
     cursor = await conn.execute(sql("sample/recent"), {"job_id": job_id, "limit": RECENT_SAMPLES_PER_JOB})
     rows = await cursor.fetchall()

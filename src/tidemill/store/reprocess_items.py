@@ -34,7 +34,7 @@ async def requeue_cancelled_ranges(
         return await _requeue_cancelled_seqs(conn, job, sorted({seq for seq in seqs if seq not in excluded}))
     cursor = await conn.execute(sql("batch/revive_cancelled"), {"job_id": job_id, "but": sorted(excluded_seqs)})
     taken = sum(int(row[0]) for row in await cursor.fetchall())
-    return taken + await _requeue_cancelled_except(conn, job, set(excluded_seqs)) if excluded_seqs else taken
+    return taken + await _requeue_rest_of_split_ranges(conn, job, set(excluded_seqs)) if excluded_seqs else taken
 
 
 async def _requeue_cancelled_seqs(conn: Connection, job: LockedJob, wanted: list[int]) -> int:
@@ -47,7 +47,7 @@ async def _requeue_cancelled_seqs(conn: Connection, job: LockedJob, wanted: list
     return taken
 
 
-async def _requeue_cancelled_except(conn: Connection, job: LockedJob, stays: set[int]) -> int:
+async def _requeue_rest_of_split_ranges(conn: Connection, job: LockedJob, stays: set[int]) -> int:
     """Requeue the other items of the ranges that contain an excluded item."""
     taken = 0
     for held in await _list_cancelled_ranges(conn, job, 0, BIGINT_SAFE_MAX):
@@ -126,7 +126,7 @@ async def reprocess_items(
     With ``is_continuation``, an earlier step has reopened the job. Raises Conflict if it was cancelled or failed since.
     """
     job = await lock_job_for_requeue(conn, job_id, is_continuation=is_continuation)
-    requeue = _requeue_selected if selection.key is None and not selection.ranges else _requeue_in_windows
+    requeue = _requeue_selected if selection.key is None and not selection.ranges else _requeue_some_windows
     taken, last = await requeue(conn, job, selection, after_seq, max_items)
     if taken or (selection.includes_unread_source and await _has_unread_source(conn, job_id)):
         await reopen_job(conn, job_id, resume_source=selection.includes_unread_source)
@@ -147,7 +147,7 @@ async def _requeue_selected(
     return taken, last
 
 
-async def _requeue_in_windows(
+async def _requeue_some_windows(
     conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int, most: int
 ) -> tuple[int, int | None]:
     """Requeue entire windows, at most REPROCESS_MAX_WINDOWS of them or about ``most`` items."""
@@ -195,19 +195,19 @@ async def _has_unread_source(conn: Connection, job_id: UUID) -> bool:
 
 async def requeue_failed_items(conn: Connection, job: LockedJob, seqs: Sequence[int]) -> list[int]:
     """Requeue the failed ones of at most SEQ_LIST_MAX items. Return their seqs."""
-    taken = await _reset_outcomes(conn, job, ReprocessSelection((ItemStatus.FAILED,), seqs), -1)
+    taken = await _reset_outcome_chunk(conn, job, ReprocessSelection((ItemStatus.FAILED,), seqs), -1)
     return await _add_list_and_adjust_tally(conn, job, taken) if taken else []
 
 
-async def set_dismissed(
+async def set_dismissed_for_chunk(
     conn: Connection, job_id: UUID, selection: ReprocessSelection, *, dismiss: bool, user_id: int, after_seq: int = -1
 ) -> tuple[int, int | None]:
     """Dismiss or restore a chunk of failed items. Return their number and the seq to continue after (None: the end).
 
     Neither the job nor its counters change, so the job is not locked.
     """
-    params = _build_failure_params(job_id, selection, after_seq) | {"dismiss": dismiss, "user_id": user_id}
-    cursor = await conn.execute(sql("outcome/set_dismissed"), params | {"limit": DISMISS_CHUNK_ITEMS})
+    params = _build_outcome_selection_params(job_id, selection, after_seq) | {"dismiss": dismiss, "user_id": user_id}
+    cursor = await conn.execute(sql("outcome/set_dismissed_for_chunk"), params | {"limit": DISMISS_CHUNK_ITEMS})
     seqs = sorted(row[0] for row in await cursor.fetchall())
     return len(seqs), seqs[-1] if len(seqs) == DISMISS_CHUNK_ITEMS else None
 
@@ -215,18 +215,18 @@ async def set_dismissed(
 async def _requeue_chunk(
     conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int
 ) -> tuple[int, int | None]:
-    taken = await _reset_outcomes(conn, job, choice, after_seq)
+    taken = await _reset_outcome_chunk(conn, job, choice, after_seq)
     if not taken:
         return 0, None
     seqs = await _add_list_and_adjust_tally(conn, job, taken)
     return len(seqs), seqs[-1] if len(seqs) == SEQ_LIST_MAX else None
 
 
-async def _reset_outcomes(
+async def _reset_outcome_chunk(
     conn: Connection, job: LockedJob, choice: ReprocessSelection, after_seq: int
 ) -> list[tuple[Any, ...]]:
     """Set a chunk of outcomes to pending. Return the items with their previous status and error codes."""
-    params = _build_failure_params(job.id, choice, after_seq) | {
+    params = _build_outcome_selection_params(job.id, choice, after_seq) | {
         "statuses": [status.value for status in choice.statuses],
         "with_dismissed": choice.with_dismissed,
         "reset_attempts": choice.reset_attempts,
@@ -237,7 +237,7 @@ async def _reset_outcomes(
     return await cursor.fetchall()
 
 
-def _build_failure_params(job_id: UUID, choice: ReprocessSelection, after_seq: int) -> dict[str, Any]:
+def _build_outcome_selection_params(job_id: UUID, choice: ReprocessSelection, after_seq: int) -> dict[str, Any]:
     return {
         "job_id": job_id,
         "seqs": None if choice.seqs is None else sorted(choice.seqs),

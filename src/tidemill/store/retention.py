@@ -32,7 +32,7 @@ async def register_unclaimed_file(conn: Connection, file_id: str) -> None:
     await set_file_expiry(conn, file_id, None, UNCLAIMED_FILE_TTL_H)
 
 
-async def keep_file(conn: Connection, file_id: str) -> None:
+async def clear_file_expiry(conn: Connection, file_id: str) -> None:
     """Clear the expiry of a file."""
     await conn.execute(sql("file/keep"), {"file_id": file_id})
 
@@ -72,7 +72,7 @@ async def list_deleted_jobs(conn: Connection) -> list[UUID]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def delete_deleted_job_chunk(conn: Connection, job_id: UUID) -> int:
+async def delete_row_chunk_of_deleted_job(conn: Connection, job_id: UUID) -> int:
     """Delete a chunk of a deleted job's items and outcomes. Return the number of rows; 0 means nothing is left."""
     removed = 0
     for table in ("outcome", "item"):
@@ -103,7 +103,7 @@ class _Partition:
     detaching: bool
 
 
-async def create_partitions(conn: Connection) -> int:
+async def create_missing_partitions(conn: Connection) -> int:
     """Create the partitions of this week and the next weeks. Return the number of weeks that were missing."""
     made = 0
     for week in range(PARTITION_WEEKS_AHEAD + 1):
@@ -133,7 +133,7 @@ async def purge_old_weeks(db: Database, age_seconds: float) -> list[str]:
         await check_table_owner(conn)
         candidates = await list_partition_weeks(conn)
     for week in candidates:
-        if await db.run(_purge_week_if_old, week, age_seconds):
+        if await db.run(_mark_week_purged_if_old, week, age_seconds):
             await _drop_partitions(db, week.partitions)
             dropped.append(week.name)
     await _drop_detached_partitions(db)
@@ -144,7 +144,7 @@ async def _list_partitions(conn: Connection) -> list[_Partition]:
     return await fetch_records(conn, _Partition, sql("partition/list"), {})
 
 
-async def _purge_week_if_old(conn: Connection, week: PartitionWeek, age: float) -> bool:
+async def _mark_week_purged_if_old(conn: Connection, week: PartitionWeek, age: float) -> bool:
     """Mark a week's jobs as purged if all of them are old. Locks them, so that none is reopened meanwhile."""
     cursor = await conn.execute(sql("partition/is_past"), {"hi": week.hi, "age": age})
     row = await cursor.fetchone()

@@ -13,7 +13,7 @@ from psycopg.adapt import Transformer
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.rows import class_row, dict_row
 
-from tidemill.core.decide import complete_stored_error
+from tidemill.core.decide import add_unstored_error_fields
 from tidemill.core.errors import InvalidInput, InvalidSql
 from tidemill.store.database import Connection, Database
 
@@ -55,7 +55,7 @@ async def fetch_item_rows(conn: Connection, statement: bytes, params: SqlParams)
     rows = await fetch_rows(conn, statement, params)
     for row in rows:
         if row["error"] is not None:
-            row["error"] = complete_stored_error(row["error"], row["seq"], row["attempts"])
+            row["error"] = add_unstored_error_fields(row["error"], row["seq"], row["attempts"])
     return rows
 
 
@@ -73,7 +73,7 @@ class StatementResult:
     row_count: int = 0  # all returned rows
 
 
-async def run_script(db: Database, text: str, *, row_limit: int, as_text: bool) -> AsyncIterator[StatementResult]:
+async def run_statements(db: Database, text: str, *, row_limit: int, as_text: bool) -> AsyncIterator[StatementResult]:
     """Run the statements of a text in one transaction, and yield the result of each statement.
 
     Statements such as BEGIN and COMMIT in the text end this transaction. Rows above ``row_limit`` are counted and not
@@ -112,7 +112,7 @@ async def _iterate_results(
                 current.columns = [name.decode() for name in names]
             current.row_count += result.ntuples
             if result.ntuples and len(current.rows) < row_limit:
-                current.rows.append(_load_row(transformer, result, as_text=as_text))
+                current.rows.append(_decode_row_values(transformer, result, as_text=as_text))
         elif status == ExecStatus.FATAL_ERROR:
             error = psycopg.errors.error_from_result(result)
         elif status in _COPY_STATUSES:
@@ -127,16 +127,18 @@ async def _iterate_results(
         raise InvalidSql(_format_sql_error(error, text)) from error
 
 
-def _load_row(transformer: Any, result: Any, *, as_text: bool) -> list[Any]:
+def _decode_row_values(transformer: Any, result: Any, *, as_text: bool) -> list[Any]:
     row: list[Any] = []
     for index in range(result.nfields):
         encoded = result.get_value(0, index)
         text = None if encoded is None else encoded.decode()
-        row.append(text if encoded is None or as_text else _load_value(transformer, result.ftype(index), encoded, text))
+        row.append(
+            text if encoded is None or as_text else _decode_value(transformer, result.ftype(index), encoded, text)
+        )
     return row
 
 
-def _load_value(transformer: Any, type_oid: int, encoded: bytes, text: str | None) -> Any:
+def _decode_value(transformer: Any, type_oid: int, encoded: bytes, text: str | None) -> Any:
     """Return the value for JSON: a number, a boolean, a list, …; otherwise its text."""
     try:
         value = transformer.get_loader(type_oid, Format.TEXT).load(encoded)

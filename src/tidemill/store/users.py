@@ -125,7 +125,7 @@ async def add_key(
         raise InvalidInput(f"An API key name must have at most {IDENTITY_NAME_MAX_CHARS} printable characters")
     await conn.execute(sql("user/lock"), {"id": user_id})
     await conn.execute(sql("key/forget"), {"user_id": user_id, "kept": MAX_INACTIVE_KEYS_PER_USER})
-    prefix, text = credentials.generate_api_key()
+    prefix, text = credentials.generate_key_prefix_and_key()
     params = {
         "prefix": prefix,
         "hash": credentials.hash_secret(text),
@@ -160,7 +160,7 @@ async def authenticate_key(db: Database, text: str) -> Principal | None:
     if key is None or not credentials.matches_hash(key.hash, text) or not key.good:
         return None
     if key.stale:
-        await db.run_async_commit(_touch_key, prefix)
+        await db.run_async_commit(_record_key_use, prefix)
     return Principal(key.id, key.name, Role(key.role), by=f"key {prefix}")
 
 
@@ -169,7 +169,7 @@ async def _find_key(conn: Connection, prefix: str) -> _KeyLogin | None:
     return keys[0] if keys else None
 
 
-async def _touch_key(conn: Connection, prefix: str) -> None:
+async def _record_key_use(conn: Connection, prefix: str) -> None:
     await conn.execute(sql("key/touch"), {"prefix": prefix})
 
 

@@ -44,7 +44,7 @@ async def lock_job_for_cancel(conn: Connection, job_id: UUID) -> LockedJob:
     return job
 
 
-async def cancel_waiting_items(
+async def cancel_waiting_items_step(
     conn: Connection, job_id: UUID, waiting: CancelSelection, place: CancelCursor
 ) -> tuple[int, CancelCursor | None]:
     """Run one step. Return the number of cancelled items and the next cursor, or None at the end.

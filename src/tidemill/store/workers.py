@@ -81,20 +81,20 @@ async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
         await conn.execute(sql("kind/register"), params)
 
 
-async def list_kinds(conn: Connection) -> dict[str, KindOptions]:
+async def read_options_by_kind(conn: Connection) -> dict[str, KindOptions]:
     """Return every registered kind with its options."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(sql("kind/list"))
-        return _index_kinds(await cursor.fetchall())
+        return _build_options_by_kind(await cursor.fetchall())
 
 
-def list_kinds_sync(conn: SyncConnection) -> dict[str, KindOptions]:
-    """As ``list_kinds``, on a blocking connection."""
+def read_options_by_kind_sync(conn: SyncConnection) -> dict[str, KindOptions]:
+    """As ``read_options_by_kind``, on a blocking connection."""
     with conn.cursor(row_factory=dict_row) as cursor:
-        return _index_kinds(cursor.execute(sql("kind/list")).fetchall())
+        return _build_options_by_kind(cursor.execute(sql("kind/list")).fetchall())
 
 
-def _index_kinds(rows: list[RowDict]) -> dict[str, KindOptions]:
+def _build_options_by_kind(rows: list[RowDict]) -> dict[str, KindOptions]:
     return {row["name"]: KindOptions(row["sparse"], row["limiter"]) for row in rows}
 
 
@@ -134,7 +134,7 @@ async def list_live_kinds(conn: Connection) -> set[str]:
     return {kind for kind, on_demand in await cursor.fetchall() if not on_demand}
 
 
-async def take_duty(conn: Connection, name: str, worker: str, seconds: float) -> bool:
+async def take_or_renew_duty(conn: Connection, name: str, worker: str, seconds: float) -> bool:
     cursor = await conn.execute(sql("duty/take"), {"name": name, "worker": worker, "seconds": seconds})
     return await cursor.fetchone() is not None
 

@@ -41,7 +41,7 @@ class FieldTightener:
         self.problems: list[str] = []
         self._field, self._path = field, path
 
-    def apply_rules(self, rules: Mapping[str, Any]) -> Field:
+    def tighten_by_rules(self, rules: Mapping[str, Any]) -> Field:
         if "type" in rules:
             self._field = replace(self._field, type=self._narrow_type(rules["type"]))
         # "default" and "required" come last, because "required" depends on the default.
@@ -181,7 +181,7 @@ class _DeclarationMerge:
         for column, field in self._columns.items():
             if column in declared:
                 stricter = FieldTightener(field, f"{self._declared.config_path}.fields.{declared[column].name}")
-                fields.append(replace(stricter.apply_rules(declared[column].rules), name=declared[column].name))
+                fields.append(replace(stricter.tighten_by_rules(declared[column].rules), name=declared[column].name))
                 self.problems += stricter.problems
             elif self._declared.columns is None or column in self._declared.columns:
                 fields.append(field)

@@ -22,30 +22,32 @@ class ResourceRegistry:
         self._declared = dict(declared)
         self._cache: dict[tuple[str, bool], tuple[float, Resource]] = {}
 
-    async def load_writable_resource(self, db: Database, role: Role, name: str) -> Resource:
+    async def get_writable_resource(self, db: Database, role: Role, name: str) -> Resource:
         """Return a resource that this role can import into; an administrator can use any table.
 
         Raises:
             Forbidden: The role can read the resource, but not write it.
             UnknownResource: The resource does not exist, or the role has no grant.
         """
-        resource = await self.find(db, name, any_table=role is Role.ADMIN)
+        resource = await self.get_resource(db, name, any_table=role is Role.ADMIN)
         if is_granted(role, resource, "write"):
             return resource
         if is_granted(role, resource, "read"):
             raise Forbidden(f'You have no write access to resource "{name}"')
         raise UnknownResource(f'Unknown resource "{name}"')
 
-    async def load_readable_resource(self, db: Database, role: Role, name: str) -> Resource:
-        """Return a resource that this role can export. Raises as ``load_writable_resource`` does."""
-        resource = await self.find(db, name, any_table=role is Role.ADMIN, for_reading=True)
+    async def get_readable_resource(self, db: Database, role: Role, name: str) -> Resource:
+        """Return a resource that this role can export. Raises as ``get_writable_resource`` does."""
+        resource = await self.get_resource(db, name, any_table=role is Role.ADMIN, for_reading=True)
         if is_granted(role, resource, "read"):
             return resource
         if is_granted(role, resource, "write"):
             raise Forbidden(f'You have no read access to resource "{name}"')
         raise UnknownResource(f'Unknown resource "{name}"')
 
-    async def find(self, db: Database, name: str, *, any_table: bool = False, for_reading: bool = False) -> Resource:
+    async def get_resource(
+        self, db: Database, name: str, *, any_table: bool = False, for_reading: bool = False
+    ) -> Resource:
         """Return a declared resource or, with ``any_table``, a table as a resource.
 
         With ``for_reading``, include views and columns that cannot be written.
@@ -54,9 +56,9 @@ class ResourceRegistry:
         if seen is not None and time.monotonic() - seen[0] < CATALOG_CACHE_S and (any_table or name in self._declared):
             return seen[1]
         if name in self._declared:
-            resource = await db.read_snapshot(_load_declared, self._declared[name], for_reading)
+            resource = await db.read_snapshot(_introspect_declared_table, self._declared[name], for_reading)
         elif any_table:
-            resource = await db.read_snapshot(_load_table, name, for_reading)
+            resource = await db.read_snapshot(_introspect_table_by_name, name, for_reading)
         else:
             raise UnknownResource(f'Unknown resource "{name}"')
         self._cache[name, for_reading] = (time.monotonic(), resource)
@@ -67,12 +69,12 @@ class ResourceRegistry:
         for reads in (False, True):
             self._cache.pop((name, reads), None)
 
-    async def list_problems(self, db: Database) -> list[str]:
+    async def find_declaration_problems(self, db: Database) -> list[str]:
         """Return every conflict between the declarations and the database."""
         problems = []
         for name, declared in self._declared.items():
             try:
-                await self.find(db, name, for_reading=not declared.write)
+                await self.get_resource(db, name, for_reading=not declared.write)
             except InvalidSettings as error:
                 problems.append(str(error))
         return problems
@@ -84,7 +86,7 @@ class ResourceRegistry:
         ]
 
 
-async def _load_declared(conn: Connection, declared: ResourceDeclaration, reads: bool) -> Resource:
+async def _introspect_declared_table(conn: Connection, declared: ResourceDeclaration, reads: bool) -> Resource:
     try:
         table = await find_table(conn, declared.table, for_reading=reads)
     except InvalidInput as error:
@@ -92,7 +94,7 @@ async def _load_declared(conn: Connection, declared: ResourceDeclaration, reads:
     return merge_declaration(declared, await introspect_table(conn, table, for_reading=reads))
 
 
-async def _load_table(conn: Connection, name: str, reads: bool) -> Resource:
+async def _introspect_table_by_name(conn: Connection, name: str, reads: bool) -> Resource:
     return await introspect_table(conn, await find_table(conn, name, for_reading=reads), for_reading=reads)
 
 

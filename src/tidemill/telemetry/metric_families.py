@@ -27,7 +27,7 @@ class ExpiringGauge:
     def set(self, value: float, *labels: str) -> None:
         self._values[labels] = (value, self._clock())
 
-    def remove_series(self, label: str, label_value: str) -> None:
+    def remove_all_series_with_label(self, label: str, label_value: str) -> None:
         """Remove all series with this value of a label."""
         index = self._labels.index(label)
         self._values = {labels: value for labels, value in self._values.items() if labels[index] != label_value}

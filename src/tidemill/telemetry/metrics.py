@@ -167,7 +167,7 @@ class MetricsSubscriber:
         self._change_child_count(-1)
         families = self.families
         for gauge in (families.concurrency, families.lease_length, families.retry_spacing, families.pressure):
-            gauge.remove_series("child", str(event.fields.get("child", "")))
+            gauge.remove_all_series_with_label("child", str(event.fields.get("child", "")))
 
     def _on_child_died(self, event: Event) -> None:
         self._on_child_stopped(event)

@@ -32,7 +32,7 @@ class CommandHost(Protocol):
         Yield whether this process runs the worker.
         """
 
-    async def save_kind_options(self, runtime: "Runtime", app: str, kind: str) -> None:
+    async def register_mill_kind(self, runtime: "Runtime", app: str, kind: str) -> None:
         """Register a kind of the mill ``app``, so that its jobs can be submitted before a worker starts."""
 
     def list_mill_kinds(self, app: str) -> list[str]:
@@ -80,7 +80,7 @@ def resolve_mill(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> 
     """
     if ctx.resilient_parsing or is_on_command_line(ctx, str(param.name)):
         return value
-    configured = find_configured_mill()
+    configured = find_configured_mill_and_source()
     if configured is None:
         return value
     reference, source = configured
@@ -97,14 +97,14 @@ def is_on_command_line(ctx: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def find_configured_mill() -> tuple[str, str] | None:
+def find_configured_mill_and_source() -> tuple[str, str] | None:
     """Return the mill of TIDEMILL_APP or of the configuration file, and the source of this value."""
     from tidemill.config import load_settings  # noqa: PLC0415  `tidemill --help` does not load the settings
-    from tidemill.runtime import find_configured_app  # noqa: PLC0415  as above
+    from tidemill.runtime import find_configured_app_and_source  # noqa: PLC0415  as above
 
-    return find_configured_app(load_settings())
+    return find_configured_app_and_source(load_settings())
 
 
-def silence_logs() -> None:
+def silence_logs_unless_configured() -> None:
     """Keep log lines out of a command's own output, unless the environment sets a level."""
     os.environ.setdefault("TIDEMILL_LOG_LEVEL", "error")

@@ -28,7 +28,7 @@ async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None)
     Retries run immediately, without their delay. With ``retries=False`` they keep waiting. Start hooks run before and
     stop hooks after. A handler that ends its process ends the test, because there is no child process.
     """
-    db = db or await mill.shared_database.get()
+    db = db or await mill.shared_database.get_for_running_loop()
     engine = _engines.get(mill)
     if engine is None or not engine.is_reusable(mill, db):
         engine = _engines[mill] = DrainEngine(mill, db)
@@ -50,7 +50,7 @@ class DrainEngine:
         self.context: EngineContext = make_engine_context(
             db, mill.settings, mill.registry, worker="drain", shared_state=shared_state
         )
-        self._declared: list[Handler] = mill.registry.list_made()
+        self._declared: list[Handler] = mill.registry.list_created_handlers()
         self._event_loop = asyncio.get_running_loop()
         self.is_running = False
         lane_state, ingester_state = shared_state.lanes
@@ -66,7 +66,7 @@ class DrainEngine:
             and context.db is db
             and context.settings is mill.settings
             and self._event_loop is asyncio.get_running_loop()
-            and context.handlers.list_made() == self._declared == mill.registry.list_made()
+            and context.handlers.list_created_handlers() == self._declared == mill.registry.list_created_handlers()
             and not context.declared_limiters
             and not mill.registry.declarations.limiters
             and all(semaphore.slots == semaphore.max_slots for semaphore in context.semaphore_by_kind.values())
@@ -92,10 +92,10 @@ class DrainEngine:
         Each tick runs in a task, as in a worker, so that context variables set by a handler do not reach the test.
         """
         has_worked = False
-        self._claimer.invalidate_cache()
+        self._claimer.invalidate_job_cache()
         while not await asyncio.create_task(loop.tick()):
             has_worked = True
-            self._claimer.invalidate_cache()
+            self._claimer.invalidate_job_cache()
         return has_worked
 
 

@@ -66,13 +66,13 @@ def scan_command(
             declared = ", ".join(scanner.watches) or "none"
             raise InvalidInput(f'Unknown watch "{name}". Declared watches: {declared}.')
         names = [name] if name else scanner.watches
-        return [await _scan_watch(scanner, one, again=again, as_json=as_json) for one in names]
+        return [await _scan_watch_and_print(scanner, one, again=again, as_json=as_json) for one in names]
 
     if any(run_with_runtime(action, app=app)):
         raise typer.Exit(1)
 
 
-async def _scan_watch(scanner: WatchScanner, name: str, *, again: bool, as_json: bool) -> str:
+async def _scan_watch_and_print(scanner: WatchScanner, name: str, *, again: bool, as_json: bool) -> str:
     """Scan a watch and print the report. Return the problem of the scan, or an empty string."""
     try:
         report = await scanner.scan_watch(name, retry_failed=again)

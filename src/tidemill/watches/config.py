@@ -86,7 +86,7 @@ def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return patterns
 
 
-def _check_marker(text: str) -> str:
+def _check_marker_suffix(text: str) -> str:
     if "/" in text or not text.isprintable():
         raise ValueError("Input should be a suffix, such as .done")
     return text
@@ -100,7 +100,7 @@ def _check_folder_name(name: str) -> str:
 
 def _check_policy(policy: JsonObject) -> JsonObject:
     try:
-        FailurePolicy.parse(policy)
+        FailurePolicy.from_json(policy)
     except InvalidInput as error:
         raise ValueError(str(error)) from None
     return policy
@@ -134,7 +134,7 @@ class WatchTable(ConfigTable):
     ] = ()
     owner: Text = "local"
     every: Annotated[float | None, PlainValidator(_parse_interval)] = None
-    marker: Annotated[Text, AfterValidator(_check_marker)] | None = None
+    marker: Annotated[Text, AfterValidator(_check_marker_suffix)] | None = None
     stable_for: Annotated[float, PlainValidator(_parse_duration)] = 5.0
     moves: StrictBool = True
     processed: FolderName = DEFAULT_PROCESSED_FOLDER

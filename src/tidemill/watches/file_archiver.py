@@ -25,7 +25,7 @@ class FileArchiver:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def mark_files_to_archive(self, watch: Watch) -> list[WatchFile]:
+    async def update_states_and_list_files_to_archive(self, watch: Watch) -> list[WatchFile]:
         """Update the states of files whose jobs have read them, and return the files to archive."""
         to_move: list[WatchFile] = []
         after = 0
@@ -37,12 +37,12 @@ class FileArchiver:
                     to_move.append(file)
                 elif (decision := decide_file_state(job_state)) is not None:
                     state, reason = decision
-                    if await self._db.run(watch_files.set_file_state, file, state, reason, before=(SUBMITTED,)):
+                    if await self._db.run(watch_files.change_file_state_from, file, state, reason, before=(SUBMITTED,)):
                         to_move.append(replace(file, state=state, note=reason))
             after = page[-1][0].id
         return to_move
 
-    async def archive_files(
+    async def archive_and_settle_files(
         self, watch: Watch, source: WatchSource | None, files: list[WatchFile], should_continue: Callable[[], bool]
     ) -> str | None:
         """Move the files. Return the problem of the first file that cannot be moved, or None."""
@@ -62,7 +62,7 @@ class FileArchiver:
     async def _set_final_state(self, file: WatchFile, note: str | None) -> None:
         state = FINAL_STATE_AFTER[file.state]
         reason = "; ".join(text for text in (file.note if file.state is REJECTED else None, note) if text) or None
-        if await self._db.run(watch_files.set_file_state, file, state, reason, before=(file.state,)):
+        if await self._db.run(watch_files.change_file_state_from, file, state, reason, before=(file.state,)):
             emit("watch.settled", watch=file.watch, path=file.path, state=state, job=file.job_id, reason=reason)
 
     async def _archive_file_and_marker(self, watch: Watch, source: WatchSource | None, file: WatchFile) -> str | None:
@@ -70,9 +70,9 @@ class FileArchiver:
         if source is None or file.source != watch.source_key:
             return None  # the watch does not move files, or its source has changed
         marker = await self._find_marker(watch, source, file)  # before the file, so that a newer marker stays
-        now = await asyncio.to_thread(source.find_entry, file.path)
+        now = await asyncio.to_thread(source.find_file, file.path)
         note = None
-        if now is None and not await self._is_moved(source, file):
+        if now is None and not await self._is_already_archived(source, file):
             note = VANISHED_MESSAGE
         elif (now is not None and not now.is_same_version(file.entry)) or not await self._move_to_archive(
             watch, source, file
@@ -82,8 +82,8 @@ class FileArchiver:
             await self._move_marker(watch, source, file, marker)
         return note
 
-    async def _is_moved(self, source: WatchSource, file: WatchFile) -> bool:
-        return file.moved_to is not None and await asyncio.to_thread(source.find_entry, file.moved_to) is not None
+    async def _is_already_archived(self, source: WatchSource, file: WatchFile) -> bool:
+        return file.moved_to is not None and await asyncio.to_thread(source.find_file, file.moved_to) is not None
 
     async def _move_to_archive(self, watch: Watch, source: WatchSource, file: WatchFile) -> bool:
         """Move the file. Return False if a new version has replaced it; the new version stays."""
@@ -101,13 +101,11 @@ class FileArchiver:
         return is_moved
 
     async def _choose_free_path(self, source: WatchSource, target: str, mark: int) -> str:
-        taken = await asyncio.to_thread(source.find_entry, target) is not None
+        taken = await asyncio.to_thread(source.find_file, target) is not None
         return add_mark_before_extension(target, mark) if taken else target
 
     async def _find_marker(self, watch: Watch, source: WatchSource, file: WatchFile) -> ListedFile | None:
-        return (
-            None if watch.marker is None else await asyncio.to_thread(source.find_entry, f"{file.path}{watch.marker}")
-        )
+        return None if watch.marker is None else await asyncio.to_thread(source.find_file, f"{file.path}{watch.marker}")
 
     async def _move_marker(self, watch: Watch, source: WatchSource, file: WatchFile, marker: ListedFile) -> None:
         """Move the marker, unless it has changed: then it belongs to a new version of the file and stays."""

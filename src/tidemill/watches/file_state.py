@@ -107,7 +107,7 @@ class ListingChanges:
     changed: list[tuple[RecordedFile, ListedFile]]
 
 
-def compare_listing(entries: Sequence[ListedFile], known: Iterable[RecordedFile]) -> ListingChanges:
+def find_new_and_changed_files(entries: Sequence[ListedFile], known: Iterable[RecordedFile]) -> ListingChanges:
     """Return the new and the changed files of a listing.
 
     Path, size and version identify a file. Each path has at most one waiting file.

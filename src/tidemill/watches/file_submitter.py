@@ -19,7 +19,7 @@ from tidemill.files.blobs.blob_store import Blob
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import PreparedFileTask, Runtime
 from tidemill.store import users
-from tidemill.store.job_submission import Submission, find_by_idempotency_key
+from tidemill.store.job_submission import Submission, find_job_by_idempotency_key
 from tidemill.store.users import User
 from tidemill.telemetry.events import emit
 from tidemill.watches import watch_files
@@ -111,7 +111,7 @@ class WatchFileSubmitter:
         Return None if the file was not submitted. The state and note of the file then contain the reason.
         """
         owner_id = file.owner_id or prepared.owner.id
-        existing = await self._db.run(find_by_idempotency_key, owner_id, build_idempotency_key(file))
+        existing = await self._db.run(find_job_by_idempotency_key, owner_id, build_idempotency_key(file))
         if existing is not None:
             await self._db.run(watch_files.mark_file_submitted, file, existing.id)
             return existing.id
@@ -122,12 +122,12 @@ class WatchFileSubmitter:
             blob = await asyncio.to_thread(source.fetch_to_blob_store, file.entry, self._blobs, name, limits)
         except UnknownFile:
             # FTP servers report a file without read permission as missing.
-            if await asyncio.to_thread(source.find_entry, file.path) is not None:
+            if await asyncio.to_thread(source.find_file, file.path) is not None:
                 raise StorageAccessDenied("permission denied") from None
-            await self._set_state(file, FileState.GONE, "The file was removed before it was submitted")
+            await self._set_state_and_report(file, FileState.GONE, "The file was removed before it was submitted")
             return None
         except (TooLarge, InvalidInput) as error:
-            await self._set_state(file, FileState.REJECTED, str(error))
+            await self._set_state_and_report(file, FileState.REJECTED, str(error))
             return None
         if not await self._confirm_unchanged_or_requeue(source, file, blob):
             await self._staged_files.discard(name)
@@ -136,9 +136,9 @@ class WatchFileSubmitter:
 
     async def _confirm_unchanged_or_requeue(self, source: WatchSource, file: WatchFile, blob: Blob) -> bool:
         """Return whether the fetched file is the listed version. Otherwise requeue the file or mark it as gone."""
-        now = await asyncio.to_thread(source.find_entry, file.path)
+        now = await asyncio.to_thread(source.find_file, file.path)
         if now is None:
-            await self._set_state(file, FileState.GONE, "The file was removed while a worker read it")
+            await self._set_state_and_report(file, FileState.GONE, "The file was removed while a worker read it")
             return False
         if now.version == file.version and now.size in (None, file.size) and file.size in (None, blob.size):
             return True
@@ -153,10 +153,10 @@ class WatchFileSubmitter:
             )
         except (InvalidInput, TooLarge) as error:
             await self._staged_files.discard(blob.id)
-            await self._set_state(file, FileState.REJECTED, str(error))
+            await self._set_state_and_report(file, FileState.REJECTED, str(error))
             return None
         except IdempotencyKeyReused:  # another scanner submitted the file with another configuration of the watch
-            existing = await self._db.run(find_by_idempotency_key, prepared.owner.id, key)
+            existing = await self._db.run(find_job_by_idempotency_key, prepared.owner.id, key)
             if existing is None:
                 raise
             job_id = existing.id
@@ -164,8 +164,8 @@ class WatchFileSubmitter:
         emit("watch.submitted", watch=file.watch, path=file.path, size=file.size, job=job_id)
         return job_id
 
-    async def _set_state(self, file: WatchFile, state: FileState, why: str) -> None:
-        await self._db.run(watch_files.set_file_state, file, state, why, before=NOT_SUBMITTED_STATES)
+    async def _set_state_and_report(self, file: WatchFile, state: FileState, why: str) -> None:
+        await self._db.run(watch_files.change_file_state_from, file, state, why, before=NOT_SUBMITTED_STATES)
         emit("watch.passed", watch=file.watch, path=file.path, state=state, reason=why)
 
 

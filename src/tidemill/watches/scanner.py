@@ -186,7 +186,7 @@ class WatchScanner:
 
     async def _register_watches(self) -> None:
         if not self._is_registered:
-            await self._db.run(watch_leases.ensure_watches, self._watches)
+            await self._db.run(watch_leases.register_missing_watches, self._watches)
             self._is_registered = True
 
     async def _run_scan(
@@ -194,7 +194,7 @@ class WatchScanner:
     ) -> WatchScanResult:
         watch, started = self._watches[lease.name], time.monotonic()
         with bind_fields(watch=watch.name):
-            async with self._hold_lease(lease, should_continue) as may_continue:
+            async with self._keep_lease_extended(lease, should_continue) as may_continue:
                 result = await self._scan_safely(watch, lease, may_continue, retry_failed=retry_failed)
             result = replace(result, problem=result.problem and sanitize_problem_text(result.problem))
             await self._db.run(watch_leases.finish_watch_scan, lease, result)
@@ -225,14 +225,14 @@ class WatchScanner:
     ) -> WatchScanResult:
         if not should_continue():
             raise Interrupted("The scan was interrupted")
-        to_archive = await self._archiver.mark_files_to_archive(watch)
+        to_archive = await self._archiver.update_states_and_list_files_to_archive(watch)
         if not lease.is_due and (not to_archive or not watch.archives_files):
-            problem = await self._archiver.archive_files(watch, None, to_archive, should_continue)
+            problem = await self._archiver.archive_and_settle_files(watch, None, to_archive, should_continue)
             return WatchScanResult(looked=False, problem=problem)
         async with self._open_source(watch) as source:
             source.should_continue = should_continue
             target = source if watch.archives_files else None
-            problem = await self._archiver.archive_files(watch, target, to_archive, should_continue)
+            problem = await self._archiver.archive_and_settle_files(watch, target, to_archive, should_continue)
             if not lease.is_due:
                 return WatchScanResult(looked=False, problem=problem)
             listing = await self._list_and_record_files(watch, source, retry_failed=retry_failed)
@@ -248,7 +248,7 @@ class WatchScanner:
         scope = WatchScope(watch.name, watch.source_key, frozenset(self._watches))
         for start in range(0, len(listing.entries), FILES_RECORDED_AT_ONCE):
             await self._db.run(
-                watch_files.record_listing,
+                watch_files.record_new_and_changed_files,
                 scope,
                 listing.entries[start : start + FILES_RECORDED_AT_ONCE],
                 partial(_explain_waiting, watch),
@@ -292,7 +292,9 @@ class WatchScanner:
             await asyncio.to_thread(source.close)
 
     @contextlib.asynccontextmanager
-    async def _hold_lease(self, lease: WatchLease, should_continue: ShouldContinue) -> AsyncIterator[ShouldContinue]:
+    async def _keep_lease_extended(
+        self, lease: WatchLease, should_continue: ShouldContinue
+    ) -> AsyncIterator[ShouldContinue]:
         """Extend the lease while the scan runs. The scan must stop when the yielded function returns False."""
         is_held = True
 
@@ -323,7 +325,7 @@ def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
 
     Raise InvalidSettings with all problems, including unknown folders and overlapping watches.
     """
-    from tidemill.config_sections import raise_if_invalid  # noqa: PLC0415  most processes declare no watches
+    from tidemill.config_sections import raise_if_problems  # noqa: PLC0415  most processes declare no watches
     from tidemill.watches.config import parse_watches  # noqa: PLC0415
 
     settings = runtime.settings
@@ -345,7 +347,7 @@ def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
         except InvalidInput as error:
             problems.append(f"watches.{watch.name}.layout: {error}")
     problems += find_overlap_problems(watches.values(), folders)
-    raise_if_invalid("watches", problems)
+    raise_if_problems("watches", problems)
     return watches
 
 

@@ -10,8 +10,8 @@ from tidemill.core.list_pages import (
     ListOrder,
     Page,
     fingerprint_filters,
+    parse_cursor_timestamp,
     parse_number,
-    parse_timestamp,
 )
 from tidemill.store import retention
 from tidemill.store.database import Connection
@@ -22,13 +22,13 @@ from tidemill.watches.file_state import (
     ListedFile,
     RecordedFile,
     WatchFile,
-    compare_listing,
+    find_new_and_changed_files,
     find_orphaned_file_ids,
 )
 
 sql = make_sql_loader("tidemill.watches")
 
-WATCH_FILES_ORDER = ListOrder("watch_files", (parse_timestamp, parse_number))
+WATCH_FILES_ORDER = ListOrder("watch_files", (parse_cursor_timestamp, parse_number))
 WATCH_FILE_KEPT_DAYS, FORGET_MAX_WATCH_FILES = 90, 10_000
 _WATCH_FILE_COLUMNS = tuple(WatchFile.__slots__)
 
@@ -42,7 +42,7 @@ class WatchScope:
     declared: frozenset[str] = frozenset()  # all declared watches; files of other watches are orphaned
 
 
-async def record_listing(
+async def record_new_and_changed_files(
     conn: Connection, scope: WatchScope, entries: Sequence[ListedFile], explain_wait: Callable[[ListedFile], str]
 ) -> None:
     """Store the new and the changed files of a part of a listing. Unchanged files are not written."""
@@ -51,7 +51,7 @@ async def record_listing(
     orphans = find_orphaned_file_ids(known, {scope.watch} | scope.declared)
     if orphans:
         await conn.execute(sql("watch_file/adopt"), {"watch": scope.watch, "ids": orphans})
-    changes = compare_listing(entries, known)
+    changes = find_new_and_changed_files(entries, known)
     if changes.changed:
         ids, changed = [stored.id for stored, _ in changes.changed], [entry for _, entry in changes.changed]
         notes = [explain_wait(entry) for entry in changed]
@@ -88,21 +88,21 @@ async def list_ready_files(
 async def claim_file(conn: Connection, file: WatchFile, owner_id: int, file_id: str) -> bool:
     """Claim a file before it is fetched. Maintenance deletes the stored copy if no job uses it."""
     claim = {"id": file.id, "owner_id": owner_id, "file_id": file_id}
-    is_claimed = await _run_transition(conn, "watch_file/take", claim)
+    is_claimed = await _run_conditional_update(conn, "watch_file/take", claim)
     if is_claimed:
         await retention.register_unclaimed_file(conn, file_id)
     return is_claimed
 
 
 async def mark_file_submitted(conn: Connection, file: WatchFile, job_id: UUID) -> bool:
-    return await _run_transition(conn, "watch_file/submit", {"id": file.id, "job_id": job_id})
+    return await _run_conditional_update(conn, "watch_file/submit", {"id": file.id, "job_id": job_id})
 
 
-async def set_file_state(
+async def change_file_state_from(
     conn: Connection, file: WatchFile, state: FileState, note: str | None, *, before: Sequence[FileState]
 ) -> bool:
     params = {"id": file.id, "state": state, "note": note, "from": list(before)}
-    return await _run_transition(conn, "watch_file/set_state", params)
+    return await _run_conditional_update(conn, "watch_file/set_state", params)
 
 
 async def set_file_note(conn: Connection, file: WatchFile, note: str) -> None:
@@ -112,8 +112,8 @@ async def set_file_note(conn: Connection, file: WatchFile, note: str) -> None:
 async def requeue_changed_file(conn: Connection, file: WatchFile, entry: ListedFile, note: str) -> None:
     """Requeue a file with its current version. If that version is stored already, mark this file as gone."""
     params = {"id": file.id, "size": entry.size, "version": entry.version, "note": note}
-    if not await _run_transition(conn, "watch_file/wait_again", params):
-        await set_file_state(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
+    if not await _run_conditional_update(conn, "watch_file/wait_again", params):
+        await change_file_state_from(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
 
 
 async def reserve_archive_path(conn: Connection, file: WatchFile, moved_to: str) -> str:
@@ -172,7 +172,7 @@ def _parse_job_state(row: RowDict) -> FileJobState:
     return FileJobState(row["has_job"], row["ingest_done"], row["closed_as"], row["failure_reason"])
 
 
-async def _run_transition(conn: Connection, query: str, params: SqlParams) -> bool:
+async def _run_conditional_update(conn: Connection, query: str, params: SqlParams) -> bool:
     return await (await conn.execute(sql(query), params)).fetchone() is not None
 
 

@@ -35,7 +35,7 @@ class WatchScanResult:
     is_cut: bool = False  # the scan was interrupted
 
 
-async def ensure_watches(conn: Connection, names: Collection[str]) -> None:
+async def register_missing_watches(conn: Connection, names: Collection[str]) -> None:
     await conn.execute(sql("watch/ensure"), {"names": sorted(names)})
 
 

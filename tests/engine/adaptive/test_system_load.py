@@ -65,7 +65,7 @@ def test_system_load_is_measured_once_per_interval(usual: Settings, monkeypatch:
     monkeypatch.setattr(system_load, "read_load_per_core", lambda: 3.0 * next(looks))
     monkeypatch.setattr(system_load, "read_machine_memory_share", lambda: 0.1)
     machine = SystemLoadMonitor(usual)
-    assert [machine.read_load().claim_time_factor for _ in range(100)] == [0.5] * 100
+    assert [machine.get_recent_load().claim_time_factor for _ in range(100)] == [0.5] * 100
     assert next(looks) == 3, "measured once"
 
 
@@ -75,9 +75,9 @@ def test_claim_size_factor_is_minimal_when_child_exceeds_memory_limit(
     monkeypatch.setattr(system_load, "read_load_per_core", lambda: 0.1)
     monkeypatch.setattr(system_load, "read_machine_memory_share", lambda: 0.1)
     roomy, tight = (SystemLoadMonitor(usual.model_copy(update={"child_memory_mb": mb})) for mb in (1_000_000, 1))
-    assert roomy.read_load().claim_size_factor == 1
-    assert tight.read_load().claim_size_factor == MIN_CLAIM_FACTOR
-    assert tight.read_load().memory > 1
+    assert roomy.get_recent_load().claim_size_factor == 1
+    assert tight.get_recent_load().claim_size_factor == MIN_CLAIM_FACTOR
+    assert tight.get_recent_load().memory > 1
 
 
 def test_system_load_and_memory_are_measured() -> None:

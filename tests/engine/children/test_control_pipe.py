@@ -71,7 +71,7 @@ def deaf() -> ChildProcess:
 
 
 def test_start_slice_returns_false_when_control_pipe_is_full_or_child_died(deaf: ChildProcess) -> None:
-    deaf.shared_state.set_ready(True)
+    deaf.shared_state.set_accepts_slices(True)
     assert deaf.can_start_slice
     while deaf.send_message(WakeMessage()):
         pass
@@ -83,7 +83,7 @@ def test_start_slice_returns_false_when_control_pipe_is_full_or_child_died(deaf:
 
 
 def test_child_runs_one_slice_at_a_time_and_becomes_overdue(deaf: ChildProcess) -> None:
-    deaf.shared_state.set_ready(True)
+    deaf.shared_state.set_accepts_slices(True)
     assert deaf.request_slice(uuid4(), "test", 60.0, 1.0)
     assert not deaf.can_start_slice
     assert not deaf.is_slice_overdue

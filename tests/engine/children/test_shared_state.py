@@ -17,7 +17,7 @@ LEASE = UUID("ffffffff-ffff-7fff-bfff-fffffffffffe")  # both halves have their h
 
 # The steps of a lane, and what the parent must see after each: (started items, unflushed verdicts by flush number).
 STEPS: list[tuple[str, list[int], dict[int, list[int]]]] = [
-    ("page.reset_for_lease(LEASE); page.set_timeout(2.5)", [], {}),
+    ("page.reset_and_record_lease(LEASE); page.set_timeout(2.5)", [], {}),
     ("page.mark_item_started(0, 10, 1)", [10], {}),
     ("page.mark_item_started(1, 11, 2)", [10, 11], {}),
     ("page.record_verdict(verdict(10))", [10, 11], {0: [10]}),
@@ -32,7 +32,7 @@ STEPS: list[tuple[str, list[int], dict[int, list[int]]]] = [
     ("page.discard_verdict_area(sealed, next_flush_no=2)", [], {2: [13]}),
     ("sealed = page.seal_verdict_area(2)", [], {2: [13]}),
     ("page.discard_verdict_area(sealed, next_flush_no=3)", [], {}),
-    ("page.reset_for_lease(LEASE)", [], {}),
+    ("page.reset_and_record_lease(LEASE)", [], {}),
 ]
 CHILD = """
 import os, sys
@@ -94,7 +94,7 @@ def test_parent_reads_shared_state_of_child_killed_at_any_step(dead: list[Shared
 
 def test_lane_state_lists_started_items_with_start_times(book: SharedState) -> None:
     page = book.lanes[0]
-    page.reset_for_lease(LEASE)
+    page.reset_and_record_lease(LEASE)
     assert page.oldest_start_ns is None
     page.mark_item_started(5, 100, 3)
     page.mark_item_started(HANDLER_CONCURRENCY_MAX - 1, 2**40, 30_000)
@@ -106,7 +106,7 @@ def test_lane_state_lists_started_items_with_start_times(book: SharedState) -> N
 
 def test_lane_state_counts_running_batch_as_one_start(book: SharedState) -> None:
     page = book.lanes[0]
-    page.reset_for_lease(LEASE)
+    page.reset_and_record_lease(LEASE)
     page.mark_batch_started(1_000)
     assert page.batch_item_count == 1_000
     assert page.oldest_start_ns
@@ -117,13 +117,13 @@ def test_lane_state_counts_running_batch_as_one_start(book: SharedState) -> None
 
 def test_lane_state_is_cleared_when_next_lease_begins(book: SharedState) -> None:
     page = book.lanes[0]
-    page.reset_for_lease(uuid4(), ingest=True)
+    page.reset_and_record_lease(uuid4(), ingest=True)
     page.mark_item_started(0, 1, 1)
     page.mark_batch_started(3)
     page.record_verdict(verdict(1))
     page.seal_verdict_area(4)
     page.record_verdict(verdict(2))
-    page.reset_for_lease(LEASE)
+    page.reset_and_record_lease(LEASE)
     assert (page.lease_id, page.is_ingest, page.batch_item_count) == (LEASE, False, 0)
     assert page.list_running_items() == []
     assert page.read_unflushed_verdicts() == []
@@ -133,7 +133,7 @@ def test_lane_state_is_cleared_when_next_lease_begins(book: SharedState) -> None
 
 def test_lane_state_rejects_verdict_when_full_and_accepts_after_seal(book: SharedState) -> None:
     page = book.lanes[0]
-    page.reset_for_lease(LEASE)
+    page.reset_and_record_lease(LEASE)
     big = [verdict(seq, b"x" * (VERDICT_AREA_BYTES // 4)) for seq in range(4)]
     assert [page.record_verdict(v) for v in big] == [True, True, True, False]
     sealed = page.seal_verdict_area(0)
@@ -145,7 +145,7 @@ def test_lane_state_rejects_verdict_when_full_and_accepts_after_seal(book: Share
 
 def test_lane_state_rejects_oversized_verdict_without_damage(book: SharedState) -> None:
     page = book.lanes[0]
-    page.reset_for_lease(LEASE)
+    page.reset_and_record_lease(LEASE)
     assert page.record_verdict(verdict(1))
     assert not page.record_verdict(verdict(2, b"x" * VERDICT_AREA_BYTES))
     assert page.read_unflushed_verdicts() == [(0, [verdict(1)])]
@@ -154,7 +154,7 @@ def test_lane_state_rejects_oversized_verdict_without_damage(book: SharedState) 
 
 def test_lane_state_keeps_every_field_of_verdict(book: SharedState) -> None:
     page = book.lanes[0]
-    page.reset_for_lease(LEASE)
+    page.reset_and_record_lease(LEASE)
     full = Verdict(2**40, ItemStatus.RETRY_WAIT, 30_000, 2**31 - 1, b"{}", b"[]", b'{"code": "x"}', "x", 12.5)
     assert page.record_verdict(full)
     assert page.read_unflushed_verdicts() == [(0, [full])]

@@ -32,7 +32,7 @@ class PageMachine(RuleBasedStateMachine):
     @rule(ingest=st.booleans())
     def begin(self, ingest: bool) -> None:
         self.lease = uuid4()
-        self.page.reset_for_lease(self.lease, ingest=ingest)
+        self.page.reset_and_record_lease(self.lease, ingest=ingest)
         self.slots, self.filling, self.flushing, self.flush_no, self.whole = {}, [], None, 0, 0
         assert self.page.is_ingest == ingest
 

@@ -85,7 +85,7 @@ async def test_claim_size_shrinks_under_cpu_load_except_for_quick_items(
 ) -> None:
     context.sizing.record_pace("test", items=100, seconds=1.0)
     usual = claim_size(context)
-    monkeypatch.setattr(context.sizing.load_monitor, "read_load", lambda: SystemLoad(claim_time_factor=0.5))
+    monkeypatch.setattr(context.sizing.load_monitor, "get_recent_load", lambda: SystemLoad(claim_time_factor=0.5))
     assert claim_size(context) == usual // 2
     for _ in range(50):
         context.sizing.record_pace("test", items=1_000, seconds=0.1)
@@ -96,11 +96,11 @@ async def test_claim_size_shrinks_under_memory_pressure_to_at_least_one(
     context: EngineContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context.sizing.record_pace("test", items=1_000, seconds=0.1)
-    monkeypatch.setattr(context.sizing.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.5))
+    monkeypatch.setattr(context.sizing.load_monitor, "get_recent_load", lambda: SystemLoad(claim_size_factor=0.5))
     assert claim_size(context) == 500
     context.sizing.record_pace("test", items=1, seconds=1e6)
     assert claim_size(context) == 5, "half of the concurrency"
-    monkeypatch.setattr(context.sizing.load_monitor, "read_load", lambda: SystemLoad(claim_size_factor=0.01))
+    monkeypatch.setattr(context.sizing.load_monitor, "get_recent_load", lambda: SystemLoad(claim_size_factor=0.01))
     assert claim_size(context) == 1
 
 

@@ -229,9 +229,9 @@ async def test_child_crash_with_running_item_does_not_fail_ingest(db: Database, 
     for seq in range(3):
         lane, reader = (book := SharedState.create(2)).lanes
         lease = await take(db, running, wanted=1)
-        lane.reset_for_lease(lease.lease_id)
+        lane.reset_and_record_lease(lease.lease_id)
         lane.mark_item_started(0, seq, 1)
-        reader.reset_for_lease(right := uuid4(), ingest=True)
+        reader.reset_and_record_lease(right := uuid4(), ingest=True)
         assert await db.run(ingestion.take_ingest_lease, ["test"], lease_id=right, lease=30.0, worker="w1") is not None
         await aftermath.recover_leased_work(book, ExitCause.CRASHED, 0)
         book.close()

@@ -104,7 +104,7 @@ class BatchVerbs:
         """A worker whose lease is lost changes nothing by a flush, release, split or extension."""
         before = await self.world.dump()
         assert await self._say(hand.lease, verdicts) is FlushResult.STALE
-        assert await self.db.run(batch_leases.release_batch, hand.lease) is None
+        assert await self.db.run(batch_leases.release_rest_of_batch, hand.lease) is None
         assert not await self.db.run(batch_leases.split_batch, hand.lease, [BatchPart(hand.lease.lo, hand.lease.hi)])
         assert (
             await self.db.run_async_commit(batch_leases.extend_leases, hand.worker, [hand.lease.lease_id], LEASE_S) == 0
@@ -115,7 +115,9 @@ class BatchVerbs:
         return await self.db.run(flush_outcomes, lease, verdicts, lease_s=LEASE_S)
 
     async def release(self, hand: HandModel, *, for_the_dead: bool, losses: int) -> None:
-        result = await self.db.run(batch_leases.release_batch, hand.lease, after_crash=for_the_dead, losses=losses)
+        result = await self.db.run(
+            batch_leases.release_rest_of_batch, hand.lease, after_crash=for_the_dead, losses=losses
+        )
         assert result is not None
         assert result[1] == len(hand.holds)
         self.model.let_go([hand])

@@ -120,7 +120,7 @@ class Actor:
         suspects = self._random.sample(seqs, min(3, len(seqs)))
         match self._random.randrange(3):
             case 0:
-                await self._db.run(batch_leases.release_batch, lease)
+                await self._db.run(batch_leases.release_rest_of_batch, lease)
             case 1:
                 await self._db.run(batch_leases.split_batch, lease, split_in_half(lease))
             case _:
@@ -132,7 +132,7 @@ class Actor:
 
     async def tend(self, job_id: UUID) -> None:
         await self._db.run(job_lifecycle.fold_tally, job_id)
-        await self._db.run(job_lifecycle.cancel_ready_batches)
+        await self._db.run(job_lifecycle.cancel_some_ready_batches)
         await self._db.run(close_job_as, job_id)
         assert (await job_of(self._db, job_id)).counts.is_consistent
 
@@ -147,6 +147,6 @@ class Actor:
     async def cancel_and_revive(self, job_id: UUID) -> None:
         if job_id != self._stage.calm:
             await self._db.run(job_lifecycle.cancel_job, job_id)
-            await self._db.run(job_lifecycle.cancel_ready_batches, job_id)
+            await self._db.run(job_lifecycle.cancel_some_ready_batches, job_id)
             await self._db.run(close_job_as, job_id)
             await self._db.run(reprocess_items, job_id, ReprocessSelection(AGAIN))

@@ -17,7 +17,7 @@ from tidemill.store import retention as deletes
 from tidemill.store.ingestion import IngestChunk
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
-from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items
+from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items_step
 
 MAY_BE_WANTED = {
     Intent.PAUSE: (Intent.RUN, Intent.PAUSE),
@@ -78,7 +78,7 @@ class JobVerbs(BatchVerbs):
     async def cancel_condemned(self, job_id: UUID | None) -> None:
         chosen = self.model.jobs.values() if job_id is None else [self.model.jobs[job_id]]
         waiting = [item for job in chosen if job.is_condemned for item in job.items if item.place == "ready"]
-        assert (await self.db.run(job_lifecycle.cancel_ready_batches, job_id) > 0) == bool(waiting)
+        assert (await self.db.run(job_lifecycle.cancel_some_ready_batches, job_id) > 0) == bool(waiting)
         for item in waiting:
             item.cancel()
 
@@ -120,7 +120,7 @@ class JobVerbs(BatchVerbs):
         job = self.model.jobs[job_id]
         if job.closed_as is not None or job.is_condemned:
             with pytest.raises(Conflict):
-                await self.db.run(cancel_waiting_items, job_id, waiting, {})
+                await self.db.run(cancel_waiting_items_step, job_id, waiting, {})
             return
         chosen = [
             item
@@ -129,7 +129,7 @@ class JobVerbs(BatchVerbs):
             and item.word in waiting.statuses
             and (waiting.seqs is None or item.seq in waiting.seqs)
         ]
-        assert await self.db.run(cancel_waiting_items, job_id, waiting, {}) == (len(chosen), None)
+        assert await self.db.run(cancel_waiting_items_step, job_id, waiting, {}) == (len(chosen), None)
         for item in chosen:
             item.cancel()
             item.has_row |= waiting.seqs is not None  # it left its range
@@ -142,7 +142,7 @@ class JobVerbs(BatchVerbs):
     async def remove_rows(self) -> None:
         for job_id in await self.db.run(deletes.list_deleted_jobs):
             assert job_id not in self.model.jobs
-            while await self.db.run(deletes.delete_deleted_job_chunk, job_id):
+            while await self.db.run(deletes.delete_row_chunk_of_deleted_job, job_id):
                 pass
         await self.world.compare_leftovers(self.model)
 

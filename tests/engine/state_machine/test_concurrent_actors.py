@@ -54,7 +54,7 @@ async def finish(db: Database, stage: Stage) -> None:
     await db.run(make_batches_due)
     for job_id in stage.jobs:
         await work_off(db, stage, job_id)
-        while await db.run(job_lifecycle.cancel_ready_batches, job_id):
+        while await db.run(job_lifecycle.cancel_some_ready_batches, job_id):
             pass
         await db.run(close_job_as, job_id)
 
@@ -119,7 +119,7 @@ async def test_job_deleted_during_concurrent_work_leaves_no_rows(tidemill_databa
         await eventually(stage.more_work)
         stage.is_over = True
     for job_id in stage.wild:
-        while await db.run(deletes.delete_deleted_job_chunk, job_id):
+        while await db.run(deletes.delete_row_chunk_of_deleted_job, job_id):
             pass
     for table in ("job", "batch", "ingest", "job_tally", "item", "outcome"):
         column = "id" if table == "job" else "job_id"

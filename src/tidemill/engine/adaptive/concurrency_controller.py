@@ -122,12 +122,12 @@ class ConcurrencyController:
         )
         after = replace(self, error_rate=errors, round_trip_s=trip_s, reason="")
         if window.throttled:
-            return after.cut_to_level(self._sustainable_level(window), "throttled")
+            return after.cut_to_level(self._compute_sustainable_level(window), "throttled")
         if errors.is_spike:
             return after.cut_to_level(max(ERROR_SPIKE_CUT_FACTOR * self.level, min(1.0, self.level)), "errors")
         return after.step_up() if window.settled else after
 
-    def _sustainable_level(self, window: ObservationWindow) -> float:
+    def _compute_sustainable_level(self, window: ObservationWindow) -> float:
         """Return the level at which no throttling is expected.
 
         If the last step up caused the throttling, return to slightly below the last calm level. Throttling without a

@@ -140,7 +140,7 @@ class Sizing:
             slots: The number of items of the kind that this process runs at a time now.
             permits_per_s: The number of calls per second that the handler's limiter allows, if it limits them.
         """
-        settings, load = self._settings, self.load_monitor.read_load()
+        settings, load = self._settings, self.load_monitor.get_recent_load()
         low, high = settings.claim_min, handler.batch_size or settings.claim_max
         if handler.is_batch:  # in a time slice, the first batch of a set-based kind may take longer than the slice
             first = high if self.slice_ends_at is None else low

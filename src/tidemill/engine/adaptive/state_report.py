@@ -30,7 +30,7 @@ class AdaptiveStateLoop(PeriodicLoop):
 
 def collect_adaptive_state(context: EngineContext) -> dict[str, Any]:
     """Return the state of the controllers of this process, for users and metrics."""
-    database, load, chunk = context.db.stats, context.sizing.load_monitor.read_load(), context.sizing.chunk
+    database, load, chunk = context.db.stats, context.sizing.load_monitor.get_recent_load(), context.sizing.chunk
     return {
         "kinds": {
             kind: _collect_kind_state(context, semaphore) for kind, semaphore in context.semaphore_by_kind.items()

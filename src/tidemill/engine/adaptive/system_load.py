@@ -56,7 +56,7 @@ class SystemLoadMonitor:
         self._measured_at = float("-inf")
         self._load = SystemLoad()
 
-    def read_load(self) -> SystemLoad:
+    def get_recent_load(self) -> SystemLoad:
         now = time.monotonic()
         if now - self._measured_at >= LOAD_SAMPLE_INTERVAL_S:
             self._measured_at = now

@@ -64,7 +64,10 @@ class ChildProcess:
     def can_start_slice(self) -> bool:
         """Whether the child can start a time slice now."""
         return (
-            self.is_slice_over and self.shared_state.is_ready and self._exit_status is None and self.kill_cause is None
+            self.is_slice_over
+            and self.shared_state.accepts_slices
+            and self._exit_status is None
+            and self.kill_cause is None
         )
 
     @property

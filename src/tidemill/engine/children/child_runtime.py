@@ -32,7 +32,7 @@ HANDLER_STACK_BYTES = 1 << 20  # stack of a handler's thread: 128 of them must f
 ORPHAN_GRACE_S = 5.0
 
 
-def limit_memory(megabytes: int) -> None:
+def limit_process_memory(megabytes: int) -> None:
     """Limit the memory of this process: a handler that exceeds it gets a MemoryError."""
     threading.stack_size(HANDLER_STACK_BYTES)
     if sys.platform == "linux":
@@ -54,15 +54,15 @@ class ContinuousWork:
                 group.create_task(service.run())
 
     def wake(self, job_id: UUID | None = None) -> None:
-        self._claimer.invalidate_cache()
+        self._claimer.invalidate_job_cache()
         if job_id is not None:
             self._claimer.prefer_job(job_id)
         for service in self._loops:
             service.wake()
 
-    def stop(self) -> None:
+    def request_stop(self) -> None:
         for service in self._loops:
-            service.stop()
+            service.request_stop()
 
 
 class ChildRuntime:
@@ -84,7 +84,7 @@ class ChildRuntime:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.stop, self._grace)
+        loop.add_signal_handler(signal.SIGTERM, self.request_stop, self._grace)
         loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the parent
         threading.Thread(target=self._read_control_then_exit, args=(loop,), name="control", daemon=True).start()
         beside = [
@@ -97,14 +97,14 @@ class ChildRuntime:
             task.cancel()
         await self._context.close_handlers()
 
-    def stop(self, grace: float) -> None:
+    def request_stop(self, grace: float) -> None:
         self._context.request_stop(grace)
-        self._work.stop()
+        self._work.request_stop()
 
     def handle_message(self, message: ControlMessage) -> None:
         match message, self._work:
             case StopMessage(), _:
-                self.stop(self._grace)
+                self.request_stop(self._grace)
             case WakeMessage(job_id), ContinuousWork() as loops:
                 loops.wake(job_id)
             case WakeMessage(), TimeSliceWork() as slices:
@@ -112,7 +112,7 @@ class ChildRuntime:
             case StartSliceMessage(), TimeSliceWork() as slices:
                 slices.enqueue_slice(message)
             case EndSliceMessage(number), TimeSliceWork() as slices:
-                slices.end_slice(number)
+                slices.end_slice_with_grace(number)
 
     def _read_control_then_exit(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read messages in a thread, so that the child exits after its parent even if a handler blocks the loop."""
@@ -122,7 +122,7 @@ class ChildRuntime:
                 for message in decoder.feed(data):
                     loop.call_soon_threadsafe(self.handle_message, message)
         # The parent is gone, so the leases are not extended any more: stop quickly, then exit by force.
-        loop.call_soon_threadsafe(self.stop, ORPHAN_GRACE_S)
+        loop.call_soon_threadsafe(self.request_stop, ORPHAN_GRACE_S)
         time.sleep(2 * ORPHAN_GRACE_S)
         os._exit(70)
 

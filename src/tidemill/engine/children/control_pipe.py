@@ -42,14 +42,14 @@ ControlMessage = WakeMessage | StopMessage | StartSliceMessage | EndSliceMessage
 
 
 def encode_message(message: ControlMessage) -> bytes:
-    fields = _list_message_fields(message)
+    fields = _to_wire_fields(message)
     line = " ".join(map(str, fields)).encode() + b"\n"
     if len(line) > MAX_MESSAGE_BYTES or len(line.split()) != len(fields):
         raise ValueError(f"Control message is too long or has spaces in a field: {message}")
     return line
 
 
-def _list_message_fields(message: ControlMessage) -> tuple[object, ...]:
+def _to_wire_fields(message: ControlMessage) -> tuple[object, ...]:
     match message:
         case WakeMessage(None):
             return ("w",)

@@ -11,7 +11,7 @@ from tidemill.core.kinds import HandlerLookup
 from tidemill.core.outcome import Outcome
 from tidemill.engine.children.shared_state import LaneState, SharedState
 from tidemill.engine.flusher import tally_and_emit_flush, write_verdicts
-from tidemill.engine.lane import fail_or_close_job
+from tidemill.engine.lane import fail_or_close_job_if_due
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.engine.verdicts import decide
 from tidemill.limits import limiter_records
@@ -89,8 +89,8 @@ class CrashSalvage:
             await self._flush_finished_items(page, held)
             held = await self._db.run(find_leased_batch, self._worker, lease_id)
             if held is not None:
-                await self._resolve_unfinished_items(page, held, cause, now_ns, alone=alone)
-                await fail_or_close_job(self._db, held.job_id, self._find_kind_hooks, failed=1)
+                await self._time_out_isolate_or_release_items(page, held, cause, now_ns, alone=alone)
+                await fail_or_close_job_if_due(self._db, held.job_id, self._find_kind_hooks, failed=1)
 
     async def _flush_finished_items(self, page: LaneState, held: Lease) -> None:
         """Repeat the flushes of the dead child; the fence detects those that were committed."""
@@ -107,7 +107,7 @@ class CrashSalvage:
             if written.result is FlushResult.APPLIED:
                 ahead += written.lease.flush_no - lease.flush_no - 1  # written in parts
 
-    async def _resolve_unfinished_items(
+    async def _time_out_isolate_or_release_items(
         self, page: LaneState, held: Lease, cause: ExitCause, now_ns: int, *, alone: bool
     ) -> None:
         if cause is ExitCause.STUCK:
@@ -174,5 +174,5 @@ class CrashSalvage:
             await self._release_batch(held, losses=0)
 
     async def _release_batch(self, held: Lease, *, losses: int) -> None:
-        if await self._db.run(batch_leases.release_batch, held, after_crash=True, losses=losses) is not None:
+        if await self._db.run(batch_leases.release_rest_of_batch, held, after_crash=True, losses=losses) is not None:
             emit("batch.released", job=held.job_id, batch=held.batch_id, items=held.open)

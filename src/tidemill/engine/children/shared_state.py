@@ -116,7 +116,7 @@ class LaneState:
 
     # Methods of the child, which writes.
 
-    def reset_for_lease(self, lease_id: UUID, *, ingest: bool = False) -> None:
+    def reset_and_record_lease(self, lease_id: UUID, *, ingest: bool = False) -> None:
         """Record the lease before the claim is sent, so that the parent can find a claim that commits."""
         words = self._words
         words[USED_A_WORD] = words[USED_B_WORD] = words[BATCH_ITEMS_WORD] = 0
@@ -140,7 +140,7 @@ class LaneState:
         words[at + 2] = attempt
         words[at] = seq + 1
 
-    def extend_item_time(self, slot: int, seconds: float) -> None:
+    def extend_item_timeout(self, slot: int, seconds: float) -> None:
         """Move the start of an item, so that its timeout ends this much later."""
         self._words[FIRST_SLOT_WORD + slot * SLOT_WORDS + 1] += int(seconds * 1e9)
 
@@ -244,7 +244,7 @@ class SharedState:
 
     def __init__(self, fd: int, lanes: int) -> None:
         self.fd = fd
-        self._map = mmap.mmap(fd, _total_bytes(lanes))
+        self._map = mmap.mmap(fd, _compute_total_bytes(lanes))
         memory = memoryview(self._map)
         self._words = memory[: STATE_HEADER_WORDS * WORD_BYTES].cast("q")
         start = STATE_HEADER_WORDS * WORD_BYTES
@@ -255,7 +255,7 @@ class SharedState:
     @classmethod
     def create(cls, lanes: int) -> "SharedState":
         fd = _create_memory_file()
-        os.ftruncate(fd, _total_bytes(lanes))
+        os.ftruncate(fd, _compute_total_bytes(lanes))
         return cls(fd, lanes)
 
     def update_pulse(self) -> None:
@@ -286,7 +286,7 @@ class SharedState:
         }
         return {name: self._words[word] for name, word in names.items()}
 
-    def set_ready(self, ready: bool) -> None:
+    def set_accepts_slices(self, ready: bool) -> None:
         """Set whether the child accepts time slices."""
         self._words[READY_WORD] = int(ready)
 
@@ -295,7 +295,7 @@ class SharedState:
         self._words[SLICES_ENDED_WORD] = number
 
     @property
-    def is_ready(self) -> bool:
+    def accepts_slices(self) -> bool:
         return bool(self._words[READY_WORD])
 
     @property
@@ -319,7 +319,7 @@ def _create_memory_file() -> int:
         return os.dup(file.fileno())
 
 
-def _total_bytes(pages: int) -> int:
+def _compute_total_bytes(pages: int) -> int:
     return STATE_HEADER_WORDS * WORD_BYTES + SHARED_TEXT_BYTES + pages * LANE_BYTES
 
 

@@ -164,7 +164,7 @@ class Supervisor(PeriodicLoop):
     @property
     def has_starting_child(self) -> bool:
         """Whether a child is still starting."""
-        ready = [child for child in self.children.values() if child.shared_state.is_ready]
+        ready = [child for child in self.children.values() if child.shared_state.accepts_slices]
         return len(ready) < len(self._child_numbers) and not self.is_stopping
 
     def has_child(self, child: ChildProcess) -> bool:
@@ -232,7 +232,7 @@ class Supervisor(PeriodicLoop):
         emit(name, child=child.number, pid=child.process.pid, cause=cause, returncode=returncode, in_hand=in_hand)
         if returncode == EXIT_CANNOT_START and not in_hand:
             self.failure = TidemillError("A child process could not start; see its message above")
-            self.stop()
+            self.request_stop()
         await self._salvage.recover_leased_work(child.shared_state, cause, now_ns)
         await self._salvage.release_limiter_slots(child.process.pid)
         self._retired_counters.update(child.shared_state.read_counters())

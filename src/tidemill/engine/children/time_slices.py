@@ -13,7 +13,7 @@ from tidemill.engine.children.supervisor import DRAIN_GIVE_UP_S, Supervisor
 from tidemill.engine.claimer import SingleJobClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
-from tidemill.engine.lane import Lane, fail_or_close_job
+from tidemill.engine.lane import Lane, fail_or_close_job_if_due
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.runtime import FindKindHooks
 from tidemill.store.database import Database
@@ -48,11 +48,11 @@ class TimeSliceWork:
     async def run(self) -> None:
         """Run until stopped, or until a handler's thread was abandoned, which ends only with the process."""
         shared_state = self._context.shared_state
-        shared_state.set_ready(True)
+        shared_state.set_accepts_slices(True)
         while (message := await self._slice_queue.get()) is not None:
             if message.number > self._last_ended_slice:
                 await self._run_slice(message)
-            shared_state.set_ready(not self._context.has_abandoned_thread)
+            shared_state.set_accepts_slices(not self._context.has_abandoned_thread)
             shared_state.mark_slice_ended(message.number)
             if self._context.has_abandoned_thread:
                 return
@@ -60,7 +60,7 @@ class TimeSliceWork:
     def enqueue_slice(self, message: StartSliceMessage) -> None:
         self._slice_queue.put_nowait(message)
 
-    def end_slice(self, number: int) -> None:
+    def end_slice_with_grace(self, number: int) -> None:
         """Start no further item; running items have the grace period."""
         if number > self._last_ended_slice:
             self._last_ended_slice = number
@@ -71,7 +71,7 @@ class TimeSliceWork:
         for loop in self._loops:
             loop.wake()
 
-    def stop(self) -> None:
+    def request_stop(self) -> None:
         """Stop the child; a running slice has the child's grace period."""
         self._last_ended_slice = max(self._last_ended_slice, 1 << 62)
         self.wake()
@@ -83,7 +83,7 @@ class TimeSliceWork:
         self._idle_loops.clear()
         seconds = message.milliseconds / 1000
         self._context.reset_for_slice(seconds)
-        timer = asyncio.get_running_loop().call_later(seconds, self.end_slice, message.number)
+        timer = asyncio.get_running_loop().call_later(seconds, self.end_slice_with_grace, message.number)
         async with asyncio.TaskGroup() as group:
             for loop in self._loops:
                 group.create_task(self._run_loop_until_slice_ends(loop, message.number))
@@ -99,7 +99,7 @@ class TimeSliceWork:
                 continue
             self._idle_loops.add(loop)
             if len(self._idle_loops) == len(self._loops):
-                self.end_slice(number)
+                self.end_slice_with_grace(number)
             elif not self._context.is_stopping:
                 self._wake_other_loops(loop)
                 await loop.sleep_until_woken(min(delay, IDLE_LOOP_RECHECK_S))
@@ -150,7 +150,9 @@ class SliceRunner:
         child = await self._start_slice_in_free_child(job_id, kind, seconds)
         started = time.monotonic()
         try:
-            await self._wait_until_over(child, started + seconds + self._grace_s + SLICE_OVERDUE_S + DRAIN_GIVE_UP_S)
+            await self._wait_until_slice_over(
+                child, started + seconds + self._grace_s + SLICE_OVERDUE_S + DRAIN_GIVE_UP_S
+            )
         finally:
             child.request_slice_end(self._grace_s)
         did, elapsed, died = child.read_slice_counters(), time.monotonic() - started, not child.is_slice_over
@@ -192,7 +194,7 @@ class SliceRunner:
                 raise Busy("All child processes are busy. Retry in a few seconds.")
             await asyncio.sleep(SLICE_POLL_S)
 
-    async def _wait_until_over(self, child: ChildProcess, deadline: float) -> None:
+    async def _wait_until_slice_over(self, child: ChildProcess, deadline: float) -> None:
         """Wait until the child reports the end of the slice, or is dead and cleaned up."""
         while not child.is_slice_over and self._supervisor.has_child(child) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(SLICE_POLL_S)  # shared memory has no event to wait for
@@ -201,7 +203,7 @@ class SliceRunner:
         try:
             async with asyncio.timeout(SLICE_SUMMARY_TIMEOUT_S):
                 # A job without items has no batch after which a lane would close it.
-                await fail_or_close_job(self._db, job_id, self._find_kind_hooks, failed=0)
+                await fail_or_close_job_if_due(self._db, job_id, self._find_kind_hooks, failed=0)
                 return await self._db.read(read_remaining_work, job_id)
         except TimeoutError as error:
             raise Unavailable("The database does not respond") from error

@@ -34,13 +34,13 @@ def remove_stale_tmp_files(folder: Path, age_s: float) -> list[str]:
         return []
     with tempfile.TemporaryFile(dir=folder) as probe:
         now = os.fstat(probe.fileno()).st_mtime
-    stale = [path for path in folder.glob("*.tmp") if _modified_at(path) < now - age_s]
+    stale = [path for path in folder.glob("*.tmp") if _get_modified_at(path) < now - age_s]
     for path in stale:
         path.unlink(missing_ok=True)
     return [path.name for path in stale]
 
 
-def _modified_at(path: Path) -> float:
+def _get_modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except FileNotFoundError:  # its writer finished or removed it
@@ -182,7 +182,7 @@ class BlobStore(ABC):
     @abstractmethod
     def has(self, name: str) -> bool: ...
 
-    async def try_upload_small_file(self, name: str, data: bytes, label: DownloadLabel) -> Blob | None:  # noqa: ARG002
+    async def upload_in_one_request_if_supported(self, name: str, data: bytes, label: DownloadLabel) -> Blob | None:  # noqa: ARG002
         """Upload a small file with one asynchronous request; return None if the store does not support this."""
         check_blob_name(name)
         return None
@@ -201,9 +201,9 @@ class BlobStore(ABC):
         """Copy a blob to a new name, and return the copy with its size and hash."""
         to = to or uuid4().hex
         self.copy(name, to)
-        return self.hash_file(to)
+        return self.read_size_and_hash(to)
 
-    def hash_file(self, name: str) -> Blob:
+    def read_size_and_hash(self, name: str) -> Blob:
         """Read a whole blob and return its size and hash."""
         with self.open(name) as file:
             size, digest = 0, hashlib.sha256()

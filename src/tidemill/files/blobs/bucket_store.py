@@ -125,7 +125,7 @@ class BucketObjectRanges:
     def read(self, start: int, end: int) -> bytes:
         with translate_store_errors(self._shelf.location, self._name):
             if self._shelf.supports_ranges or end - start == self.size:
-                with _fall_back_without_ranges(self._shelf):
+                with _stop_ranges_if_ignored(self._shelf):
                     return self._read_range(start, end)
             if self._whole is None:
                 self._whole = self._download_to_file()
@@ -152,7 +152,7 @@ class BucketObjectRanges:
 
 
 @contextmanager
-def _fall_back_without_ranges(shelf: BucketHandle) -> Iterator[None]:
+def _stop_ranges_if_ignored(shelf: BucketHandle) -> Iterator[None]:
     """Stop requesting ranges after the store ignored one."""
     try:
         yield
@@ -172,11 +172,11 @@ class BucketBlobWriter(BlobWriter):
 
     def _append(self, piece: bytes) -> None:
         with translate_store_errors(self._shelf.location, self.name, writing=True):
-            self._open_upload().write(piece)
+            self._get_or_open_upload().write(piece)
 
     def _complete(self) -> None:
         with translate_store_errors(self._shelf.location, self.name, writing=True):
-            self._open_upload().close()
+            self._get_or_open_upload().close()
 
     def _remove_written(self) -> None:
         if self._is_finished:
@@ -186,7 +186,7 @@ class BucketBlobWriter(BlobWriter):
             with suppress(Unavailable), translate_store_errors(self._shelf.location, self.name, writing=True):
                 self._writer.__exit__(StorageUnavailable, None, None)
 
-    def _open_upload(self) -> "WritableFile":
+    def _get_or_open_upload(self) -> "WritableFile":
         if self._writer is None:
             key, about = self._shelf.location.key_for(self.name), make_object_attributes(self.label)
             self._writer = obstore.open_writer(
@@ -261,7 +261,7 @@ class BucketBlobStore(BlobStore):
         return BucketBlobWriter(self, check_blob_name(name or uuid4().hex))
 
     def publish_scratch_file(self, path: Path, name: str) -> Blob:
-        return self.hash_file(name) if self.has(name) else self.put_file(path, name)
+        return self.read_size_and_hash(name) if self.has(name) else self.put_file(path, name)
 
     def copy(self, name: str, to: str) -> None:
         source, target = self._object_key(name), self._object_key(to)
@@ -297,7 +297,7 @@ class BucketBlobStore(BlobStore):
         """Remove stale local files. A lifecycle rule of the bucket removes unfinished uploads."""
         return remove_stale_tmp_files(self.scratch_folder, age_s)
 
-    async def try_upload_small_file(self, name: str, data: bytes, label: DownloadLabel) -> Blob:
+    async def upload_in_one_request_if_supported(self, name: str, data: bytes, label: DownloadLabel) -> Blob:
         key = self._object_key(name)
         with translate_store_errors(self.location, name, writing=True):
             await obstore.put_async(

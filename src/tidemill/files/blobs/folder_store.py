@@ -80,13 +80,13 @@ class FolderBlobStore(BlobStore):
     def publish_scratch_file(self, path: Path, name: str) -> Blob:
         with contextlib.suppress(FileExistsError):  # keep the existing blob: it may be in use
             self._publish(path, name, _link_or_rename)
-        return self.hash_file(name)
+        return self.read_size_and_hash(name)
 
     def copy(self, name: str, to: str) -> None:
         temporary = self._root / f"{uuid4().hex}.tmp"
         try:
             _link_or_copy(self.path(name), temporary)
-            self.move(temporary, to)
+            self.rename_file_to_blob(temporary, to)
         except FileNotFoundError:
             raise _make_unknown_file_error(name) from None
         finally:  # rename() does nothing if both names are links to the same file
@@ -148,7 +148,7 @@ class FolderBlobStore(BlobStore):
         check_blob_name(name)
         return None
 
-    def move(self, source: Path, name: str) -> None:
+    def rename_file_to_blob(self, source: Path, name: str) -> None:
         """Rename a synced file of the folder to a blob name, durably."""
         self._publish(source, name, Path.rename)
 
@@ -193,18 +193,18 @@ class FolderBlobWriter(BlobWriter):
 
     def _append(self, piece: bytes) -> None:
         with _translate_write_errors():
-            self._open_temporary().write(piece)
-            self._ahead.start_sync_if_due(self._open_temporary(), len(piece))
+            self._get_or_open_temporary().write(piece)
+            self._ahead.start_sync_if_due(self._get_or_open_temporary(), len(piece))
 
     def _complete(self) -> None:
         with _translate_write_errors():
-            with self._open_temporary() as file:
+            with self._get_or_open_temporary() as file:
                 try:
                     file.flush()
                 finally:  # do not close the file during a sync
                     self._ahead.finish()
                 os.fsync(file.fileno())
-            self._folder.move(self._temporary, self.name)
+            self._folder.rename_file_to_blob(self._temporary, self.name)
 
     def _remove_written(self) -> None:
         if self._file is not None:
@@ -217,7 +217,7 @@ class FolderBlobWriter(BlobWriter):
             else:
                 self._temporary.unlink(missing_ok=True)
 
-    def _open_temporary(self) -> BinaryIO:
+    def _get_or_open_temporary(self) -> BinaryIO:
         if self._file is None:
             self._temporary.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._temporary.open("xb")

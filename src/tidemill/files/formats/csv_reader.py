@@ -248,7 +248,7 @@ class CsvReader(BlockReader):
             return
         problem = record.problem or self._find_character_problem(record) or self._find_field_count_problem(record)
         if problem is not None:
-            draft.add_defective(record.raw, line, problem, **self._find_bad_byte_offset(record))
+            draft.add_defective(record.raw, line, problem, **self._find_bad_byte_kwargs(record))
         elif record.fields:
             draft.add_record(self._rows.convert_record(record), line)
         self._lines.consume_lines(record.span)
@@ -256,20 +256,20 @@ class CsvReader(BlockReader):
     def _find_character_problem(self, record: CsvRecord) -> str | None:
         if b"\x00" in record.raw:
             return "Row contains a NUL character, which PostgreSQL cannot store"
-        if self._find_bad_byte_offset(record):
+        if self._find_bad_byte_kwargs(record):
             return f"Row is not valid {self._encoding.upper()}"
         return None
 
     def _is_binary(self, record: CsvRecord) -> bool:
         """Return whether the row has bytes that do not occur in text."""
-        return bool(self._find_bad_byte_offset(record)) or has_control_bytes(record.raw)
+        return bool(self._find_bad_byte_kwargs(record)) or has_control_bytes(record.raw)
 
     def _find_field_count_problem(self, record: CsvRecord) -> str | None:
         if len(record.fields) in (0, len(self.columns)):
             return None
         return f"Row has {len(record.fields)} fields, but the header has {len(self.columns)}"
 
-    def _find_bad_byte_offset(self, record: CsvRecord) -> dict[str, int]:
+    def _find_bad_byte_kwargs(self, record: CsvRecord) -> dict[str, int]:
         try:
             record.raw.decode()
         except UnicodeDecodeError as error:

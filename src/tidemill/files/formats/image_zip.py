@@ -53,7 +53,7 @@ class ImageZipReader(RecordReader):
         defect: InputDefect | None = None
         try:
             with archive.open(entry) as file:
-                described |= read_image_info(file.read(IMAGE_HEADER_BYTES))
+                described |= parse_image_info(file.read(IMAGE_HEADER_BYTES))
         except Exception as error:  # noqa: BLE001  decompressors raise many types; only this entry is invalid
             reason = (
                 str(error)
@@ -133,7 +133,7 @@ def clean_file_name(name: str) -> str:
     return "".join(letter for letter in text if letter.isprintable())[:IMAGE_NAME_MAX_CHARS]
 
 
-def read_image_info(head: bytes) -> ImageInfo:
+def parse_image_info(head: bytes) -> ImageInfo:
     """Return the type and size of an image from its first bytes; InvalidInput if the type is not supported."""
     if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR" and len(head) >= 24:  # noqa: PLR2004
         return _make_image_info("image/png", *struct.unpack_from(">LL", head, 16))
@@ -143,9 +143,9 @@ def read_image_info(head: bytes) -> ImageInfo:
         width, height = struct.unpack_from("<ll", head, 18)
         return _make_image_info("image/bmp", width, abs(height))
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return _read_webp_info(head)
+        return _parse_webp_info(head)
     if head.startswith(b"\xff\xd8"):
-        return _read_jpeg_info(head)
+        return _parse_jpeg_info(head)
     if head[:4] in (b"II*\x00", b"MM\x00*"):
         return _make_image_info("image/tiff", None, None)
     raise InvalidInput("Not a supported image. Supported types are PNG, JPEG, GIF, WebP, BMP and TIFF.")
@@ -155,7 +155,7 @@ def _make_image_info(content_type: str, width: int | None, height: int | None) -
     return {"content_type": content_type, "width": width, "height": height}
 
 
-def _read_webp_info(head: bytes) -> ImageInfo:
+def _parse_webp_info(head: bytes) -> ImageInfo:
     if head[12:16] == b"VP8X" and len(head) >= 30:  # noqa: PLR2004
         sides = (1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
         return _make_image_info("image/webp", *sides)
@@ -168,7 +168,7 @@ def _read_webp_info(head: bytes) -> ImageInfo:
     return _make_image_info("image/webp", None, None)
 
 
-def _read_jpeg_info(head: bytes) -> ImageInfo:
+def _parse_jpeg_info(head: bytes) -> ImageInfo:
     """Scan the segments for the one with the size."""
     at = 2
     while at + 9 < len(head) and head[at] == 0xFF:  # noqa: PLR2004

@@ -148,17 +148,17 @@ class JsonArrayReader(BlockReader):
             return False
         before, count = self._get_checkpoint(), len(draft.inputs)
         try:
-            self._add_next_element(draft, is_first=self._row + count == 0)
+            self._skip_separator_and_add_element(draft, is_first=self._row + count == 0)
         finally:
             if len(draft.inputs) == count:  # the end or a syntax error: a resumed read must reach it again
                 self._at, self._line = before["offset"] - self._offset, before["line"]
         return not self._is_over
 
-    def _add_next_element(self, draft: BlockBuilder, *, is_first: bool) -> None:
+    def _skip_separator_and_add_element(self, draft: BlockBuilder, *, is_first: bool) -> None:
         self._skip_whitespace()
         if self._peek_byte() == b"]":
             self._at += 1
-            self._close_array()
+            self._expect_end_after_array()
             return
         if not is_first:
             if self._peek_byte() != b",":
@@ -207,11 +207,11 @@ class JsonArrayReader(BlockReader):
                 seen = mark.end() - self._at
                 if depth == 0 and word in _CLOSING_BRACKETS:
                     return mark.end()
-            seen = self._discard_scanned(seen)
+            seen = self._discard_scanned_bytes(seen)
             if not self._fill_buffer():
                 raise self._make_syntax_error("unclosed element")
 
-    def _discard_scanned(self, seen: int) -> int:
+    def _discard_scanned_bytes(self, seen: int) -> int:
         """Discard the scanned part of an element that is too long. Return the number of scanned bytes in the buffer."""
         if len(self._data) - self._at <= self._limit:
             return seen
@@ -237,7 +237,7 @@ class JsonArrayReader(BlockReader):
             raise self._make_syntax_error("unclosed array")
         return self._data[self._at : self._at + 1]
 
-    def _close_array(self) -> None:
+    def _expect_end_after_array(self) -> None:
         self._skip_whitespace()
         if self._at < len(self._data):
             raise self._make_syntax_error("unexpected data after the array")

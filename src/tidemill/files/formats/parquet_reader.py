@@ -179,7 +179,7 @@ class ParquetReader(BlockReader):
             self._words = parquet.ParquetFile(file, read_dictionary=self._bounds.worded, **options)
         except self._errors as error:
             raise InvalidInput(f"Not a Parquet file: {error}") from error
-        self._check_file()
+        self._check_sizes_and_column_names()
         self.columns = list(self._parquet.schema_arrow.names)
         self._batches = self._iter_encoded_batches()
 
@@ -190,7 +190,7 @@ class ParquetReader(BlockReader):
     def _get_checkpoint(self) -> Checkpoint:
         return {"unpacked": self._unpacked}
 
-    def _check_file(self) -> None:
+    def _check_sizes_and_column_names(self) -> None:
         about = self._parquet.metadata
         self._check_decompressed_size(sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups)))
         self._bounds.check_list_sizes(self._file.seek(0, 2), self._limit)

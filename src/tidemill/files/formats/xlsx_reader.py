@@ -202,7 +202,7 @@ class XlsxReader(RecordReader):
         self._book = Workbook(file, max_bytes=max_bytes, max_text=max_row_bytes)
         try:
             self._rows = read_sheet_rows(self._book, self._book.select_sheet(sheet).path)
-            self._first = self._read_first_row(is_header=header)
+            self._first = self._read_first_row_and_set_columns(is_header=header)
             self._further = self._find_continuation_sheets() if sheet is None else []
         except BaseException:
             self._book.close()
@@ -213,7 +213,7 @@ class XlsxReader(RecordReader):
     def close(self) -> None:
         self._book.close()
 
-    def _read_first_row(self, *, is_header: bool) -> SheetRow:
+    def _read_first_row_and_set_columns(self, *, is_header: bool) -> SheetRow:
         first = next(self._rows, None)
         if first is None:
             raise InvalidInput("The sheet is empty. It must begin with a header.")

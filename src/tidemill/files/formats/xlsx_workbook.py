@@ -185,8 +185,8 @@ class Workbook:
         self.sheets = [self._make_sheet_info(one) for element, one in workbook.found if element == "sheet"]
         properties = [one for element, one in workbook.found if element == "workbookPr"]
         self.is_1904 = any(one.get("date1904") in ("1", "true") for one in properties)
-        self.shown = self._read_date_styles(self._resolve_part_path(self._links.find_target_by_type("styles")))
-        self.strings = SharedStrings(self, self._resolve_part_path(self._links.find_target_by_type("sharedStrings")))
+        self.shown = self._read_date_styles(self._resolve_target_path(self._links.find_target_by_type("styles")))
+        self.strings = SharedStrings(self, self._resolve_target_path(self._links.find_target_by_type("sharedStrings")))
 
     def close(self) -> None:
         self.strings.close()
@@ -218,7 +218,7 @@ class Workbook:
         is_hidden = attributes.get("state", "visible") != "visible"
         return SheetInfo(
             attributes.get("name", ""),
-            self._resolve_part_path(self._links.find_target_by_id(link)),
+            self._resolve_target_path(self._links.find_target_by_id(link)),
             is_hidden=is_hidden,
         )
 
@@ -228,7 +228,7 @@ class Workbook:
             pass
         return styles.shown
 
-    def _resolve_part_path(self, target: str | None) -> str:
+    def _resolve_target_path(self, target: str | None) -> str:
         if target is None:
             return ""
         return target.lstrip("/") if target.startswith("/") else posixpath.normpath(f"{self._folder}/{target}")

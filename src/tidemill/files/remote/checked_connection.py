@@ -51,7 +51,7 @@ class DownloadDeadline:
         self._ends_at = time.monotonic() + seconds
         self._going_on = should_continue
 
-    def check(self) -> None:
+    def check_time_and_interruption(self) -> None:
         if not self._going_on():
             raise Interrupted("The download was stopped")
         if time.monotonic() >= self._ends_at:
@@ -67,9 +67,9 @@ class DownloadDeadline:
     def sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            self.check()
+            self.check_time_and_interruption()
             time.sleep(self.cap_timeout(min(left, DEADLINE_POLL_S)))
-        self.check()
+        self.check_time_and_interruption()
 
 
 HostResolver = Callable[[str, int], Iterable[str]]
@@ -105,7 +105,7 @@ class SyncCheckedBackend(httpcore2.NetworkBackend):
             raise InvalidInput(f"{host}: {reason}")
         failure: Exception = httpcore2.ConnectError("the host name has no address")
         for address in addresses[:DOWNLOAD_ADDRESSES_TRIED_MAX]:
-            self._watch.check()
+            self._watch.check_time_and_interruption()
             try:
                 seconds = self._watch.cap_timeout(timeout or self._limits.connect_s)
                 stream = self._backend.connect_tcp(str(address), port, seconds, local_address, socket_options or ())
@@ -122,7 +122,7 @@ class SyncCheckedBackend(httpcore2.NetworkBackend):
         threading.Thread(target=self._resolve_into_queue, args=(host, port, answers), daemon=True).start()
         give_up = time.monotonic() + self._limits.connect_s
         while time.monotonic() < give_up:  # the system resolver has no timeout and cannot be interrupted
-            self._watch.check()
+            self._watch.check_time_and_interruption()
             with contextlib.suppress(queue.Empty):
                 return _parse_resolver_answer(host, answers.get(timeout=DEADLINE_POLL_S))
         raise httpcore2.ConnectTimeout("the host name was not resolved in time")
@@ -156,7 +156,7 @@ class BodyCountingStream(httpcore2.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         give_up = time.monotonic() + (timeout or 0)
         while True:
-            self._watch.check()
+            self._watch.check_time_and_interruption()
             try:
                 data = self._inner.read(max_bytes, self._watch.cap_timeout(DEADLINE_POLL_S))
             except httpcore2.ReadTimeout:

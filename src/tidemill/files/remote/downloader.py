@@ -104,8 +104,8 @@ class Downloader:
         link = check_url(url, self._limits.allowed)
         with PartialDownload(self._blobs, blob_id) as part:
             try:
-                about = self._complete_part(part, link, watch)
-                watch.check()
+                about = self._request_until_complete(part, link, watch)
+                watch.check_time_and_interruption()
                 blob = part.finish()
             except (InvalidInput, TooLarge) as error:
                 part.discard()
@@ -155,16 +155,18 @@ class Downloader:
             return headers
         return [*headers, ("Authorization", self._authorization)]
 
-    def _complete_part(self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline) -> RemoteFileInfo:
+    def _request_until_complete(
+        self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline
+    ) -> RemoteFileInfo:
         """Send requests until the file is complete.
 
         Attempts that bring data do not count, and neither do responses with Retry-After. The deadline limits them.
         """
         tries, most = 0, part.size
         while part.about is None or not part.is_complete:
-            deadline.check()
+            deadline.check_time_and_interruption()
             try:
-                self._request_part(part, link, deadline)
+                self._request_missing_part_once(part, link, deadline)
             except TRANSIENT_DOWNLOAD_ERRORS as error:
                 if isinstance(error, RetryableDownloadError) and error.after is not None:
                     self._wait_for_retry_after(error, error.after, deadline)
@@ -175,7 +177,7 @@ class Downloader:
                 deadline.sleep(min(self._limits.backoff_s * 2 ** (tries - 1), DOWNLOAD_BACKOFF_MAX_S))
         return part.about
 
-    def _request_part(self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline) -> None:
+    def _request_missing_part_once(self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline) -> None:
         """Send one request and follow its redirects."""
         first = link
         for _ in range(self._limits.max_redirects + 1):
@@ -230,7 +232,7 @@ def _read_bounded_body(response: httpcore2.Response, max_body_bytes: int, deadli
     body = b""
     if max_body_bytes:
         for piece in response.iter_stream():
-            deadline.check()
+            deadline.check_time_and_interruption()
             body += piece
             if len(body) > max_body_bytes:
                 raise InvalidInput(f"the response is longer than {max_body_bytes} bytes")

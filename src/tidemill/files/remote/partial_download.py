@@ -51,7 +51,7 @@ class PartialDownload:
         self._flat = blob_id.replace("/", "~")
         self._path = blobs.scratch_folder / f"{self._flat}.{uuid4().hex}.part.tmp"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = (None if blobs.has(blob_id) else self._take_over_file()) or self._create_file()
+        self._file = (None if blobs.has(blob_id) else self._take_over_abandoned_file()) or self._create_locked_file()
         self.size = os.fstat(self._file.fileno()).st_size
         self.about = self._read_info() if self.size else None
 
@@ -98,7 +98,7 @@ class PartialDownload:
         self._path.unlink(missing_ok=True)
         self._get_info_path(self._path).unlink(missing_ok=True)
 
-    def _take_over_file(self) -> BufferedRandom | None:
+    def _take_over_abandoned_file(self) -> BufferedRandom | None:
         """Take over the file of a process that has stopped; return None if no process left one."""
         for left in self._path.parent.glob(f"{self._flat}.*.part.tmp"):
             with contextlib.suppress(FileNotFoundError):
@@ -112,7 +112,7 @@ class PartialDownload:
                 self.discard()
         return None
 
-    def _create_file(self) -> BufferedRandom:
+    def _create_locked_file(self) -> BufferedRandom:
         file = self._open_file()
         try_lock_file(file)  # without locks, no process can take over the file
         return file
@@ -186,7 +186,7 @@ class PartRequest:
             self._check_max_bytes(length)
             self._part.restart_with_info(self._make_info(headers, length))
         elif response.status == HTTP_PARTIAL_CONTENT and self._is_rest:
-            length = self._accept_partial_response(headers)
+            length = self._check_partial_response(headers)
         elif response.status == HTTP_RANGE_NOT_SATISFIABLE and self._is_rest:
             raise self._reset_and_make_error("the remote file is shorter than the downloaded part")
         else:
@@ -206,7 +206,7 @@ class PartRequest:
             headers.get("etag"),
         )
 
-    def _accept_partial_response(self, headers: httpx2.Headers) -> int | None:
+    def _check_partial_response(self, headers: httpx2.Headers) -> int | None:
         """Check that a partial response continues the same file at the right offset; return its Content-Length."""
         piece, about, part = parse_content_range(headers), self._part.about, self._part
         if piece is None or about is None or piece.first != part.size or not piece.first <= piece.last < piece.total:
@@ -228,7 +228,7 @@ class PartRequest:
         about, before = self._part.about, self._part.size
         total = about.total if about else None
         for piece in response.iter_stream():
-            deadline.check()
+            deadline.check_time_and_interruption()
             size = self._part.size + len(piece)
             if total is not None and size > total:
                 raise InvalidInput(BODY_TOO_LONG_MESSAGE)

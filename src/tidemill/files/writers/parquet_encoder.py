@@ -82,12 +82,12 @@ class ParquetEncoder:
             self._block.append(records)
             self._block_bytes += len(records)
             if self._block_bytes >= PARQUET_CSV_BLOCK_BYTES:
-                self._add_block_to_group()
+                self._parse_block_and_add_to_group()
 
     def close(self) -> None:
         if rest := self._records.extract_last_record():
             self._block.append(rest)
-        self._add_block_to_group()
+        self._parse_block_and_add_to_group()
         self._write_row_group()
         self._writer.close()
         self._sink.flush()
@@ -115,7 +115,7 @@ class ParquetEncoder:
             "convert_options": convert,
         }
 
-    def _add_block_to_group(self) -> None:
+    def _parse_block_and_add_to_group(self) -> None:
         """Convert the buffered records to columns."""
         data = b"".join(self._block)
         self._block, self._block_bytes = [], 0

@@ -8,7 +8,12 @@ import msgspec
 
 from tidemill.core.result_grid import GridCell, GridColumns, GridRow, build_row_cells, build_row_object
 from tidemill.files.writers.byte_output import ByteOutput, escape_formula_cells
-from tidemill.files.writers.xlsx_sheets import EMPTY_CELL_XML, WorkbookWriter, format_boolean_cell, format_number_cell
+from tidemill.files.writers.xlsx_sheets import (
+    EMPTY_CELL_XML,
+    WorkbookWriter,
+    format_boolean_cell_tail,
+    format_number_cell_tail,
+)
 
 _CSV_BOOLEANS: dict[GridCell, str] = {True: "true", False: "false"}
 
@@ -38,7 +43,7 @@ class CsvWriter:
         if self._safe:
             line = escape_formula_cells(line)
         if "" in line:  # the csv module writes empty text and None alike
-            self._text.write(",".join(map(_format_field, line)) + "\r\n")
+            self._text.write(",".join(map(_format_csv_field, line)) + "\r\n")
         else:
             self._lines.writerow([_CSV_BOOLEANS[cell] if isinstance(cell, bool) else cell for cell in line])
 
@@ -55,10 +60,10 @@ def format_csv_line(line: Sequence[GridCell], *, delimiter: str = ",", quote: st
     cannot be written without.
     """
     special = (delimiter, "\r", "\n", *([quote] if quote else []))
-    return delimiter.join(_format_field(cell, special, quote) for cell in line) + line_end
+    return delimiter.join(_format_csv_field(cell, special, quote) for cell in line) + line_end
 
 
-def _format_field(cell: GridCell, special: Sequence[str] = (",", "\r", "\n", '"'), quote: str = '"') -> str:
+def _format_csv_field(cell: GridCell, special: Sequence[str] = (",", "\r", "\n", '"'), quote: str = '"') -> str:
     match cell:
         case None:
             return ""
@@ -119,17 +124,17 @@ class XlsxWriter:
 
     def _format_row(self, row: GridRow) -> tuple[str, ...]:
         line = build_row_cells(self._columns, row)
-        return format_xlsx_row(self._sheets, escape_formula_cells(line) if self._safe else line)
+        return format_cell_tails_of_row(self._sheets, escape_formula_cells(line) if self._safe else line)
 
 
-def format_xlsx_row(sheets: WorkbookWriter, line: Sequence[GridCell]) -> tuple[str, ...]:
+def format_cell_tails_of_row(sheets: WorkbookWriter, line: Sequence[GridCell]) -> tuple[str, ...]:
     """Return the cells of a row as the XML of a workbook."""
-    return tuple(_format_xlsx_cell(sheets, cell) for cell in line)
+    return tuple(_format_cell_tail(sheets, cell) for cell in line)
 
 
-def _format_xlsx_cell(sheets: WorkbookWriter, cell: GridCell) -> str:
+def _format_cell_tail(sheets: WorkbookWriter, cell: GridCell) -> str:
     if isinstance(cell, str):
-        return sheets.format_text_cell(cell)
+        return sheets.format_text_cell_tail(cell)
     if cell is None:
         return EMPTY_CELL_XML
-    return format_boolean_cell(cell) if isinstance(cell, bool) else format_number_cell(repr(cell))
+    return format_boolean_cell_tail(cell) if isinstance(cell, bool) else format_number_cell_tail(repr(cell))

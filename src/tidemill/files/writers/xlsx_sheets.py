@@ -71,11 +71,11 @@ def build_package_parts(sheets: int, name: str) -> dict[str, str]:
             for path, kind in overrides.items()
         )
         + "</Types>",
-        "_rels/.rels": _build_relationships([(1, "officeDocument", "xl/workbook.xml")]),
+        "_rels/.rels": _build_relationships_xml([(1, "officeDocument", "xl/workbook.xml")]),
         "xl/workbook.xml": f'<workbook xmlns="{_SPREADSHEET_NS}" xmlns:r="{_RELATIONSHIP_TYPES_NS}">'
         "<bookViews><workbookView/></bookViews>"
         f"<sheets>{listed}</sheets></workbook>",
-        "xl/_rels/workbook.xml.rels": _build_relationships(related),
+        "xl/_rels/workbook.xml.rels": _build_relationships_xml(related),
         "xl/styles.xml": _STYLES_XML,
     }
     return {path: _XML_DECLARATION + part for path, part in parts.items()}
@@ -91,8 +91,8 @@ def format_column_letters(number: int) -> str:
     return name
 
 
-def make_row_template(columns: int) -> str:
-    """Return the XML of a row with a %s placeholder for each cell."""
+def make_row_xml_template(columns: int) -> str:
+    """Return the XML of a row with a %s placeholder for the end of each cell."""
     return (
         f'<row r="{ROW_NUMBER_MARK}">'
         + "".join(f'<c r="{format_column_letters(n)}{ROW_NUMBER_MARK}"%s' for n in range(columns))
@@ -100,21 +100,21 @@ def make_row_template(columns: int) -> str:
     )
 
 
-def format_number_cell(text: str) -> str:
-    """Return a number cell with this text."""
+def format_number_cell_tail(text: str) -> str:
+    """Return the end of a number cell: the XML after the cell reference, which the row template contains."""
     return f"><v>{text}</v></c>"
 
 
-def format_date_cell(days: float, precision: Literal["date", "seconds", "milliseconds"]) -> str:
-    """Return a date cell; ``days`` is the serial number of the date."""
+def format_date_cell_tail(days: float, precision: Literal["date", "seconds", "milliseconds"]) -> str:
+    """Return the end of a date cell; ``days`` is the serial number of the date."""
     return f' s="{_DATE_STYLE_IDS[precision]}"><v>{days!r}</v></c>'
 
 
-def format_boolean_cell(flag: bool) -> str:
+def format_boolean_cell_tail(flag: bool) -> str:
     return _BOOLEAN_CELL_XML[flag]
 
 
-def apply_header_style(cell: str) -> str:
+def add_header_style_to_cell_tail(cell: str) -> str:
     return ' s="1"' + cell
 
 
@@ -132,11 +132,11 @@ def is_plain_text(text: str) -> bool:
     )
 
 
-def format_plain_text_cell(text: str) -> str:
+def format_plain_text_cell_tail(text: str) -> str:
     return f' t="inlineStr"><is><t>{text}</t></is></c>'
 
 
-def format_escaped_text_cell(text: str) -> str:
+def format_escaped_text_cell_tail(text: str) -> str:
     space = "" if text == text.strip() else ' xml:space="preserve"'
     return f' t="inlineStr"><is><t{space}>{escape_xlsx_text(text)}</t></is></c>'
 
@@ -164,7 +164,7 @@ def _number_sheet_name(name: str, number: int) -> str:
     return name if number == 1 else f"{name} {number}"
 
 
-def _build_relationships(related: list[tuple[int, str, str]]) -> str:
+def _build_relationships_xml(related: list[tuple[int, str, str]]) -> str:
     each = (
         f'<Relationship Id="rId{n}" Type="{_RELATIONSHIP_TYPES_NS}/{kind}" Target="{target}"/>'
         for n, kind, target in related
@@ -193,19 +193,19 @@ class WorkbookWriter:
     def __init__(self, output: ByteOutput, header: Iterable[str], name: str) -> None:
         self.cut_cells = 0
         self._name = name
-        self._header = tuple(apply_header_style(self.format_text_cell(each)) for each in header)
-        self._template = make_row_template(len(self._header))
+        self._header = tuple(add_header_style_to_cell_tail(self.format_text_cell_tail(each)) for each in header)
+        self._template = make_row_xml_template(len(self._header))
         self._zip = _AbandonableZip(output, "w", zipfile.ZIP_DEFLATED, compresslevel=XLSX_DEFLATE_LEVEL)  # type: ignore[call-overload]
         self._sheet: IO[bytes] | None = None
         self._sheets = self._row = self._bytes = 0
 
-    def format_text_cell(self, text: str) -> str:
-        """Return a text cell, truncated to the maximum length of a cell."""
+    def format_text_cell_tail(self, text: str) -> str:
+        """Return the end of a text cell, truncated to the maximum length of a cell."""
         if is_plain_text(text):
-            return format_plain_text_cell(text)
+            return format_plain_text_cell_tail(text)
         short = truncate_utf16(text, CELL_TEXT_MAX_UTF16_UNITS)
         self.cut_cells += short is not text
-        return format_escaped_text_cell(short)
+        return format_escaped_text_cell_tail(short)
 
     def write(self, rows: Iterable[tuple[str, ...]]) -> None:
         piece: list[str] = []

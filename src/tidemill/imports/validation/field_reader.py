@@ -70,10 +70,10 @@ class FieldReader:
         self._read = normalize_array_column if field.type == "array" else TYPE_READERS[field.type]
         self._rules = build_rule_checks(field)
 
-    def validate_values(self, values: list[Any]) -> tuple[ColumnTexts, RowErrors]:
+    def validate_and_convert_values(self, values: list[Any]) -> tuple[ColumnTexts, RowErrors]:
         """Return the text form of every value, None if it is missing or invalid, and the errors."""
         flaws = RowErrors()
-        texts, wrong = self._read(self._field, self._prepare_texts(values, flaws))
+        texts, wrong = self._read(self._field, self._normalize_to_texts(values, flaws))
         for index, reason in wrong.items():
             hides = self._field.sensitive and self._field.type == "array"  # its reasons quote elements
             self._add_error(
@@ -91,7 +91,7 @@ class FieldReader:
 
     def convert_key_values(self, values: list[Any]) -> ColumnTexts:
         """Return texts to compare the values of a key field. Invalid values become None, and no rule is checked."""
-        texts = self._prepare_texts(values, RowErrors())
+        texts = self._normalize_to_texts(values, RowErrors())
         if self._field.type in ("text", "uuid"):
             return texts
         texts, wrong = self._read(self._field, texts)
@@ -99,7 +99,7 @@ class FieldReader:
             texts[index] = None
         return texts
 
-    def _prepare_texts(self, values: list[Any], flaws: RowErrors) -> ColumnTexts:
+    def _normalize_to_texts(self, values: list[Any], flaws: RowErrors) -> ColumnTexts:
         """Return normalized texts, None for missing values."""
         texts = self._convert_to_texts(values, flaws)
         if self._unescape_formulas:
@@ -134,12 +134,12 @@ class FieldReader:
     ) -> ColumnTexts:
         """Apply a normalizer to all texts. If it raises for a text, that row gets an error."""
         try:
-            return _map_texts(normalize, texts)
+            return _normalize_texts_except_none(normalize, texts)
         except Exception:  # noqa: BLE001  it is a function of the user
             normalized: ColumnTexts = []
         for index, text in enumerate(texts):
             try:
-                normalized += _map_texts(normalize, [text])
+                normalized += _normalize_texts_except_none(normalize, [text])
             except Exception as error:  # noqa: BLE001
                 reason = "cannot be normalized" if self._field.sensitive else f"cannot be normalized: {error}"
                 self._add_error(flaws, index, "type", reason, values[index])
@@ -183,7 +183,7 @@ class FieldReader:
         return None if value is None else REDACTED_VALUE if self._field.sensitive else clean_value_for_error(value)
 
 
-def _map_texts(normalize: Normalizer, texts: ColumnTexts) -> ColumnTexts:
+def _normalize_texts_except_none(normalize: Normalizer, texts: ColumnTexts) -> ColumnTexts:
     if None in texts:
         return [None if text is None else normalize(text) for text in texts]
     return list(map(normalize, texts))  # type: ignore[arg-type]

@@ -30,7 +30,9 @@ class CheckedRows:
     def add_error(self, index: int, problem: RowErrorDetail) -> None:
         self.errors.add(index, problem)
 
-    def get_tuples(self, fields: Sequence[str], rows: Sequence[int] | None = None) -> list[tuple[str | None, ...]]:
+    def get_values_of_rows(
+        self, fields: Sequence[str], rows: Sequence[int] | None = None
+    ) -> list[tuple[str | None, ...]]:
         """Return the values of these fields, for these rows or for all."""
         columns: list[Sequence[str | None]] = [self.columns[name] for name in fields]
         if rows is not None:
@@ -82,14 +84,14 @@ class RowChecker:
         objects = self._convert_rows_to_objects(rows, checked)
         for column, name in self._sources:
             values = _get_column_values(objects, column)
-            checked.columns[name], flaws = self._readers[name].validate_values(values)
+            checked.columns[name], flaws = self._readers[name].validate_and_convert_values(values)
             absent = _find_rows_without(objects, column) if self._tracks_absent_fields and None in values else set()
             if absent:
                 checked.rows_without_field[name] = absent
                 self._fill_defaults(name, checked.columns[name], absent)
             checked.errors.merge(flaws, except_rows=absent if self._updates else ())
         for condition in self._conditions:
-            self._check_condition(checked, condition)
+            self._check_conditional_requirement(checked, condition)
         return checked
 
     def _convert_rows_to_objects(self, rows: Sequence[Any], checked: CheckedRows) -> list[JsonObject]:
@@ -123,10 +125,10 @@ class RowChecker:
             for index in absent:
                 texts[index] = self._defaults[name]
 
-    def _check_condition(self, checked: CheckedRows, condition: Any) -> None:
+    def _check_conditional_requirement(self, checked: CheckedRows, condition: Any) -> None:
         wanted, texts = set(condition.values), checked.columns[condition.field]
         for name in condition.needs:
-            given, reported = checked.columns.get(name), checked.errors.find_rows_of_field(name)
+            given, reported = checked.columns.get(name), checked.errors.find_rows_with_error_in_field(name)
             for index, text in enumerate(texts):
                 if text in wanted and (given is None or given[index] is None) and index not in reported:
                     reason = f'is required when {condition.field} is "{text}"'

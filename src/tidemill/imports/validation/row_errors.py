@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from tidemill.core.decide import ERROR_CODE_MAX_CHARS, ERROR_REASON_MAX_CHARS, clean_text
+from tidemill.core.decide import ERROR_CODE_MAX_CHARS, ERROR_REASON_MAX_CHARS, clean_and_truncate_text
 from tidemill.core.outcome import ErrorDetails
 
 ROW_ERRORS_MAX = 50  # stored errors of one row
@@ -33,11 +33,11 @@ class RowErrorGroup:
         """The field and the rule, by which failed rows are counted."""
         return self.code if self.field is None else f"{self.field}.{self.code}"
 
-    def build_details(self) -> Iterable[tuple[int, ErrorDetails]]:
+    def iter_details_by_row(self) -> Iterable[tuple[int, ErrorDetails]]:
         """Return the index of each row and its error as it is stored."""
         common: ErrorDetails = {
-            "code": clean_text(self.qualified_code, ERROR_CODE_MAX_CHARS),
-            "reason": clean_text(self.reason, ERROR_REASON_MAX_CHARS),
+            "code": clean_and_truncate_text(self.qualified_code, ERROR_CODE_MAX_CHARS),
+            "reason": clean_and_truncate_text(self.reason, ERROR_REASON_MAX_CHARS),
         }
         if self.field is not None:
             common["field"] = self.field
@@ -78,7 +78,7 @@ class RowErrors:
             if values:
                 self.add_group(RowErrorGroup(flaw.field, flaw.code, flaw.reason, values))
 
-    def find_rows_of_field(self, name: str) -> set[int]:
+    def find_rows_with_error_in_field(self, name: str) -> set[int]:
         """Return the rows with an error in a field."""
         return set[int]().union(*(flaw.values_by_row for flaw in self.groups if flaw.field == name))
 
@@ -89,11 +89,11 @@ class RowErrors:
                 groups[index].append(flaw)
         return groups
 
-    def build_details(self) -> dict[int, ErrorDetails]:
+    def build_details_by_row(self) -> dict[int, ErrorDetails]:
         """Return the stored error of each row: its first error, with a list of all errors if there are several."""
         details: dict[int, ErrorDetails] = {}
         for flaw in self.groups:
-            for index, one in flaw.build_details():
+            for index, one in flaw.iter_details_by_row():
                 first = details.setdefault(index, one)
                 if first is not one:
                     errors = first.setdefault("errors", [first.copy()])

@@ -31,25 +31,25 @@ def _build_enum_check(values: tuple[str, ...]) -> RuleCheck:
     allowed = frozenset((*values, None))
     reason = "must be one of " + ", ".join(f'"{value}"' for value in values)
 
-    def rule(texts: ColumnTexts) -> RuleViolations:
+    def find_violations(texts: ColumnTexts) -> RuleViolations:
         if allowed.issuperset(texts):
             return []
         return [("enum", reason, [index for index, text in enumerate(texts) if text not in allowed])]
 
-    return rule
+    return find_violations
 
 
 def _build_pattern_check(pattern: str, says: str | None) -> RuleCheck:
     reason = f"must be {says}" if says else f"must match {pattern}"
 
-    def rule(texts: ColumnTexts) -> RuleViolations:
+    def find_violations(texts: ColumnTexts) -> RuleViolations:
         return [("pattern", reason, find_mismatch_indexes(pattern, texts))]
 
-    return rule
+    return find_violations
 
 
 def _build_length_check(low: int, high: int | None) -> RuleCheck:
-    def rule(texts: ColumnTexts) -> RuleViolations:
+    def find_violations(texts: ColumnTexts) -> RuleViolations:
         lengths = [low if text is None else len(text) for text in texts] if None in texts else list(map(len, texts))  # type: ignore[arg-type]
         broken: RuleViolations = []
         if high is not None and max(lengths, default=0) > high:
@@ -60,11 +60,11 @@ def _build_length_check(low: int, high: int | None) -> RuleCheck:
             broken.append(("too_short", f"must have at least {low} characters", short))
         return broken
 
-    return rule
+    return find_violations
 
 
 def _build_word_count_check(high: int) -> RuleCheck:
-    def rule(texts: ColumnTexts) -> RuleViolations:
+    def find_violations(texts: ColumnTexts) -> RuleViolations:
         # A word and the space before it have at least two characters, so short texts need no counting.
         long = [(index, text) for index, text in enumerate(texts) if text is not None and len(text) >= 2 * high]
         return [
@@ -75,7 +75,7 @@ def _build_word_count_check(high: int) -> RuleCheck:
             )
         ]
 
-    return rule
+    return find_violations
 
 
 def _build_range_check(field: Field) -> RuleCheck:
@@ -92,11 +92,11 @@ def _build_range_check(field: Field) -> RuleCheck:
         if bound is not None
     ]
 
-    def rule(texts: ColumnTexts) -> RuleViolations:
+    def find_violations(texts: ColumnTexts) -> RuleViolations:
         values = [None if text is None else of(text) for text in texts]
         return [
             (code, says, [index for index, value in enumerate(values) if value is not None and fails(value, bound)])
             for bound, fails, code, says in bounds
         ]
 
-    return rule
+    return find_violations

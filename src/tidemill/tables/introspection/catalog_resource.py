@@ -49,7 +49,7 @@ def build_resource(table: TableName, facts: CatalogTable, *, for_reading: bool =
         fields = {one.name: fields.get(one.name) or replace(build_field(one), required=False) for one in facts.columns}
     for name, rule in _list_check_rules(facts):
         if name in fields:
-            fields[name] = _apply_check_rule(fields[name], rule)
+            fields[name] = _narrow_field_by_check_rule(fields[name], rule)
     unique = [index for index in facts.unique if fields.keys() >= set(index.columns)]
     return Resource(
         name=str(table),
@@ -88,7 +88,7 @@ def _list_check_rules(facts: CatalogTable) -> list[tuple[str, dict[str, Any]]]:
     return rules
 
 
-def _apply_check_rule(field: Field, rule: dict[str, Any]) -> Field:
+def _narrow_field_by_check_rule(field: Field, rule: dict[str, Any]) -> Field:
     tight = narrow_field(field, rule)
     if "nullable" in rule:
         return replace(tight, required=tight.default is None and not tight.filled)

@@ -69,7 +69,7 @@ def translate_regex(pattern: str, *, ignore_case: bool = False) -> str:
         UnsupportedExpression: The translation may not be exact.
     """
     notes = _PatternTraits(matches_non_ascii=ignore_case)
-    tokens = _tokenize(pattern, notes)
+    tokens = _tokenize_and_translate(pattern, notes)
     starts, ends = _is_anchor(tokens[:1], "^"), _is_anchor(tokens[-1:], "$")
     inner = tokens[starts : len(tokens) - ends]
     if any(token.kind == "anchor" for token in inner) or ((starts or ends) and _has_top_level_alternation(inner)):
@@ -102,7 +102,7 @@ def _is_anchor(tokens: list[_RegexToken], text: str) -> bool:
     return [(token.kind, token.text) for token in tokens] == [("anchor", text)]
 
 
-def _tokenize(pattern: str, notes: _PatternTraits) -> list[_RegexToken]:
+def _tokenize_and_translate(pattern: str, notes: _PatternTraits) -> list[_RegexToken]:
     tokens, at = [], 0
     while at < len(pattern):
         found = _REGEX_TOKEN.match(pattern, at)
@@ -193,11 +193,11 @@ def _count_safe_nested_repeats(tokens: list[_RegexToken]) -> int:
             group = tokens[openings.pop() + 1 : at]
             following = tokens[at + 1 : at + 2]
             if following and following[0].kind == "repeat" and following[0].text[0] != "?":
-                separated += _has_safe_repeat(group) and _is_open_ended_repeat(following[0].text)
+                separated += _has_repeat_or_raise_if_unsafe(group) and _is_open_ended_repeat(following[0].text)
     return separated
 
 
-def _has_safe_repeat(group: list[_RegexToken]) -> bool:
+def _has_repeat_or_raise_if_unsafe(group: list[_RegexToken]) -> bool:
     if any(token.kind in ("either", "opening") for token in group):
         raise UnsupportedExpression
     varies = any(token.kind == "repeat" for token in group)

@@ -69,11 +69,11 @@ def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not valid JSON")
 
 
-def _check_float_digits(text: str) -> float:
+def _reject_float_with_too_many_digits(text: str) -> float:
     exponent = text.lower().partition("e")[2]
     if (len(exponent) >= _LONG_EXPONENT_CHARS or len(text) > 1_000) and exceeds_numeric_digits(text):  # noqa: PLR2004
         raise ValueError("Number with too many digits")
     return 0.0
 
 
-_loads = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_check_float_digits).decode
+_loads = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_reject_float_with_too_many_digits).decode

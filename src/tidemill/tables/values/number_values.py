@@ -55,13 +55,13 @@ def normalize_number_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
             if whole >= 0
             else f"must be less than 1e{whole}"
         )
-        _mark_out_of_range(texts, wrong, lambda text: Decimal(text).copy_abs() >= limit, reason)
+        _add_out_of_range_errors(texts, wrong, lambda text: Decimal(text).copy_abs() >= limit, reason)
     elif field.sql_type == "real":
-        _mark_out_of_range(texts, wrong, _is_outside_real_range, "is out of range for type real")
+        _add_out_of_range_errors(texts, wrong, _is_outside_real_range, "is out of range for type real")
     elif field.sql_type == "double precision":
-        _mark_out_of_range(texts, wrong, _is_outside_double_range, "is out of range for type double precision")
+        _add_out_of_range_errors(texts, wrong, _is_outside_double_range, "is out of range for type double precision")
     else:
-        _mark_out_of_range(
+        _add_out_of_range_errors(
             texts,
             wrong,
             lambda text: len(text) > _LONG_NUMBER_CHARS and exceeds_numeric_digits(text),
@@ -70,7 +70,9 @@ def normalize_number_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
     return texts, wrong
 
 
-def _mark_out_of_range(texts: ColumnTexts, wrong: dict[int, str], is_out: Callable[[str], bool], says: str) -> None:
+def _add_out_of_range_errors(
+    texts: ColumnTexts, wrong: dict[int, str], is_out: Callable[[str], bool], says: str
+) -> None:
     for index, text in enumerate(texts):
         if text is not None and index not in wrong and text not in _SPECIAL_NUMBERS.values() and is_out(text):
             wrong[index] = says

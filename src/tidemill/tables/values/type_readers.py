@@ -105,7 +105,7 @@ def _normalize_temporal_column(
     for index, text in enumerate(texts):
         if text is not None and (index in odd or not _can_parse_all(parse, [text])):
             found[index] = (
-                _read_infinity(field, text)
+                _normalize_infinity(field, text)
                 or _normalize_value_beyond_python(field, text)
                 or normalize(text, field.formats)
             )
@@ -116,7 +116,7 @@ def _normalize_temporal_column(
     return found, wrong
 
 
-def _read_infinity(field: Field, text: str) -> str | None:
+def _normalize_infinity(field: Field, text: str) -> str | None:
     """Return infinity or -infinity, which PostgreSQL accepts as dates and timestamps; None for other texts."""
     return text.lower() if field.type != "time" and text.lower() in INFINITE_DATE_TEXTS else None
 

@@ -30,14 +30,14 @@ def open_watch_source(watch: Watch, settings: Settings) -> WatchSource:
         case HostAddress():
             from tidemill.watches.sources.ftp_source import FtpWatchSource  # noqa: PLC0415
 
-            return FtpWatchSource(source, _read_secret(access.password_env), access.ca_file)
+            return FtpWatchSource(source, _get_secret_from_environment(access.password_env), access.ca_file)
         case WebAddress():
             from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415
             from tidemill.watches.sources.http_source import HttpWatchSource  # noqa: PLC0415
 
             limits = DownloadLimits.from_settings(settings)
             return HttpWatchSource(
-                source, open_blob_store(settings.blobs), limits, _read_secret(access.authorization_env)
+                source, open_blob_store(settings.blobs), limits, _get_secret_from_environment(access.authorization_env)
             )
 
 
@@ -54,8 +54,8 @@ def _open_bucket_source(location: BucketLocation, access: SourceAccess) -> Watch
     from tidemill.watches.sources.bucket_source import BucketWatchSource, make_store_config  # noqa: PLC0415
 
     keys = {
-        "access_key_id": _read_secret(access.access_key_env),
-        "secret_access_key": _read_secret(access.secret_key_env),
+        "access_key_id": _get_secret_from_environment(access.access_key_env),
+        "secret_access_key": _get_secret_from_environment(access.secret_key_env),
     }
     return BucketWatchSource(location, make_store_config(keys | {"endpoint": access.endpoint, "region": access.region}))
 
@@ -64,12 +64,15 @@ def _open_sftp_source(source: HostAddress, access: SourceAccess, settings: Setti
     from tidemill.watches.sources.sftp_source import SftpCredentials, SftpWatchSource  # noqa: PLC0415
 
     hosts = Path(access.known_hosts or settings.known_hosts or DEFAULT_KNOWN_HOSTS_PATH).expanduser()
-    key = _read_secret(access.key_env) or _read_key_file(access.key_file)
-    password, passphrase = _read_secret(access.password_env), _read_secret(access.passphrase_env)
+    key = _get_secret_from_environment(access.key_env) or _load_key_file(access.key_file)
+    password, passphrase = (
+        _get_secret_from_environment(access.password_env),
+        _get_secret_from_environment(access.passphrase_env),
+    )
     return SftpWatchSource(source, SftpCredentials(hosts, password, key, passphrase))
 
 
-def _read_secret(name: str | None) -> str | None:
+def _get_secret_from_environment(name: str | None) -> str | None:
     if name is None:
         return None
     value = os.environ.get(name)
@@ -78,7 +81,7 @@ def _read_secret(name: str | None) -> str | None:
     return value
 
 
-def _read_key_file(path: str | None) -> str | None:
+def _load_key_file(path: str | None) -> str | None:
     if path is None:
         return None
     try:

@@ -31,18 +31,18 @@ class BucketWatchSource(WatchSource):
         top = self._place.prefix or None
         with translate_store_errors(self._place, ""):
             if not recursive:  # this does not list deeper keys, which include all archived files
-                yield from self._make_entries(obstore.list_with_delimiter(self._store, top)["objects"])
+                yield from self._make_listed_files(obstore.list_with_delimiter(self._store, top)["objects"])
                 return
             for metas in obstore.list(self._store, top, chunk_size=1_000):
-                self.check_interrupted()
+                self.raise_if_interrupted()
                 yield from (
-                    one for one in self._make_entries(metas) if skip_folders.isdisjoint(one.path.split("/")[:-1])
+                    one for one in self._make_listed_files(metas) if skip_folders.isdisjoint(one.path.split("/")[:-1])
                 )
 
-    def find_entry(self, path: str) -> ListedFile | None:
+    def find_file(self, path: str) -> ListedFile | None:
         try:
             with translate_store_errors(self._place, path):
-                return self._make_entry(obstore.head(self._store, self._place.key_for(path)))
+                return self._make_listed_file(obstore.head(self._store, self._place.key_for(path)))
         except UnknownFile:
             return None
 
@@ -56,25 +56,25 @@ class BucketWatchSource(WatchSource):
 
         This overwrites ``to``. The caller must make sure that ``to`` is free, or the copy of an interrupted move.
         """
-        if (now := self.find_entry(entry.path)) is None:
-            if self.find_entry(to) is None:
+        if (now := self.find_file(entry.path)) is None:
+            if self.find_file(to) is None:
                 raise UnknownFile(f'"{entry.path}" does not exist any more')
             return True
         if not now.is_same_version(entry):
             return False
         with translate_store_errors(self._place, entry.path):
             obstore.copy(self._store, self._place.key_for(entry.path), self._place.key_for(to))
-            now = self.find_entry(entry.path)
+            now = self.find_file(entry.path)
             is_replaced = now is not None and not now.is_same_version(entry)  # the copy may be the new version too
             with suppress(FileNotFoundError):
                 obstore.delete(self._store, self._place.key_for(to if is_replaced else entry.path))
         return not is_replaced
 
-    def _make_entries(self, metas: Iterable["ObjectMeta"]) -> Iterator[ListedFile]:
+    def _make_listed_files(self, metas: Iterable["ObjectMeta"]) -> Iterator[ListedFile]:
         """Yield the entries without the placeholder object that some tools create for a folder."""
-        return (self._make_entry(meta) for meta in metas if meta["path"] != self._place.prefix)
+        return (self._make_listed_file(meta) for meta in metas if meta["path"] != self._place.prefix)
 
-    def _make_entry(self, meta: "ObjectMeta") -> ListedFile:
+    def _make_listed_file(self, meta: "ObjectMeta") -> ListedFile:
         path = meta["path"].removeprefix(f"{self._place.prefix}/" if self._place.prefix else "")
         # Some stores return fractions of a second, or an ETag without quotes, in listings but not for single objects.
         changed, tag = meta["last_modified"].replace(microsecond=0), (meta["e_tag"] or "").strip('"')

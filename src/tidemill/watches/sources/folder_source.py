@@ -65,10 +65,10 @@ class FolderWatchSource(FolderTreeSource):
                 path = join_path(folder, child.name)
                 if child.is_dir(follow_symlinks=False):
                     yield FolderChild(ListedFile(path, None, ""), is_folder=True)
-                elif (entry := self.find_entry(path)) is not None and not _is_folder_or_link_to_one(child):
+                elif (entry := self.find_file(path)) is not None and not _is_folder_or_link_to_one(child):
                     yield FolderChild(entry)
 
-    def find_entry(self, path: str) -> ListedFile | None:
+    def find_file(self, path: str) -> ListedFile | None:
         try:
             return self._stat_file(path)
         except UnknownFile:  # a symbolic link to itself

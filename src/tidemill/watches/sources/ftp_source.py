@@ -92,16 +92,16 @@ class FtpWatchSource(FolderTreeSource):
             if kind == "dir":
                 yield FolderChild(ListedFile(path, None, ""), is_folder=True)
             elif kind == "file":
-                yield FolderChild(_make_entry(path, facts.get("size"), facts.get("modify")))
+                yield FolderChild(_make_listed_file(path, facts.get("size"), facts.get("modify")))
             else:
                 yield FolderChild(ListedFile(path, None, facts.get("modify", ""), "Not a regular file"))
 
-    def find_entry(self, path: str) -> ListedFile | None:
+    def find_file(self, path: str) -> ListedFile | None:
         try:
             with self._translate_errors(path):
                 self._ftp.voidcmd("TYPE I")
-                size = self._query_fact("SIZE", path)
-                return _make_entry(path, size, self._query_fact("MDTM", path))
+                size = self._query_server_fact("SIZE", path)
+                return _make_listed_file(path, size, self._query_server_fact("MDTM", path))
         except UnknownFile:
             return None
 
@@ -164,20 +164,20 @@ class FtpWatchSource(FolderTreeSource):
         lines: list[str] = []
 
         def append_line(line: str) -> None:
-            self.check_interrupted()
+            self.raise_if_interrupted()
             lines.append(line)
 
         self._ftp.retrlines(f"{command} {path}" if path else command, append_line)
         return lines
 
     def _query_size_and_time(self, path: str) -> dict[str, str] | None:
-        self.check_interrupted()
+        self.raise_if_interrupted()
         try:
-            return {"size": self._query_fact("SIZE", path), "modify": self._query_fact("MDTM", path)}
+            return {"size": self._query_server_fact("SIZE", path), "modify": self._query_server_fact("MDTM", path)}
         except ftplib.error_perm:
             return None
 
-    def _query_fact(self, command: str, path: str) -> str:
+    def _query_server_fact(self, command: str, path: str) -> str:
         return self._ftp.sendcmd(f"{command} {_to_latin1_wire_path(self._build_full_path(path))}")[4:].strip()
 
     def _make_parent_folders(self, to: str) -> None:
@@ -227,7 +227,7 @@ def _parse_mlsd_line(line: str) -> tuple[str, dict[str, str]]:
     return _from_latin1_wire_name(name), {key.lower(): value for key, _, value in pairs}
 
 
-def _make_entry(path: str, size: str | None, modified: str | None) -> ListedFile:
+def _make_listed_file(path: str, size: str | None, modified: str | None) -> ListedFile:
     """Return the entry. Its version has no fractions of a second, which some servers return only in listings."""
     text = modified or ""
     return ListedFile(path, parse_size(size), text[:FTP_TIMESTAMP_CHARS], changed_at=_parse_epoch_seconds(text))

@@ -56,9 +56,9 @@ class HttpWatchSource(WatchSource):
         self.listing_errors = []
         in_a_row = 0
         for path in self._refresh_url_names():
-            self.check_interrupted()
+            self.raise_if_interrupted()
             try:
-                entry = self.find_entry(path)
+                entry = self.find_file(path)
             except (StorageAccessDenied, RemoteUnreachable, InvalidInput) as error:
                 self.listing_errors.append(str(error))
                 # A server that denies access to one file is reachable, so the next files may be available.
@@ -72,7 +72,7 @@ class HttpWatchSource(WatchSource):
             else:
                 yield entry
 
-    def find_entry(self, path: str) -> ListedFile | None:
+    def find_file(self, path: str) -> ListedFile | None:
         response = self._probe(self._find_url(path), "HEAD")
         if response.status in _HEAD_UNSUPPORTED_STATUSES:
             response = self._probe(self._find_url(path), "GET")
@@ -96,7 +96,7 @@ class HttpWatchSource(WatchSource):
         try:
             return remote.download(url, name, should_continue=limits.should_continue).blob
         except InvalidInput as error:
-            if self.find_entry(entry.path) is None:
+            if self.find_file(entry.path) is None:
                 raise UnknownFile(str(error)) from None
             raise
 

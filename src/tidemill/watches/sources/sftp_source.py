@@ -79,17 +79,17 @@ class SftpWatchSource(FolderTreeSource):
             if name in (".", ".."):
                 continue
             path = join_path(folder, name)
-            if _read_file_type(attrs) == _LINK_TYPE:  # the server resolves links and enforces permissions
-                entry = self.find_entry(path)
+            if _get_file_type(attrs) == _LINK_TYPE:  # the server resolves links and enforces permissions
+                entry = self.find_file(path)
                 if entry is not None:
                     yield FolderChild(entry)
             else:
-                yield FolderChild(_make_entry(path, attrs), is_folder=_read_file_type(attrs) == _FOLDER_TYPE)
+                yield FolderChild(_make_listed_file(path, attrs), is_folder=_get_file_type(attrs) == _FOLDER_TYPE)
 
-    def find_entry(self, path: str) -> ListedFile | None:
+    def find_file(self, path: str) -> ListedFile | None:
         try:
             with self._translate_errors(path):
-                return _make_entry(path, self._run_with_timeout(self._sftp.stat(self._build_full_path(path))))
+                return _make_listed_file(path, self._run_with_timeout(self._sftp.stat(self._build_full_path(path))))
         except UnknownFile:
             return None
 
@@ -187,7 +187,7 @@ class SftpWatchSource(FolderTreeSource):
         return kind(f"{self._address}: {reason}")
 
 
-def _read_file_type(attrs: asyncssh.SFTPAttrs) -> int:
+def _get_file_type(attrs: asyncssh.SFTPAttrs) -> int:
     """Return the file type. Version 3 of the protocol, the most common, has it in the permissions only."""
     if attrs.type != asyncssh.FILEXFER_TYPE_UNKNOWN or attrs.permissions is None:
         return attrs.type
@@ -195,9 +195,9 @@ def _read_file_type(attrs: asyncssh.SFTPAttrs) -> int:
     return kinds.get(stat.S_IFMT(attrs.permissions), asyncssh.FILEXFER_TYPE_SPECIAL)
 
 
-def _make_entry(path: str, attrs: asyncssh.SFTPAttrs) -> ListedFile:
+def _make_listed_file(path: str, attrs: asyncssh.SFTPAttrs) -> ListedFile:
     version = f"{attrs.mtime or 0}" + (f".{attrs.mtime_ns:09}" if attrs.mtime_ns else "")
-    is_file = _read_file_type(attrs) in (_FILE_TYPE, asyncssh.FILEXFER_TYPE_UNKNOWN)
+    is_file = _get_file_type(attrs) in (_FILE_TYPE, asyncssh.FILEXFER_TYPE_UNKNOWN)
     refusal = None if is_file else "Not a regular file"
     changed = None if attrs.mtime is None else attrs.mtime + (attrs.mtime_ns or 0) / 1e9
     return ListedFile(path, attrs.size, version, refusal, changed)

@@ -66,7 +66,7 @@ class WatchSource(ABC):
     def close(self) -> None:  # noqa: B027  some sources have nothing to close
         """Close the connection."""
 
-    def check_interrupted(self) -> None:
+    def raise_if_interrupted(self) -> None:
         if not self.should_continue():
             raise Interrupted("The listing was interrupted")
 
@@ -75,7 +75,7 @@ class WatchSource(ABC):
         """Yield all files. With ``recursive``, include subfolders, except those named in ``skip_folders``."""
 
     @abstractmethod
-    def find_entry(self, path: str) -> ListedFile | None:
+    def find_file(self, path: str) -> ListedFile | None:
         """Return the current entry of a file, or None if the file does not exist."""
 
     @abstractmethod
@@ -122,12 +122,12 @@ class FolderTreeSource(WatchSource):
 
     def move(self, entry: ListedFile, to: str) -> bool:
         """Move the file. Check its version after the rename too, because another version may replace it in between."""
-        now = self.find_entry(entry.path)
+        now = self.find_file(entry.path)
         if now is not None and not now.is_same_version(entry):
             return False
         if now is not None:
             self.rename(entry.path, to)
-        moved = self.find_entry(to)
+        moved = self.find_file(to)
         if moved is None and now is None:
             raise UnknownFile(f'"{entry.path}" does not exist any more')
         if moved is None or self._may_be_same_version(entry, moved):  # a moved relative link may be broken, hence None
@@ -140,7 +140,7 @@ class FolderTreeSource(WatchSource):
 
     def _undo_move(self, path: str, to: str) -> None:
         try:
-            if self.find_entry(path) is None:
+            if self.find_file(path) is None:
                 self.rename(to, path)
                 return
         except FileExistsError:
@@ -155,7 +155,7 @@ class FolderTreeSource(WatchSource):
             folder, depth = folders.pop()
             try:
                 for one in self.list_children(folder):
-                    self.check_interrupted()
+                    self.raise_if_interrupted()
                     if not one.is_folder:
                         yield one.entry
                     elif (
