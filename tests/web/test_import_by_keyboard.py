@@ -1,10 +1,11 @@
 """A whole import with the keyboard only: no pointer, and no focus set by the test."""
 
+import asyncio
 import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import FileChooser, Locator, Page, expect
 
 from support import rows
 from web.conftest import OpenPage
@@ -44,10 +45,11 @@ async def test_whole_import_works_with_keyboard_only(site: Site, signed_in: Open
     await expect(page).to_have_url(re.compile("resource=people"))
     await expect(page.get_by_text("key: email")).to_be_visible()
     await expect(page.get_by_text("up to 8 MB")).to_be_visible()
+    choosers: asyncio.Queue[FileChooser] = asyncio.Queue()
+    page.on("filechooser", choosers.put_nowait)  # before the first key: the browser must know it when Enter arrives
     await tab_to(page, page.get_by_label("File to import"))
-    async with page.expect_file_chooser() as chooser:
-        await page.keyboard.press("Enter")
-    await (await chooser.value).set_files(path)
+    await page.keyboard.press("Enter")
+    await (await asyncio.wait_for(choosers.get(), 20)).set_files(path)
 
     await expect(page.get_by_role("heading", name="Detected format of keys.csv")).to_be_focused()
     await expect(page.get_by_role("heading", name="Import into people keys.csv", level=1)).to_be_visible()
