@@ -1,6 +1,8 @@
 """Tests of throttling detection for the exceptions of common HTTP clients."""
 
 import email.message
+import email.utils
+import time
 import urllib.error
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,7 +109,7 @@ def test_exceptions_without_http_status_are_not_throttling() -> None:
         ({"retry_after": "-3"}, 0.0),
         ({"retry_after": HALF_A_MINUTE_LATER, "date": DATE}, 30.0),
         ({"retry_after": DATE, "date": HALF_A_MINUTE_LATER}, 0.0),
-        ({"retry_after": HALF_A_MINUTE_LATER}, None),
+        ({"retry_after": HALF_A_MINUTE_LATER}, 0.0),  # without a Date header, compared with now
         ({"retry_after": "soon"}, None),
         ({"retry_after": "nan"}, None),
         ({"retry_after": "inf"}, None),
@@ -117,6 +119,13 @@ def test_exceptions_without_http_status_are_not_throttling() -> None:
 def test_retry_after_header_is_parsed_as_seconds_or_date(headers: dict[str, str], seconds: float | None) -> None:
     assert extract_retry_after_s(of_httpx(429, **headers)) == seconds
     assert extract_retry_after_s(of_urllib(429, **headers)) == seconds
+
+
+def test_retry_after_date_without_date_header_is_compared_with_the_clock() -> None:
+    in_an_hour = email.utils.formatdate(time.time() + 3600, usegmt=True)  # noqa: TID251  a header's date
+    seconds = extract_retry_after_s(of_httpx(429, retry_after=in_an_hour))
+    assert seconds is not None
+    assert 3590 < seconds <= 3600
 
 
 def test_retry_after_is_read_from_plain_dict_in_any_case() -> None:

@@ -1,5 +1,6 @@
 """Files are recorded with the outcomes, behind the fence: by the lease holder, or by the parent of a dead child."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,8 @@ def told(seq: int, path: str, *, reused: bool = False) -> Verdict:
 
 async def flush_with_artifacts(db: Database, lease: Lease, verdicts: list[Verdict]) -> FlushResult:
     """Flush as the engine does for this kind: with the hook of its handler."""
-    return await db.run(flush_outcomes, lease, verdicts, lease_s=30.0, after_flush=record_artifacts_and_count_reuse)
+    hook = partial(record_artifacts_and_count_reuse, fingerprints={"prices": "1"})
+    return await db.run(flush_outcomes, lease, verdicts, lease_s=30.0, after_flush=hook)
 
 
 async def test_lease_expired_worker_cannot_register_artifacts(scene: Scene) -> None:

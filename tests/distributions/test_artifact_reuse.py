@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
-from distributions.scenes import PRICES, Scene, given
+from distributions.scenes import PRICES, QUERY, Scene, given
 from support import rows, shift_clock
+from tidemill import Mill
+from tidemill.app.mill_declarations import DatasetOptions
 from tidemill.config import load_settings
 from tidemill.core.file_format import FileFormat
 from tidemill.distributions.distribution_request import Artifact, decide_artifact_reuse
+from tidemill.testing import drain
 
 TODAY = date(2026, 1, 10)
 MADE = Artifact("s3://bucket/exports/a.csv", 1, 2, "00", "csv")
@@ -105,6 +108,22 @@ async def test_reused_artifact_keeps_its_path_and_nothing_is_written(scene: Scen
     }
     assert scene.stored() == stored
     assert await rows(scene.db, "SELECT * FROM tidemill.artifact") == known
+
+
+@pytest.mark.parametrize("change", [PRICES | {"query": f"{QUERY} LIMIT 2"}, PRICES | {"version": "2"}])
+async def test_file_of_changed_dataset_is_regenerated(scene: Scene, change: DatasetOptions) -> None:
+    await scene.run()
+    scene.mill.dataset("prices", **change)
+    assert (await scene.run())[0]["reused"] is False
+    assert (await scene.run())[0]["reused"] is True
+
+
+async def test_worker_without_dataset_leaves_job_to_worker_that_declares_it(scene: Scene) -> None:
+    job_id = await scene.submit()
+    await drain(Mill(scene.settings), db=scene.db)
+    assert (await scene.job(job_id)).status == "pending"
+    (view,) = await scene.finish(job_id)
+    assert view["status"] == "done"
 
 
 async def test_missing_artifact_is_regenerated(scene: Scene) -> None:

@@ -13,10 +13,13 @@ from support.s3 import S3Server
 from tidemill.config import Settings
 from tidemill.core.job import Item
 from tidemill.core.outcome import Fail, Wait
+from tidemill.core.policies import UNCHARGED_THROTTLES_MAX
 from tidemill.distributions import handler
 from tidemill.files.blobs import open_blob_store
 from tidemill.jobs.reprocessing import redrive_or_dismiss_dead_letters
 from tidemill.store.database import Database
+from tidemill.testing import drain
+from tidemill.testing.drain import make_batches_due
 
 
 async def test_fail_fast_distribution_completes_after_redrive(scene: Scene) -> None:
@@ -69,7 +72,23 @@ async def test_unwritable_folder_fails_input_after_all_attempts(scene: Scene) ->
     assert failed["status"] == "failed"
     assert failed["error"]["code"] == "exhausted"
     assert failed["attempts"] == scene.settings.distribution_max_attempts
-    assert (await scene.job(job_id)).retried == scene.settings.distribution_max_attempts - 1
+    retried = UNCHARGED_THROTTLES_MAX + scene.settings.distribution_max_attempts - 1
+    assert (await scene.job(job_id)).retried == retried
+
+
+async def test_outage_of_store_does_not_count_as_attempts(scene: Scene) -> None:
+    place = Path(scene.settings.home) / "away"
+    place.write_text("a file where a folder should be")
+    use(scene, str(place / "blobs"))
+    job_id = await scene.submit()
+    for _ in range(scene.settings.distribution_max_attempts + 2):
+        await scene.db.run(make_batches_due)
+        await drain(scene.mill, db=scene.db, retries=False)
+    (waiting_input,) = await scene.content(job_id)
+    assert (waiting_input["status"], waiting_input["error"]["code"]) == ("retry_wait", "store_unavailable")
+    place.unlink()
+    (done,) = await scene.finish(job_id)
+    assert (done["status"], done["attempts"]) == ("done", 1)
 
 
 @pytest.mark.parametrize("inputs", [100, pytest.param(1_000, marks=pytest.mark.full)])

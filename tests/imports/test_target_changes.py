@@ -74,12 +74,15 @@ async def test_target_table_change_fails_import_and_reprocess_completes_it(
     assert await scene.rows("SELECT count(*), min(name), max(id) FROM t") == [(100, "n0", 99)]
 
 
-async def test_unknown_normalizer_fails_import_without_failing_rows(scene: Scene) -> None:
+async def test_import_waits_for_worker_that_declares_its_normalizer(scene: Scene) -> None:
     await scene.table(TABLE)
     resource = with_fields(await look_at(scene.db, "t"), name={"normalize": ("title",)})
     job = await scene.run(FILE, "t", resource=resource)
-    assert (job.status, job.counts.failed, job.counts.cancelled) == ("failed", 0, 100)
-    assert 'the normalizer "title", which this mill does not declare' in (job.failure_reason or "")
+    assert (job.status, job.counts.total) == ("pending", 0), "the worker does not read the file either"
+    scene.mill.normalizer("title")(str.title)
+    job = await scene.finish(job.id)
+    assert (job.status, job.counts.done) == ("completed", 100)
+    assert await scene.rows("SELECT min(name) FROM t") == [("N0",)]
 
 
 async def test_temporary_full_disk_delays_import_without_failing_rows(scene: Scene) -> None:

@@ -15,7 +15,7 @@ from tidemill.testing.throwaway_postgres import ThrowawayServer
 from tidemill_bench import big_job as bench_job
 
 NONE: dict[str, Any] = {}
-RUNNABLE: dict[str, Any] = {"kinds": ["test"], "hinted": [uuid4()]}
+RUNNABLE: dict[str, Any] = {"kinds": ["test"], "hinted": [uuid4()], "missing": []}
 NEVER, ALWAYS = "-infinity", "infinity"
 HERE = "SELECT since, id, lo FROM tidemill.batch WHERE job_id = %s AND state = %s ORDER BY since DESC, id DESC LIMIT 1"
 
@@ -84,7 +84,8 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "job/learn_columns": job | {"names": ["a"], "most": 256},
         "job/is_drained": job,
         "job/outlook": job,
-        "ingest/lease_of_job": job | {"kinds": ["test"], "lease_id": uuid4(), "lease": 30.0, "worker": "w1"},
+        "ingest/lease_of_job": job
+        | {"kinds": ["test"], "lease_id": uuid4(), "lease": 30.0, "worker": "w1", "missing": []},
         "job/runnable": RUNNABLE,
         **looked_at_all_day(job_id),
     }
@@ -103,7 +104,7 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
     by_seq = {"sparse": False, "statuses": ["skipped"], "stored": ["skipped"], "among": None, "codes": None}
     everywhere = {"first": 0, "last": 2**40}
     return {
-        "worker/unserved_kinds": {"live": ["other"], "limit": 5},
+        "worker/unserved_kinds": {"live": ["other"], "limit": 5, "seconds": 60.0},
         "batch/get": {"batch_id": 30_000},
         "batch/list": job | {"before": 10**9} | page,
         "batch/pick_of_job": job | batches | {"states": ["ready", "leased"], "retryings": [False, False]},

@@ -60,6 +60,7 @@ class DatasetOptions(TypedDict, total=False):
     format: str
     compression: str
     read: Sequence[str]
+    version: str
 
 
 class MillDeclarations:

@@ -123,7 +123,9 @@ class Worker:
         self._registry = mill.registry.copy_with_builtins(map_builtin_handler_factories(runtime))
         self._handlers = self._registry.create_all()  # an invalid declaration stops the worker here
         self._limiters = load_limiters(runtime, mill.registry)
+        provides = sorted(name for handler in self._handlers for name in handler.provides)
         self._info = {"processes": processes, "kinds": self._registry.kinds(), "on_demand": on_demand}
+        self._info |= {"provides": provides}
         resolved = {"DATABASE_URL": db.url, "HOME": str(settings.home), "BLOBS": settings.blobs}
         self._environment = (
             CHILD_MEMORY_ENVIRONMENT | os.environ | {ENV_PREFIX + name: value for name, value in resolved.items()}

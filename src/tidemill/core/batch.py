@@ -36,6 +36,7 @@ class Lease:
     request_id: str | None = None
     traceparent: str | None = None
     limiter: str | None = None  # the job's own limiter, in addition to that of its handler
+    requires: Sequence[str] = ()  # what a worker must declare to run the batch
 
     @property
     def event_fields(self) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class Handler:
     limiter: str | None = None
     limit_by: Callable[..., str] | None = None  # (item) -> the member of the limiter that the item counts against
     columns: tuple[str, ...] = ()
+    provides: frozenset[str] = frozenset()  # what jobs can require, such as "dataset:prices"
     batch_size: int | None = None  # items per batch; None: as configured in the settings
     make_input_observer: Callable[..., Any] | None = None  # (params, source) -> InputObserver
     after_flush: Callable[..., Awaitable[None]] | None = None  # (conn, lease, done verdicts), in the flush transaction

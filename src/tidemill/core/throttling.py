@@ -7,6 +7,7 @@ HTTP clients expose the status of a response in different attributes: httpx and 
 
 import math
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -33,7 +34,7 @@ def extract_http_status(error: BaseException) -> int | None:
 
 
 def extract_retry_after_s(error: BaseException) -> float | None:
-    """Return the seconds of the Retry-After header. A date is compared with the response's Date header."""
+    """Return the seconds of the Retry-After header. A date is relative to the Date header, or without it to now."""
     for cause in iterate_causes(error):
         for holder in (_get_attribute_or_none(cause, "response"), cause):
             wait = _parse_retry_after(_get_header_or_none(holder, "Retry-After"), _get_header_or_none(holder, "Date"))
@@ -58,15 +59,21 @@ def _parse_retry_after(value: str | None, date: str | None) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
-        seconds = _compute_seconds_between_http_dates(date, value)
+        seconds = count_seconds_until(value, date)
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def _compute_seconds_between_http_dates(date: str | None, then: str) -> float:
+def count_seconds_until(then: str, date: str | None) -> float:
+    """Return the seconds from a Date header, or without one from now, to a time; NaN if they are no valid dates."""
     try:
-        return (parsedate_to_datetime(then) - parsedate_to_datetime(date or "")).total_seconds()
+        now = _read_clock() if date is None else parsedate_to_datetime(date)
+        return (parsedate_to_datetime(then) - now).total_seconds()
     except (TypeError, ValueError, OverflowError):  # not a valid date, or only one of them has a time zone
         return math.nan
+
+
+def _read_clock() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251  the header is of another server, whose clock is unknown
 
 
 def _get_header_or_none(holder: object, name: str) -> str | None:

@@ -1,11 +1,12 @@
 """Database queries for distributions: the latest file of each input, and the number of generated and reused files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from uuid import UUID
 
 import msgspec
+from psycopg.types.json import Jsonb
 
 from tidemill.core.batch import Lease
 from tidemill.core.decide import Verdict
@@ -16,8 +17,8 @@ from tidemill.store.statements import make_sql_loader
 
 sql = make_sql_loader("tidemill.distributions")
 
-ArtifactKey = tuple[str, str]
-"""The name of a dataset, and the key of an input."""
+ArtifactKey = tuple[str, str, str]
+"""The name of a dataset, its fingerprint, and the key of an input."""
 
 
 class _ArtifactResult(msgspec.Struct):
@@ -37,14 +38,20 @@ class ArtifactLookup:
     today: date
 
 
-async def record_artifacts_and_count_reuse(conn: Connection, lease: Lease, done: Sequence[Verdict]) -> None:
-    """Record generated files and count reused ones, in the transaction of the flush that settles their items."""
+async def record_artifacts_and_count_reuse(
+    conn: Connection, lease: Lease, done: Sequence[Verdict], fingerprints: Mapping[str, str]
+) -> None:
+    """Record generated files and count reused ones, in the transaction of the flush that settles their items.
+
+    ``fingerprints`` has the fingerprint of each dataset by its name.
+    """
     results = [(verdict.seq, verdict.result) for verdict in done if verdict.result is not None]
     generated = [(seq, result) for seq, result in results if not _decode_artifact_result(result).reused]
     if generated:
         # One JSON text: an array parameter would escape every quotation mark, which is most of the cost.
         json_array = b"[" + b",".join(result for _, result in generated) + b"]"
         params = {"job_id": lease.job_id, "seqs": [seq for seq, _ in generated], "results": json_array.decode()}
+        params |= {"fingerprints": Jsonb(fingerprints)}
         await conn.execute(sql("artifact/note"), params)
     if results:
         counts = {"generated": len(generated), "reused": len(results) - len(generated)}
@@ -52,9 +59,9 @@ async def record_artifacts_and_count_reuse(conn: Connection, lease: Lease, done:
 
 
 async def find_artifacts(conn: Connection, artifact_keys: Sequence[ArtifactKey]) -> list[ArtifactLookup]:
-    """Return the latest file of each key, in the order of the keys."""
-    datasets, keys = [list(column) for column in zip(*artifact_keys, strict=True)]
-    cursor = await conn.execute(sql("artifact/find"), {"datasets": datasets, "keys": keys})
+    """Return the latest file of each key, in the order of the keys. Files of another version do not count."""
+    datasets, versions, keys = [list(column) for column in zip(*artifact_keys, strict=True)]
+    cursor = await conn.execute(sql("artifact/find"), {"datasets": datasets, "versions": versions, "keys": keys})
     rows = sorted(await cursor.fetchall())
     return [ArtifactLookup(None if row[0] is None else Artifact(*row), today) for _, today, *row in rows]
 

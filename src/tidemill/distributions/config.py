@@ -54,6 +54,7 @@ class DatasetTable(ConfigTable):
     format: FileFormat = FileFormat.CSV
     compression: Compression = Compression.NONE
     read: Roles = ()
+    version: Text = ""
 
     @classmethod
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

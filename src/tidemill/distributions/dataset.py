@@ -208,6 +208,17 @@ class Dataset:
     format: FileFormat = FileFormat.CSV
     compression: Compression = Compression.NONE
     read: tuple[Role, ...] = (Role.ADMIN,)
+    version: str = ""  # changed by the user when the rows change for a reason that the query does not show
+
+    @property
+    def requirement(self) -> str:
+        """What a job with this dataset requires of a worker."""
+        return f"dataset:{self.name}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the query and the declared version. Files with another fingerprint are not reused."""
+        return hashlib.sha256(_encode_canonical_json([self.query, self.version]).encode()).hexdigest()[:32]
 
     @property
     def field_names(self) -> list[str]:

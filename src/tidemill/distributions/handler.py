@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable
@@ -56,7 +57,9 @@ def make_distribution_handler(runtime: Runtime) -> Handler:
         max_queries=max(1, settings.db_max_conns // 2),
     )
     retry = RetryPolicy(max_attempts=options.max_attempts, backoff=options.backoff)
-    call = DistributionRunner(runtime.db, runtime.blobs, runtime.get(load_datasets), options).process_input
+    datasets = runtime.get(load_datasets)
+    call = DistributionRunner(runtime.db, runtime.blobs, datasets, options).process_input
+    fingerprints = {dataset.name: dataset.fingerprint for dataset in datasets.values()}
     return Handler(
         DISTRIBUTION_KIND,
         call,
@@ -65,7 +68,8 @@ def make_distribution_handler(runtime: Runtime) -> Handler:
         timeout=options.timeout_s,
         retry=retry,
         columns=DISTRIBUTION_COLUMNS,
-        after_flush=artifact_records.record_artifacts_and_count_reuse,
+        provides=frozenset(dataset.requirement for dataset in datasets.values()),
+        after_flush=partial(artifact_records.record_artifacts_and_count_reuse, fingerprints=fingerprints),
     )
 
 
@@ -108,7 +112,8 @@ class DistributionRunner:
                 return _build_item_result(order, given, artifact, reused=True)
             return _build_item_result(order, given, await self._generate_artifact(order, given, item), reused=False)
         except StorageUnavailable as error:
-            raise Retry(str(error), code="store_unavailable") from error
+            # An outage is no failure of the input: as for a throttled call, the first attempts do not count.
+            raise Retry(str(error), code="store_unavailable", throttled=True) from error
         except StorageAccessDenied as error:
             raise Fail(str(error), code="store_denied", retryable=True) from error
         except InvalidInput as error:  # such as a format that this worker cannot write
@@ -119,7 +124,7 @@ class DistributionRunner:
         reuse, dataset = order.request.reuse, order.dataset
         if not reuse.enabled or dataset.date_field is None:
             return None
-        lookup = await self._artifact_lookups.get((dataset.name, given.key))
+        lookup = await self._artifact_lookups.get((dataset.name, dataset.fingerprint, given.key))
         artifact = lookup.artifact
         if artifact is not None and artifact.format != order.form.suffix.lstrip("."):
             artifact = None

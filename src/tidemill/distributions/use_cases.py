@@ -133,7 +133,9 @@ class DistributionUseCases:
             days=self._reuse.days if wanted.reuse_days is None else wanted.reuse_days,
         )
         request = DistributionRequest(dataset.name, reuse, form.format, form.compression)
-        submission = replace(submission, params=request.params, columns=DISTRIBUTION_COLUMNS)
+        submission = replace(
+            submission, params=request.params, columns=DISTRIBUTION_COLUMNS, requires=(dataset.requirement,)
+        )
         return await submit_job(db, submission, (parsed.text.encode() for parsed in inputs), built_in=True)
 
     async def validate_fixed_input(self, db: Database, job: Job, seq: int, input_: Any) -> Any:

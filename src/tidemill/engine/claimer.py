@@ -83,7 +83,10 @@ class FairClaimer:
         now = time.monotonic()
         if not self._runnable_jobs or now - self._listed_at > RUNNABLE_CACHE_S:
             self._runnable_jobs = await self._context.db.read(
-                store.list_claimable_jobs, self._context.handlers.kinds(), self._hinted_batches
+                store.list_claimable_jobs,
+                self._context.handlers.kinds(),
+                self._hinted_batches,
+                self._context.missing_requirements,
             )
             self._listed_at = now
         candidates = filter_claimable_jobs(self._runnable_jobs, self._context.settings.max_concurrent_jobs)
@@ -133,12 +136,18 @@ class SingleJobClaimer:
 
 
 async def claim_from_job(context: EngineContext, job_id: UUID, kind: str, lease_id: UUID) -> Lease | None:
-    """Claim a batch of this job; return None if none is due or the limiter of the job is blocked."""
+    """Claim a batch of this job; return None if none is due, or if a limiter or a missing declaration prevents it."""
     handler, permits_per_s = context.handlers.get(kind), None
     if handler.limiter is not None:
         if context.limiter_registry.is_handler_blocked(handler):
             return None
         permits_per_s = context.limiter_registry.get_rate_per_s(handler)
+
+    def may_run(ready: Lease) -> bool:
+        if ready.limiter is not None and context.limiter_registry.is_limiter_blocked(ready.limiter):
+            return False
+        return context.has_requirements(kind, ready.requires)
+
     slots = context.get_semaphore(handler).slots
     items = context.sizing.compute_claim_size(handler, slots=slots, permits_per_s=permits_per_s)
     claim = store.BatchClaim(
@@ -147,7 +156,7 @@ async def claim_from_job(context: EngineContext, job_id: UUID, kind: str, lease_
         context.worker,
         items,
         context.sizing.compute_lease_seconds(kind, items),
-        context.limiter_registry.is_limiter_blocked,
+        may_run,
         may_be_leased=False,
     )
     return await context.db.run_async_commit(store.claim_batch, claim)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -42,6 +42,7 @@ class EngineContext:
     thread_pools: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
     learned_columns: LearnedColumnsCache = field(default_factory=LearnedColumnsCache)
     is_stopping: bool = False
+    missing_requirements: set[str] = field(default_factory=set)  # of jobs that this worker leaves to others
     stop_requested: asyncio.Event = field(default_factory=asyncio.Event)
     grace_ends_at: float | None = None  # monotonic: when running items are cancelled
     has_abandoned_thread: bool = False  # a handler's thread could not be cancelled and runs until the process ends
@@ -87,6 +88,14 @@ class EngineContext:
         for handler in self.handlers.list_created_handlers():
             if handler.close is not None:
                 await handler.close()
+
+    def has_requirements(self, kind: str, requires: Sequence[str]) -> bool:
+        """Return whether this worker declares what a job requires; if not, its next queries skip such jobs."""
+        missing = set(requires).difference(self.handlers.get(kind).provides) if requires else None
+        if not missing:
+            return True
+        self.missing_requirements |= missing
+        return False
 
     def get_semaphore(self, handler: Handler) -> AdaptiveSemaphore:
         """Return the concurrency slots of a kind, shared by the lanes of this process."""

@@ -155,7 +155,9 @@ class Ingester(PeriodicLoop):
         self._lane_state.set_timeout(None)
         lease = await self._acquire_or_extend_lease(lease_id, self.only_job_id)
         try:
-            if lease is not None:
+            if lease is not None and not context.has_requirements(lease.kind, lease.requires):
+                await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
+            elif lease is not None:
                 with bind_fields(**lease.event_fields):
                     await self._ingest_source(lease, lease_id)
         except StorageUnavailable as error:
@@ -173,7 +175,13 @@ class Ingester(PeriodicLoop):
         """Acquire the ingest lease of a job, or extend it if this process holds it."""
         context, kinds, seconds = self._context, self._context.handlers.kinds(), self._lease_seconds
         return await context.db.run(
-            store.take_ingest_lease, kinds, lease_id=lease_id, lease=seconds, worker=context.worker, job_id=job_id
+            store.take_ingest_lease,
+            kinds,
+            lease_id=lease_id,
+            lease=seconds,
+            worker=context.worker,
+            job_id=job_id,
+            missing=context.missing_requirements,
         )
 
     async def _ingest_source(self, lease: IngestLease, lease_id: UUID) -> None:

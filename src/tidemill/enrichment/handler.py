@@ -29,7 +29,7 @@ from tidemill.enrichment.match_batcher import MatchQueryBatcher
 from tidemill.enrichment.match_request import MATCH_COLUMNS, MatchQuery, MatchRequest
 from tidemill.enrichment.reconciliation import MatchCandidate, MatchResult, build_match_result, choose_candidate
 from tidemill.enrichment.service_client import JobRequestCache, ServiceClients, outcome_from_call_error
-from tidemill.enrichment.use_cases import load_services
+from tidemill.enrichment.use_cases import list_service_requirements, load_services
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 
@@ -50,6 +50,7 @@ def make_match_handler(runtime: Runtime) -> Handler:
     retry = _make_retry_policy(runtime)
     matcher = RowMatcher(runtime.db, runtime.get(make_service_clients), retry)
     options: dict[str, Any] = {"retry": retry, "columns": MATCH_COLUMNS, "close": matcher.close}
+    options["provides"] = _list_provided_services(runtime)
     # No timeout: each request has its own, and rows wait for permits as long as the limiter requires.
     return Handler(MATCH_KIND, matcher.match_item, "async", concurrency=MATCH_CONCURRENCY, timeout=None, **options)
 
@@ -138,8 +139,19 @@ def make_enrich_handler(runtime: Runtime) -> Handler:
     call = Enricher(runtime.db, clients, retry).enrich_item
     # No timeout: each request has its own, and rows wait for permits as long as the limiter requires.
     return Handler(
-        ENRICH_KIND, call, "async", concurrency=ENRICH_CONCURRENCY, timeout=None, retry=retry, close=clients.close
+        ENRICH_KIND,
+        call,
+        "async",
+        concurrency=ENRICH_CONCURRENCY,
+        timeout=None,
+        retry=retry,
+        provides=_list_provided_services(runtime),
+        close=clients.close,
     )
+
+
+def _list_provided_services(runtime: Runtime) -> frozenset[str]:
+    return frozenset(name for service in runtime.get(load_services) for name in list_service_requirements(service))
 
 
 class Enricher:

@@ -46,14 +46,33 @@ class ServiceJobUseCases:
         kind = SERVICE_KIND_ALIASES.get(spec.kind, spec.kind)
         if kind == MATCH_KIND:
             match = MatchRequest.from_params(spec.params)
-            limiter = self.get_service(match.service, role).limit
-            return replace(spec, kind=kind, params=match.params, columns=MATCH_COLUMNS, limiter=limiter)
+            service = self.get_service(match.service, role)
+            return replace(
+                spec,
+                kind=kind,
+                params=match.params,
+                columns=MATCH_COLUMNS,
+                limiter=service.limit,
+                requires=list_service_requirements(match.service),
+            )
         enrich = EnrichRequest.from_params(spec.params)
         service = self.get_service(enrich.service, role)
         if service.header is not None and service.header.lower() in map(str.lower, enrich.headers):
             raise InvalidRequest([f"params.headers: {service.header} is already set by the service declaration"])
         columns = tuple(enrich.fields)
-        return replace(spec, kind=ENRICH_KIND, params=enrich.params, columns=columns, limiter=service.limit)
+        return replace(
+            spec,
+            kind=ENRICH_KIND,
+            params=enrich.params,
+            columns=columns,
+            limiter=service.limit,
+            requires=list_service_requirements(enrich.service),
+        )
+
+
+def list_service_requirements(name: str) -> tuple[str, ...]:
+    """Return what a job that calls this service requires of a worker: its declaration, unless it is given by URL."""
+    return () if "://" in name else (f"service:{name}",)
 
 
 def make_match_submission(params: dict[str, Any], policy: dict[str, Any]) -> Submission:

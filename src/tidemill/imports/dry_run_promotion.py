@@ -82,6 +82,7 @@ async def promote_dry_run(
         priority=job.priority,
         source=_build_promoted_source(origin.source, blob, job),
         sparse=True,
+        requires=plan.resource.requirements,
         file_id=blob.id,
         idem_key=key,
         idem_print=job.id.bytes,

@@ -163,7 +163,7 @@ class ImportHandler:
     def _make_checker(self, plan: ImportPlan) -> RowChecker:
         try:
             return RowChecker(plan, self._normalizers)
-        except InvalidInput as error:  # this worker lacks a normalizer; the rows are not at fault
+        except InvalidInput as error:  # a job of an earlier version: it does not name its normalizers
             raise AbortJob(str(error)) from error
 
 
@@ -182,6 +182,7 @@ def make_import_handler(runtime: Runtime) -> Handler:
         in_transaction=True,
         exact=True,
         batch_size=IMPORT_BATCH_ROWS,
+        provides=frozenset(f"normalizer:{name}" for name in normalizers),
         make_input_observer=lambda params, source: _import_and_make_detector(params, source, normalizers),
     )
 

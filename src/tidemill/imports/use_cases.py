@@ -161,7 +161,8 @@ class ImportUseCases:
         layout = inspection.layout
         source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
         params = {"asked": submission.stored_request, "plan": msgspec.to_builtins(plan)}
-        spec = replace(spec, params=params, source=source, sparse=True, file_id=blob_id)
+        requires = submission.resource.requirements
+        spec = replace(spec, params=params, source=source, sparse=True, file_id=blob_id, requires=requires)
         try:
             job_id, is_new = await submit_job(self._db, spec, built_in=True)
         except (InvalidInput, IdempotencyKeyReused):  # after other errors, the job may exist and own the file
@@ -191,7 +192,13 @@ class ImportUseCases:
             "request": msgspec.to_builtins(submission.request),
         }
         spec = replace(
-            submission.spec, params=params, source=source, sparse=True, file_id=blob_id, idem_print=url.encode()
+            submission.spec,
+            params=params,
+            source=source,
+            sparse=True,
+            file_id=blob_id,
+            idem_print=url.encode(),
+            requires=submission.resource.requirements,
         )
         return SubmittedImport(*await submit_job(self._db, spec, built_in=True))
 

@@ -27,10 +27,12 @@ class ClaimableJob:
 
 
 async def list_claimable_jobs(
-    conn: Connection, kinds: Sequence[str], hinted: Collection[UUID] = ()
+    conn: Connection, kinds: Sequence[str], hinted: Collection[UUID] = (), missing: Collection[str] = ()
 ) -> list[ClaimableJob]:
+    """Return jobs with due batches, without those that require something that is missing here."""
+    params = {"kinds": list(kinds), "hinted": list(hinted), "missing": list(missing)}
     async with conn.cursor(row_factory=class_row(ClaimableJob)) as cursor:
-        await cursor.execute(sql("job/runnable"), {"kinds": list(kinds), "hinted": list(hinted)})
+        await cursor.execute(sql("job/runnable"), params)
         return await cursor.fetchall()
 
 
@@ -47,12 +49,12 @@ class BatchClaim:
     worker: str
     item_count: int
     lease_seconds: float
-    is_limiter_blocked: Callable[[str], bool] | None = None
+    may_run: Callable[[Lease], bool] | None = None
     may_be_leased: bool = True
 
 
 async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
-    """Lease a due batch of a job or a part of it. Return None if nothing is due or the job's limiter is blocked."""
+    """Lease a due batch of a job or a part of it. Return None if nothing is due or it may not run here."""
     if claim.may_be_leased:
         leased = await find_leased_batch(conn, claim.worker, claim.lease_id)
         if leased is not None:
@@ -61,7 +63,7 @@ async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
     ready = await _lock_next_ready_batch(conn, claim.job_id, claim.lease_id)
     if ready is None:
         return None
-    if claim.is_limiter_blocked is not None and ready.limiter is not None and claim.is_limiter_blocked(ready.limiter):
+    if claim.may_run is not None and not claim.may_run(ready):
         return None
     holder = {"lease_id": claim.lease_id, "lease": claim.lease_seconds, "worker": claim.worker}
     item_count = 1 if ready.isolated else claim.item_count

@@ -1,6 +1,6 @@
 """Ingests a source into items, chunk by chunk. A fence checks the ingest lease before each chunk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -28,6 +28,7 @@ class IngestLease:
     kind: str
     request_id: str | None = None
     traceparent: str | None = None
+    requires: Sequence[str] = ()
 
     @property
     def event_fields(self) -> dict[str, Any]:
@@ -61,10 +62,21 @@ def _make_ingest_lease(source: Mapping[str, Any], **columns: Any) -> IngestLease
 
 
 async def take_ingest_lease(
-    conn: Connection, kinds: Sequence[str], *, lease_id: UUID, lease: float, worker: str, job_id: UUID | None = None
+    conn: Connection,
+    kinds: Sequence[str],
+    *,
+    lease_id: UUID,
+    lease: float,
+    worker: str,
+    job_id: UUID | None = None,
+    missing: Collection[str] = (),
 ) -> IngestLease | None:
-    """Lease the source of a job that waits for ingest, or of the given job. Return None if no source is free."""
+    """Lease the source of a job that waits for ingest, or of the given job. Return None if no source is free.
+
+    Jobs that require something of ``missing`` are left to other workers.
+    """
     params = {"kinds": list(kinds), "lease_id": lease_id, "lease": lease, "worker": worker, "job_id": job_id}
+    params |= {"missing": list(missing)}
     async with conn.cursor(row_factory=kwargs_row(_make_ingest_lease)) as cursor:
         await cursor.execute(sql("ingest/lease" if job_id is None else "ingest/lease_of_job"), params)
         return await cursor.fetchone()

@@ -59,6 +59,7 @@ class Submission:
     limiter: str | None = None
     sparse: bool = False
     columns: tuple[str, ...] = ()  # result columns; if empty, those of its registered kind
+    requires: tuple[str, ...] = ()  # what a worker must declare, such as "dataset:prices"
     request_id: str | None = None
     traceparent: str | None = None
     ip_address: str | None = None
@@ -225,6 +226,7 @@ def _build_job_columns(spec: Submission) -> dict[str, Any]:
         "policy": Jsonb(spec.policy),
         "source": source,
         "columns": list(spec.columns),
+        "requires": list(spec.requires),
         "ingest_done": spec.source is None,
     }
 

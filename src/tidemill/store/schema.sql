@@ -182,6 +182,7 @@ CREATE TABLE tidemill.job (
     search_text    text GENERATED ALWAYS AS (lower(key || ' ' || left(coalesce(source->>'name', ''), 500) || ' ' || left(coalesce(
         params->'plan'->'resource'->>'name', params->'plan'->>'resource', params->'resource'->>'name',
         params->>'dataset', ''), 500))) STORED,
+    requires       text[] NOT NULL DEFAULT '{}', -- what a worker must declare to run its items, such as 'dataset:prices'
     UNIQUE (owner_id, idem_key),
     CHECK ((closed_as IS NULL) = (closed_at IS NULL))
 );
@@ -279,6 +280,7 @@ CREATE TABLE tidemill.artifact (
     sha256    text NOT NULL,
     format    text NOT NULL,
     made_at   timestamptz NOT NULL DEFAULT tidemill.now(),
+    dataset_version text, -- of the declaration that generated the file; NULL: unknown
     PRIMARY KEY (dataset, input_key)
 );
 

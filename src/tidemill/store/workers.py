@@ -123,7 +123,7 @@ async def read_work_summary(conn: Connection, silent_s: float) -> WorkSummary:
     (summary,) = await fetch_records(conn, WorkSummary, sql("worker/at_work"), {"silent": silent_s})
     if not summary.open_jobs:
         return summary
-    params = {"live": sorted(await list_live_kinds(conn)), "limit": MAX_UNSERVED_KINDS}
+    params = {"live": sorted(await list_live_kinds(conn)), "limit": MAX_UNSERVED_KINDS, "seconds": WORKER_SILENCE_S}
     found = await fetch_rows(conn, sql("worker/unserved_kinds"), params)
     return replace(summary, unserved={row["kind"]: row["jobs"] for row in found})
 

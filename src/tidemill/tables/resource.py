@@ -122,6 +122,12 @@ class Resource:
         raise InvalidInput(f'Resource "{self.name}" has no field "{name}"')
 
     @property
+    def requirements(self) -> tuple[str, ...]:
+        """What an import into this resource requires of a worker: the normalizers that are not built in."""
+        names = {name for field in self.fields for name in field.normalize if name not in BUILTIN_NORMALIZERS}
+        return tuple(f"normalizer:{name}" for name in sorted(names))
+
+    @property
     def field_names(self) -> list[str]:
         return [field.name for field in self.fields]
 

@@ -1,5 +1,6 @@
 """Parses the status and headers of a response."""
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +10,7 @@ from http import HTTPStatus
 import httpx2
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.throttling import count_seconds_until
 
 HTTP_OK, HTTP_PARTIAL_CONTENT = HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT
 REDIRECT_STATUSES = {301, 302, 303, 307, 308}
@@ -77,12 +79,12 @@ def choose_validator(headers: httpx2.Headers) -> str | None:
 
 
 def parse_retry_after(headers: httpx2.Headers) -> float | None:
-    """Return the seconds in Retry-After. A date is compared with the server's Date header."""
+    """Return the seconds in Retry-After. A date is compared with the server's Date header, or with the clock."""
     text = headers.get("retry-after", "").strip()
     if _DECIMAL_NUMBER.fullmatch(text):
         return float(text)
-    until, now = _parse_http_date(text), _parse_http_date(headers.get("date"))
-    return None if until is None or now is None else max(0.0, (until - now).total_seconds())
+    seconds = count_seconds_until(text, headers.get("date"))
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _parse_http_date(text: str | None) -> datetime | None:

@@ -1,7 +1,7 @@
 -- Return and lock the next due batch of a job that no other worker has locked, with the job's columns that a lease
 -- needs. Returns nothing while rows must wait for the end of their source, even if a worker has released a batch that
 -- is due. Index: batch_claim, job_pkey, ingest_pkey.
-SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter
+SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter, j.requires
 FROM (
     SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, retrying, half
     FROM tidemill.batch

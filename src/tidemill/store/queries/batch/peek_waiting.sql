@@ -1,7 +1,7 @@
 -- As batch/peek, but wait briefly (lock_timeout). SKIP LOCKED cannot distinguish "no batch is due" from "another worker
 -- is carving the only batch", and workers would sleep although there is work. Index: batch_claim, job_pkey,
 -- ingest_pkey.
-SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter
+SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter, j.requires
 FROM (
     SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, retrying, half
     FROM tidemill.batch

@@ -1,6 +1,6 @@
 -- List jobs with due batches for a worker to choose from: up to 50 jobs of every owner and the hinted jobs, each with
 -- the number of its owner's jobs in progress. Skips jobs whose limiter is blocked, either the limiter of the kind or
--- that of the external service. Index: job_runnable, batch_claim, batch_turning, limiter_pkey.
+-- that of the external service, and jobs that require something this worker lacks. Index: job_runnable, batch_claim, batch_turning, limiter_pkey.
 WITH turning AS (
     SELECT owner_id, count(DISTINCT job_id) AS jobs FROM tidemill.batch WHERE state = 'leased' GROUP BY owner_id
 )
@@ -12,6 +12,7 @@ SELECT id, owner_id, kind, priority, owner_turning, turning FROM (
         SELECT EXISTS (SELECT 1 FROM tidemill.batch b WHERE b.job_id = j.id AND b.state = 'leased') AS turning
     ) l
     WHERE j.closed_as IS NULL AND j.intent = 'run' AND j.kind = ANY(%(kinds)s)
+      AND NOT j.requires && %(missing)s::text[]
       AND coalesce(k.options->>'limiter', j.limiter, '') <> ALL (ARRAY(
           SELECT l.name FROM tidemill.limiter l
           WHERE l.key = '' AND l.blocked_until > tidemill.now() + interval '2 seconds'))
