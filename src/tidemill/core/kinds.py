@@ -26,6 +26,7 @@ class Handler:
     mode: HandlerMode
     concurrency: int = 50
     timeout: float | None = 300.0
+    statement_timeout: float | None = None  # seconds per statement of a handler that runs in the flush transaction
     flush_size: int | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     permanent: tuple[type[BaseException], ...] = ()

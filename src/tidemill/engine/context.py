@@ -14,6 +14,7 @@ from tidemill.core.kinds import Handler, HandlerLookup
 from tidemill.engine.adaptive.sizing import Sizing
 from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore, SharedExclusiveLock
 from tidemill.engine.children.shared_state import SharedState
+from tidemill.engine.job_stop_monitor import JobStopMonitor
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.engine.verdicts import TracebackCapture
 from tidemill.limits.limiter import Limiter
@@ -46,11 +47,13 @@ class EngineContext:
     grace_ends_at: float | None = None  # monotonic: when running items are cancelled
     has_abandoned_thread: bool = False  # a handler's thread could not be cancelled and runs until the process ends
     sizing: Sizing = field(init=False)
+    job_stops: JobStopMonitor = field(init=False)
     limiter_registry: LimiterRegistry = field(init=False)
     tracebacks: TracebackCapture = field(init=False)
 
     def __post_init__(self) -> None:
         self.sizing = Sizing(self.settings)
+        self.job_stops = JobStopMonitor(self.db, self.settings.poll_ms / 1000)
         self.tracebacks = TracebackCapture(is_enabled=self.settings.tracebacks, redact=self.redact_traceback)
         self.limiter_registry = LimiterRegistry(
             self.db,
