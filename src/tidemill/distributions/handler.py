@@ -56,12 +56,13 @@ def make_distribution_handler(runtime: Runtime) -> Handler:
         max_queries=max(1, settings.db_max_conns // 2),
     )
     retry = RetryPolicy(max_attempts=options.max_attempts, backoff=options.backoff)
-    call = DistributionRunner(runtime.db, runtime.blobs, runtime.get(load_datasets), options).process_input
+    runner = DistributionRunner(runtime.db, runtime.blobs, runtime.get(load_datasets), options)
     return Handler(
         DISTRIBUTION_KIND,
-        call,
+        runner.process_input,
         "async",
         concurrency=DISTRIBUTION_CONCURRENCY,
+        gate=runner.query_gate,
         timeout=options.timeout_s,
         retry=retry,
         columns=DISTRIBUTION_COLUMNS,
@@ -95,6 +96,7 @@ class DistributionRunner:
         self._job_lookups: Coalescer[UUID, DistributionJob | None] = Coalescer(self._find_jobs)
         self._existence = BlobExistenceCache(blobs, self._threads)
         self._producer = ArtifactProducer(db, max_queries=options.max_queries, timeout_s=options.timeout_s)
+        self.query_gate = self._producer.query_gate
 
     async def process_input(self, item: Item) -> DistributedFile:
         order = self._jobs_by_id.get(item.job_id) or await self._read_and_prepare_job(item.job_id)

@@ -153,6 +153,10 @@ class Admission:
         """Return whether the limiter that blocked a permit inside the handler is the limiter of the whole job."""
         return outcome.limiter is not None and outcome.limiter == self._job_limiter
 
+    @property
+    def is_job_stopped(self) -> bool:
+        return self.job_stopped_at is not None
+
     def end_waits_for_slot_and_start(self) -> None:
         """End all waits for a slot or for the next start, because no items are left to start."""
         self.is_closed = True

@@ -139,7 +139,7 @@ async def claim_from_job(context: EngineContext, job_id: UUID, kind: str, lease_
         if context.limiter_registry.is_handler_blocked(handler):
             return None
         permits_per_s = context.limiter_registry.get_rate_per_s(handler)
-    slots = context.get_semaphore(handler).slots
+    slots = context.count_usable_slots(handler)
     items = context.sizing.compute_claim_size(handler, slots=slots, permits_per_s=permits_per_s)
     claim = store.BatchClaim(
         job_id,

@@ -99,6 +99,11 @@ class EngineContext:
             self.semaphore_by_kind[handler.kind] = semaphore
         return semaphore
 
+    def count_usable_slots(self, handler: Handler) -> int:
+        """Return how many items of a kind this process can really run at a time now."""
+        slots, gate = self.get_semaphore(handler).slots, handler.gate
+        return slots if gate is None or not gate.limits_items else min(slots, gate.width)
+
     def get_thread_pool(self, handler: Handler) -> ThreadPoolExecutor:
         if handler.kind not in self.thread_pools:
             self.limiter_registry.loop = asyncio.get_running_loop()  # permits in threads wait in this event loop

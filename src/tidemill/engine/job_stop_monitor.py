@@ -22,6 +22,11 @@ class JobStopMonitor:
         self._callbacks: dict[UUID, list[StopCallback]] = {}
         self._polling: asyncio.Task[None] | None = None
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether a batch runs whose job has not stopped."""
+        return bool(self._callbacks)
+
     @contextmanager
     def watch_job(self, job_id: UUID, on_stop: StopCallback) -> Iterator[None]:
         """Call ``on_stop`` at most once if the job may not run any more while the context is open."""
