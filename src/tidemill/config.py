@@ -228,6 +228,9 @@ class Settings(BaseSettings):
         default=[],
         description="Private hosts and networks, with or without a port, that files may be downloaded from",
     )
+    import_statement_timeout_s: Annotated[int, Field(gt=0, le=86_400)] = Field(
+        default=60, description="Timeout for each statement of an import on its table, in seconds"
+    )
     export_ttl_hours: Annotated[int, Field(gt=0, le=100 * 366 * 24)] = Field(
         default=168, description="How long to keep the file of an export"
     )

@@ -18,7 +18,7 @@ from tidemill.core.batch import (
     Lease,
     choose_claim_method,
     group_retries_by_delay,
-    split_in_half,
+    split_evenly,
     split_off_suspects,
 )
 
@@ -70,8 +70,8 @@ def test_isolate_suspects_keeps_one_part_when_all_are_suspects() -> None:
 
 
 @given(leases())
-def test_split_in_half_covers_batch_with_equal_parts(whole: Lease) -> None:
-    pieces = split_in_half(whole)
+def test_split_evenly_covers_batch_with_equal_parts(whole: Lease) -> None:
+    pieces = split_evenly(whole)
     assert_covers_exactly(pieces, whole)
     sizes = [len(members(piece)) for piece in pieces]
     assert len(sizes) <= 2

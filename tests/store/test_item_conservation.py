@@ -2,7 +2,7 @@
 
 from store.scenes import batches, expire, fail_some, retry_some, send_round, unsettled
 from support import FAILED, RETRY, add_job, assert_sound, job_of, rows, settle, take, verdict
-from tidemill.core.batch import split_in_half, split_off_suspects
+from tidemill.core.batch import split_evenly, split_off_suspects
 from tidemill.core.job import Counts
 from tidemill.store import batch_leases
 from tidemill.store.batch_leases import find_leased_batch
@@ -77,7 +77,7 @@ async def test_split_creates_no_piece_without_open_items(db: Database) -> None:
     job_id = await add_job(db, 10)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq) for seq in range(5)])
-    await db.run(batch_leases.split_batch, lease.with_flushed(5), split_in_half(lease))
+    await db.run(batch_leases.split_batch, lease.with_flushed(5), split_evenly(lease))
     assert await batches(db, job_id) == [("done", 0, 10, None, 0), ("ready", 5, 10, None, 5)]
     await assert_sound(db)
 
@@ -89,7 +89,7 @@ async def test_split_list_halves_contain_all_open_items(db: Database) -> None:
     await settle(db, lease, [verdict(4, attempts=2)])
     held = await db.run(find_leased_batch, "w1", lease.lease_id)
     assert held is not None
-    await db.run(batch_leases.split_batch, held, split_in_half(held))
+    await db.run(batch_leases.split_batch, held, split_evenly(held))
     ready = await rows(db, "SELECT seqs FROM tidemill.batch WHERE state = 'ready' ORDER BY id")
     assert ready == [([0, 1, 2, 3],), ([5, 6, 7, 8],)]
     assert (await job_of(db, job_id)).counts == Counts(total=9, retry_wait=8, done=1)

@@ -30,6 +30,7 @@ class Lease:
     isolated: bool = False
     crashes: int = 0
     losses: int = 0
+    disconnects: int = 0  # transactions of the batch that lost their database connection
     retrying: bool = False
     half: bool = False  # half of a list that its handler could not process: it is not merged with other lists
     sparse: bool = False
@@ -146,15 +147,14 @@ def split_off_suspects(lease: Lease, suspects: Iterable[int]) -> list[BatchPart]
     return [piece for piece in pieces if piece.lo < piece.hi]
 
 
-def split_in_half(lease: Lease) -> list[BatchPart]:
-    """Split a batch in two, to find the item that a set-based handler cannot process."""
-    if lease.seqs is not None:
-        middle = len(lease.seqs) // 2
-        halves = (lease.seqs[:middle], lease.seqs[middle:])
-        return [BatchPart(seqs[0], seqs[-1] + 1, seqs, lease.isolated, half=True) for seqs in halves if seqs]
-    middle = (lease.lo + lease.hi) // 2
-    halves_of_range = ((lease.lo, middle), (middle, lease.hi))
-    return [BatchPart(lo, hi, isolated=lease.isolated) for lo, hi in halves_of_range if lo < hi]
+def split_evenly(lease: Lease, parts: int = 2) -> list[BatchPart]:
+    """Split a batch into parts of equal size, to find the item that a set-based handler cannot process."""
+    size = lease.hi - lease.lo if lease.seqs is None else len(lease.seqs)
+    bounds = itertools.pairwise([size * part // parts for part in range(parts + 1)])
+    if lease.seqs is None:
+        return [BatchPart(lease.lo + at, lease.lo + end, isolated=lease.isolated) for at, end in bounds if at < end]
+    lists = [lease.seqs[at:end] for at, end in bounds if at < end]
+    return [BatchPart(seqs[0], seqs[-1] + 1, seqs, lease.isolated, half=True) for seqs in lists]
 
 
 def group_retries_by_delay(waits: Sequence[tuple[int, float]]) -> list[tuple[float, list[int]]]:

@@ -159,6 +159,19 @@ def make_poison_failure(deaths: int) -> Fail:
     )
 
 
+def make_connection_loss_failure(losses: int, reason: str) -> Fail:
+    return Fail(
+        f"The item ran without other items and lost its database connection {losses} times: {reason}",
+        code="poison",
+        retryable=True,
+    )
+
+
+def make_statement_timeout_retry(seconds: float) -> Retry:
+    reason = f"A database statement took longer than {seconds:g} s" if seconds else "A database statement was cancelled"
+    return Retry(reason, code="timeout")
+
+
 def _build_exhausted_error(outcome: Retry) -> dict[str, Any]:
     # Users search for these codes. All other codes become "exhausted"; the reason keeps the cause.
     code = outcome.code if outcome.code in ("timeout", "memory", "throttled") else "exhausted"

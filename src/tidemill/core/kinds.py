@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from tidemill.core.policies import RetryPolicy
+from tidemill.core.resource_gate import ResourceGate
 
 HandlerMode = Literal["async", "sync", "batch"]
 HANDLER_CONCURRENCY_MAX = 1_000
@@ -25,7 +26,9 @@ class Handler:
     call: Callable[..., Any]
     mode: HandlerMode
     concurrency: int = 50
+    gate: ResourceGate | None = None  # limits fewer calls than ``concurrency``, if they need its resource
     timeout: float | None = 300.0
+    statement_timeout: float | None = None  # seconds per statement of a handler that runs in the flush transaction
     flush_size: int | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     permanent: tuple[type[BaseException], ...] = ()

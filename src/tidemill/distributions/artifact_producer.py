@@ -113,6 +113,7 @@ class ArtifactProducer:
 
     def __init__(self, db: Database, *, max_queries: int, timeout_s: float) -> None:
         self._readers = ReadTransactionPool(db, max_open=max_queries, statement_timeout_s=timeout_s)
+        self.query_gate = self._readers.gate
         # Query -> its columns, and the time at which the cache entry expires.
         self._columns: dict[str, tuple[tuple[OutputColumn, ...], float]] = {}
         self._describing = asyncio.Lock()
@@ -145,13 +146,17 @@ class ArtifactProducer:
 
     async def _get_recent_query_columns(self, query: str, values: SqlParams) -> tuple[OutputColumn, ...]:
         """Return the columns of a query, cached for a few seconds only, because tables can be altered."""
-        async with self._describing:
+        with self.query_gate.mark_waiting():
+            await self._describing.acquire()
+        try:
             columns, good_until = self._columns.get(query, ((), 0.0))
             if time.monotonic() >= good_until:
                 columns = await dataset_queries.describe_query_columns(self._readers, query, values)
                 if not columns:
                     raise Fail("The dataset query returns no columns", code="invalid_rows")
                 self._columns[query] = columns, time.monotonic() + QUERY_COLUMNS_CACHE_S
+        finally:
+            self._describing.release()
         return columns
 
 

@@ -16,6 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from tidemill.core.file_format import CopyFormat, OutputColumn, OutputFileSpec
 from tidemill.core.outcome import Fail, Retry
+from tidemill.core.resource_gate import ResourceGate
 from tidemill.store.copy_rows import build_csv_column_sql, build_json_column_sql
 from tidemill.store.database import Connection, Database, is_timeout_error, is_transient
 from tidemill.store.statements import make_sql_loader
@@ -41,7 +42,7 @@ class ReadTransactionPool:
     def __init__(self, db: Database, *, max_open: int, statement_timeout_s: float) -> None:
         self.statement_timeout_s = statement_timeout_s
         self._db = db
-        self._turn = asyncio.Semaphore(max_open)
+        self.gate = ResourceGate(max_open)
         self._free: list[_ReadTransaction] = []
         self._ending: set[asyncio.Task[None]] = set()
         db.add_close_callback(self.close)
@@ -49,7 +50,7 @@ class ReadTransactionPool:
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Connection]:
         """Yield a connection in a read-only transaction. Each statement sees the data committed when it starts."""
-        async with self._turn:
+        async with self.gate.use():
             reader = self._pop_idle() or await self._begin_transaction()
             try:
                 yield reader.conn

@@ -58,13 +58,14 @@ def make_distribution_handler(runtime: Runtime) -> Handler:
     )
     retry = RetryPolicy(max_attempts=options.max_attempts, backoff=options.backoff)
     datasets = runtime.get(load_datasets)
-    call = DistributionRunner(runtime.db, runtime.blobs, datasets, options).process_input
+    runner = DistributionRunner(runtime.db, runtime.blobs, datasets, options)
     fingerprints = {dataset.name: dataset.fingerprint for dataset in datasets.values()}
     return Handler(
         DISTRIBUTION_KIND,
-        call,
+        runner.process_input,
         "async",
         concurrency=DISTRIBUTION_CONCURRENCY,
+        gate=runner.query_gate,
         timeout=options.timeout_s,
         retry=retry,
         columns=DISTRIBUTION_COLUMNS,
@@ -99,6 +100,7 @@ class DistributionRunner:
         self._job_lookups: Coalescer[UUID, DistributionJob | None] = Coalescer(self._find_jobs)
         self._existence = BlobExistenceCache(blobs, self._threads)
         self._producer = ArtifactProducer(db, max_queries=options.max_queries, timeout_s=options.timeout_s)
+        self.query_gate = self._producer.query_gate
 
     async def process_input(self, item: Item) -> DistributedFile:
         order = self._jobs_by_id.get(item.job_id) or await self._read_and_prepare_job(item.job_id)

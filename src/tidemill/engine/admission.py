@@ -76,15 +76,18 @@ class Admission:
         self._queue = None if handler.limiter is None else self._limiters.get_or_create_queue(handler.limiter)
         self._prefetches_permits = self._queue is not None and self._limit_by is None and not handler.is_batch
         self._job_limiter = lease.limiter
+        self._job_id = lease.job_id
+        self.job_stopped_at: float | None = None  # monotonic: when the job was paused, cancelled, failed or deleted
 
     @contextlib.asynccontextmanager
     async def open_admission(self) -> AsyncIterator[None]:
-        """Admit calls within the context. When the process must stop, every waiting call is cancelled."""
+        """Admit calls within the context. When the process or the job must stop, every waiting call is cancelled."""
         watcher = asyncio.create_task(self._cancel_on_stop())
         if self._prefetches_permits and self._queue is not None:
             self._queue.begin_prefetching()
         try:
-            yield
+            with self._context.job_stops.watch_job(self._job_id, self._stop_with_job):
+                yield
         finally:
             watcher.cancel()
             if self._prefetches_permits and self._queue is not None:
@@ -150,6 +153,10 @@ class Admission:
         """Return whether the limiter that blocked a permit inside the handler is the limiter of the whole job."""
         return outcome.limiter is not None and outcome.limiter == self._job_limiter
 
+    @property
+    def is_job_stopped(self) -> bool:
+        return self.job_stopped_at is not None
+
     def end_waits_for_slot_and_start(self) -> None:
         """End all waits for a slot or for the next start, because no items are left to start."""
         self.is_closed = True
@@ -161,6 +168,10 @@ class Admission:
         self.end_waits_for_slot_and_start()
         if self._queue is not None:
             self._limiters.cancel_waiters(self)
+
+    def _stop_with_job(self) -> None:
+        self.job_stopped_at = time.monotonic()
+        self.cancel_waiting_calls()
 
     async def _cancel_on_stop(self) -> None:
         await self._context.stop_requested.wait()

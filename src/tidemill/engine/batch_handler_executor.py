@@ -2,16 +2,20 @@
 
 import asyncio
 import inspect
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidemill.core.batch import Lease, split_in_half
-from tidemill.core.decide import describe_exception, make_timeout_retry
+from tidemill.core.batch import Lease, split_evenly
+from tidemill.core.decide import (
+    describe_exception,
+    make_connection_loss_failure,
+    make_statement_timeout_retry,
+    make_timeout_retry,
+)
 from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
-from tidemill.core.outcome import AbortJob, BatchExceptions, Done, Fail, Outcome
+from tidemill.core.outcome import AbortJob, BatchExceptions, Done, Fail, Outcome, Retry
 from tidemill.core.throttling import is_throttling_error
 from tidemill.engine.admission import Admission, CallPermit
 from tidemill.engine.children.shared_state import LaneState
@@ -27,6 +31,7 @@ from tidemill.engine.verdicts import (
 from tidemill.limits.limiter_permit import ThrottleReports
 from tidemill.store import batch_leases, job_lifecycle
 from tidemill.store import outcome_flush as store
+from tidemill.store.connection_losses import ConnectionLossDetector, describe_loss
 from tidemill.store.database import (
     Connection,
     is_contention_error,
@@ -41,13 +46,21 @@ from tidemill.telemetry.events import emit
 GRACE_POLL_S = 0.1
 MAX_CONTENTION_ATTEMPTS = 5  # attempts at a transaction that conflicts with locks of other transactions
 BATCH_LOCK_TIMEOUT_S = 10.0
-MAX_DISK_FULL_ATTEMPTS = 60  # attempts, about one second apart, while the disk of the database server is full
+MAX_TRANSIENT_ATTEMPTS = 60  # attempts, about one second apart, while the server is away or its disk is full
+MAX_CONNECTION_LOSSES = 3  # of a batch before it is split, and of an item that is alone before it fails
+CONNECTION_LOSS_BACKOFF_S, CONNECTION_LOSS_BACKOFF_MAX_S = 0.5, 30.0
+SLOW_SPLIT_PARTS = 16  # after a timeout or a lost connection: 10,000 rows are narrowed down to one in 4 steps, not 14
+STOPPED_JOB_GRACE_S = 0.5  # for a transaction of a job that was paused, cancelled or deleted; then it is cancelled
 
 DecideBatch = Callable[[BatchExceptions, float], BatchDecision]  # outcomes, seconds in the handler
 
 
 class BatchInterrupted(Exception):
     """The batch did not run to its end; it is released unchanged."""
+
+
+class _ConnectionLost(Exception):
+    """The transaction of the batch made the server end its connection."""
 
 
 class BatchHandlerExecutor:
@@ -74,8 +87,8 @@ class BatchHandlerExecutor:
         self._batch_outcome: Outcome = Done()  # for the whole batch: a throttled retry if there was one
         self.decision = BatchDecision()
         self.handler_seconds = 0.0  # time in the handler, also if it was cancelled
-        self._has_handler_returned = False
-        self._is_grace_over = False
+        self.has_handler_returned = False
+        self._is_interrupted = False
 
     async def run(self, items: Sequence[Item]) -> FlushResult | None:
         """Settle the whole batch; return None if it was split to find the item that the handler cannot process.
@@ -97,10 +110,19 @@ class BatchHandlerExecutor:
                     result = await self._run_handler_or_split(items)
                 finally:
                     permit.release()
-                permit.report_outcome(self._batch_outcome, time.monotonic(), self._reports)
+                self._report_outcome(permit)
                 return result
             finally:
                 admission.semaphore.release()
+
+    def _report_outcome(self, permit: CallPermit) -> None:
+        """Report the outcome of the batch to the concurrency controller, if it says something about the load.
+
+        A row that its table rejects is no reason to delay the batches of other jobs.
+        """
+        outcome = self._batch_outcome
+        if not self._handler.in_transaction or not isinstance(outcome, Retry) or outcome.throttled:
+            permit.report_outcome(outcome, time.monotonic(), self._reports)
 
     async def _run_handler_or_split(self, items: Sequence[Item]) -> FlushResult | None:
         self._lane_state.mark_batch_started(len(items))
@@ -112,6 +134,8 @@ class BatchHandlerExecutor:
             return result
         except BatchInterrupted:
             raise
+        except _ConnectionLost as loss:
+            return await self._count_connection_loss(items, str(loss))
         except AbortJob as abort:
             await self._fail_job_and_report(abort.reason)
             raise BatchInterrupted from abort
@@ -124,13 +148,39 @@ class BatchHandlerExecutor:
             is_broken = semaphore.record_batch_end_and_detect_code_errors(error)
             if len(items) > 1 and not is_throttling_error(error) and not is_broken:
                 self._batch_outcome = outcome_from_error(error, self._handler, self._reports, self._context.tracebacks)
-                pieces = split_in_half(self._lease)
-                await self._context.db.run(batch_leases.split_batch, self._lease, pieces)
-                emit("batch.split", job=self._lease.job_id, batch=self._lease.batch_id, pieces=len(pieces))
+                await self._split_batch(SLOW_SPLIT_PARTS if is_timeout_error(error) else 2)
                 return None
             return await self._flush_same_outcome(items, self._outcome_from_error(error))
         finally:
             self._lane_state.mark_batch_ended()
+
+    async def _split_batch(self, parts: int, *, disconnects: int = 0, delay_s: float = 0.0) -> bool:
+        """Split the batch; return False if its lease was lost."""
+        lease, pieces = self._lease, split_evenly(self._lease, parts)
+        is_split = await self._context.db.run(
+            batch_leases.split_batch, lease, pieces, disconnects=disconnects, delay_s=delay_s
+        )
+        if is_split:
+            emit("batch.split", job=lease.job_id, batch=lease.batch_id, pieces=len(pieces))
+        return is_split
+
+    async def _count_connection_loss(self, items: Sequence[Item], reason: str) -> FlushResult | None:
+        """Postpone the batch; after MAX_CONNECTION_LOSSES split it, or fail its only item."""
+        db, lease, losses = self._context.db, self._lease, self._lease.disconnects + 1
+        emit(
+            "batch.disconnected", job=lease.job_id, batch=lease.batch_id, items=len(items), losses=losses, error=reason
+        )
+        delay_s = min(CONNECTION_LOSS_BACKOFF_S * 2.0 ** (losses - 1), CONNECTION_LOSS_BACKOFF_MAX_S)
+        if losses < MAX_CONNECTION_LOSSES:
+            is_held = await db.run(batch_leases.postpone_batch, lease, disconnects=losses, delay_s=delay_s)
+        elif len(items) > 1:
+            is_held = await self._split_batch(SLOW_SPLIT_PARTS, disconnects=losses, delay_s=delay_s)
+        else:
+            for item in items:
+                emit("item.poison", job=lease.job_id, seq=item.seq)
+            return await self._flush_same_outcome(items, make_connection_loss_failure(losses, reason))
+        # The lease is also gone if the transaction was committed before the connection was lost.
+        return None if is_held else await db.run(store.classify_rejected_flush, lease)
 
     async def _run_and_flush_items(self, items: Sequence[Item]) -> FlushResult:
         good = [item for item in items if item.defect is None]
@@ -145,31 +195,47 @@ class BatchHandlerExecutor:
 
         Raises:
             AbortJob: The disk of the database server has been full for about a minute.
+            BatchInterrupted: The server was not available for about a minute, or the job was stopped.
         """
-        db, limit = self._context.db, self._handler.timeout or 0.0
-        for attempt in itertools.count(1):
+        db, limit = self._context.db, self._statement_timeout_s
+        for attempt in range(1, MAX_TRANSIENT_ATTEMPTS + 1):
+            detector = ConnectionLossDetector()
             try:
-                async with db.transaction(statement_timeout_s=limit, lock_timeout_s=BATCH_LOCK_TIMEOUT_S) as conn:
-                    result = await self._run_and_flush_on_connection(conn, good)
+                async with (
+                    db.transaction(statement_timeout_s=limit, lock_timeout_s=BATCH_LOCK_TIMEOUT_S) as conn,
+                    detector.observe(conn),
+                ):
+                    result = await self._run_and_flush_on_connection(conn, good, detector)
                 await self._columns.store_new_columns(db)
                 return result
+            except (BatchInterrupted, Outcome):
+                raise
             except Exception as error:
-                if (
-                    not is_transient(error)
-                    or is_timeout_error(error)
-                    or (is_contention_error(error) and attempt >= MAX_CONTENTION_ATTEMPTS)
-                ):
+                if await detector.is_caused_by_transaction(db) and not is_timeout_error(error):
+                    raise _ConnectionLost(describe_loss(error)) from error
+                if not _may_retry_transaction(error, attempt, detector):
                     raise
                 message = str(error).strip()
-                if is_out_of_resources_error(error) and attempt >= MAX_DISK_FULL_ATTEMPTS:
-                    raise AbortJob(f"The database server is out of disk space: {message}") from error
+                if attempt >= MAX_TRANSIENT_ATTEMPTS:
+                    if is_out_of_resources_error(error):
+                        raise AbortJob(f"The database server is out of disk space: {message}") from error
+                    raise BatchInterrupted from error
                 emit("database.retry", verb=self._handler.kind, attempt=attempt, error=message)
                 await asyncio.sleep(min(1.0, 0.02 * 2**attempt))
-        raise AssertionError  # count() is infinite
+            finally:
+                detector.close()
+        raise AssertionError  # the last attempt returns or raises
 
-    async def _run_and_flush_on_connection(self, conn: Connection, good: list[Item]) -> FlushResult:
+    @property
+    def _statement_timeout_s(self) -> float:
+        return self._handler.statement_timeout or self._handler.timeout or 0.0
+
+    async def _run_and_flush_on_connection(
+        self, conn: Connection, good: list[Item], detector: ConnectionLossDetector
+    ) -> FlushResult:
         """Check the fence, run the handler, write the outcomes: all in the same transaction."""
-        if not await store.lock_leased_batch(conn, self._lease):
+        detector.server_started_at = await store.lock_leased_batch(conn, self._lease)
+        if detector.server_started_at is None:
             return await store.classify_rejected_flush(conn, self._lease)
         started = time.monotonic()
         self._decide_and_keep_verdicts(await self._call_handler_for_outcomes(good, conn), started)
@@ -189,10 +255,12 @@ class BatchHandlerExecutor:
 
     def _outcome_from_error(self, error: BaseException) -> Outcome:
         """Return the outcome of an error for a batch that cannot be split further."""
-        if self._has_handler_returned and is_unstorable_value_error(error):
+        if self.has_handler_returned and is_unstorable_value_error(error):
             return Fail("PostgreSQL cannot store the result of the handler", code="invalid_result")
-        if isinstance(error, TimeoutError) or is_timeout_error(error):
+        if isinstance(error, TimeoutError):
             return make_timeout_retry(self._handler.timeout or 0)
+        if is_timeout_error(error):
+            return make_statement_timeout_retry(self._statement_timeout_s)
         return outcome_from_error(error, self._handler, self._reports, self._context.tracebacks)
 
     async def _flush_decision(self) -> FlushResult:
@@ -225,7 +293,7 @@ class BatchHandlerExecutor:
             return repeat_outcome(done, len(good))
         finally:
             self.handler_seconds = time.monotonic() - started
-        self._has_handler_returned = True
+        self.has_handler_returned = True
         self._lane_state.mark_batch_answered()
         return parse_batch_result(values, len(good))
 
@@ -237,24 +305,38 @@ class BatchHandlerExecutor:
         call = self._handler.call(good) if conn is None else self._handler.call(good, conn)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  this coroutine runs in a task
-        watch = asyncio.create_task(self._cancel_after_grace(task))
+        watch = asyncio.create_task(self._cancel_when_interrupted(task))
         try:
             async with asyncio.timeout(self._handler.timeout):
                 return await call
         except BaseException:
-            if self._is_grace_over and task.cancelling() == 1:  # more than 1: the lease was lost at the same time
+            if self._is_interrupted and task.cancelling() == 1:  # more than 1: the lease was lost at the same time
                 raise BatchInterrupted from None
             raise
         finally:
             watch.cancel()
-            if self._is_grace_over:
+            if self._is_interrupted:
                 task.uncancel()
 
-    async def _cancel_after_grace(self, task: "asyncio.Task[Any]") -> None:
-        while not self._context.is_grace_over:  # noqa: ASYNC110  the end of the grace period has no event
+    async def _cancel_when_interrupted(self, task: "asyncio.Task[Any]") -> None:
+        """Cancel the handler when the grace period of the process or of a stopped job ends.
+
+        The cancellation reaches the server: the driver cancels the running statement.
+        """
+        while not (self._context.is_grace_over or self._is_transaction_unwanted):  # noqa: ASYNC110  it has no event
             await asyncio.sleep(GRACE_POLL_S)
-        self._is_grace_over = True
+        self._is_interrupted = True
         task.cancel()
+
+    @property
+    def _is_transaction_unwanted(self) -> bool:
+        """Whether the job was stopped. A handler without a transaction may have effects elsewhere, so it finishes."""
+        stopped_at = self._admission.job_stopped_at
+        return (
+            self._handler.in_transaction
+            and stopped_at is not None
+            and time.monotonic() - stopped_at > STOPPED_JOB_GRACE_S
+        )
 
     def _call_blocking_handler(self, good: list[Item]) -> Any:
         """Call the handler in its thread. A future cannot carry StopIteration, so it is converted."""
@@ -263,6 +345,20 @@ class BatchHandlerExecutor:
             return self._handler.call(good)
         except StopIteration as error:
             raise RuntimeError(describe_exception(error)) from error
+
+
+def _may_retry_transaction(error: Exception, attempt: int, detector: ConnectionLossDetector) -> bool:
+    """Return whether the same transaction may succeed later, because its rows did not cause the error."""
+    if is_timeout_error(error):
+        return False  # the server also ends the connection of a transaction that takes too long
+    if detector.is_lost:
+        return True
+    if not is_transient(error):
+        return False
+    if is_contention_error(error):
+        return attempt < MAX_CONTENTION_ATTEMPTS
+    # A trigger can raise any SQLSTATE, also that of a lost connection.
+    return is_out_of_resources_error(error) or detector.server_started_at is None
 
 
 def _is_task_cancelled() -> bool:

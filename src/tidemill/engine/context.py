@@ -14,6 +14,7 @@ from tidemill.core.kinds import Handler, HandlerLookup
 from tidemill.engine.adaptive.sizing import Sizing
 from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore, SharedExclusiveLock
 from tidemill.engine.children.shared_state import SharedState
+from tidemill.engine.job_stop_monitor import JobStopMonitor
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.engine.verdicts import TracebackCapture
 from tidemill.limits.limiter import Limiter
@@ -47,11 +48,13 @@ class EngineContext:
     grace_ends_at: float | None = None  # monotonic: when running items are cancelled
     has_abandoned_thread: bool = False  # a handler's thread could not be cancelled and runs until the process ends
     sizing: Sizing = field(init=False)
+    job_stops: JobStopMonitor = field(init=False)
     limiter_registry: LimiterRegistry = field(init=False)
     tracebacks: TracebackCapture = field(init=False)
 
     def __post_init__(self) -> None:
         self.sizing = Sizing(self.settings)
+        self.job_stops = JobStopMonitor(self.db, self.settings.poll_ms / 1000)
         self.tracebacks = TracebackCapture(is_enabled=self.settings.tracebacks, redact=self.redact_traceback)
         self.limiter_registry = LimiterRegistry(
             self.db,
@@ -104,6 +107,11 @@ class EngineContext:
             semaphore = AdaptiveSemaphore(handler.kind, self._max_concurrency(handler))
             self.semaphore_by_kind[handler.kind] = semaphore
         return semaphore
+
+    def count_usable_slots(self, handler: Handler) -> int:
+        """Return how many items of a kind this process can really run at a time now."""
+        slots, gate = self.get_semaphore(handler).slots, handler.gate
+        return slots if gate is None or not gate.limits_items else min(slots, gate.width)
 
     def get_thread_pool(self, handler: Handler) -> ThreadPoolExecutor:
         if handler.kind not in self.thread_pools:

@@ -18,6 +18,7 @@ from tidemill.limits.limiter_permit import RateLimited, ThrottleReports
 
 EVENT_LOOP_YIELD_S = 0.02  # heartbeats and flushes must run even if a handler never awaits
 ITEM_TIMEOUT_POLL_S = 0.25
+OVERRUN_FACTOR = 2.0  # after this many times the target duration, a batch starts no more items: others may be idle
 EVENT_LOOP_LAG_S = 0.1  # a handler that delays the event loop by more than this has blocked it
 
 Settle = Callable[[Item, Outcome, int, int], Awaitable[None]]  # item, outcome, duration in ms, slot
@@ -38,18 +39,25 @@ class ItemHandlerExecutor:
         self._settle = settle
         self._pending_items: deque[Item] = deque()
         self._running_by_slot: dict[int, tuple[asyncio.Task[None], float]] = {}
-        self._timed_out_slots: set[int] = set()
+        self._cancelled_slots: dict[int, Outcome | None] = {}  # slot -> outcome of its item; None: it is released
         self._yielded_at = time.monotonic()
 
     async def run(self, items: Sequence[Item]) -> None:
-        """Run all items; stop early if the process must stop, leaving the remaining items unsettled."""
+        """Run all items. Stop early if the process or the job must stop or the batch takes far too long.
+
+        Items that have not started then stay unsettled.
+        """
         self._pending_items.extend(self._admission.interleave_items_by_member(items))
+        gate = self._handler.gate
+        requests_before = 0 if gate is None else gate.requests
         async with self._admission.open_admission(), asyncio.TaskGroup() as group:
             timeouts = group.create_task(self._cancel_overdue_items())
             async with asyncio.TaskGroup() as slots:
                 for slot in range(min(self._admission.max_slots, len(self._pending_items))):
                     slots.create_task(self._run_slot(slot))
             timeouts.cancel()
+        if gate is not None:
+            gate.limits_items = gate.requests > requests_before
 
     async def _run_slot(self, slot: int) -> None:
         """Run items one after another, while there is a concurrency slot."""
@@ -117,7 +125,7 @@ class ItemHandlerExecutor:
     async def _call_handler_for_outcome(
         self, item: Item, slot: int, task: asyncio.Task[None], started: float, reports: ThrottleReports
     ) -> Outcome | None:
-        """Call the handler; return None if the call was cancelled because the grace period of a stop ended."""
+        """Call the handler; return None if the item must be released: it was withdrawn, or the grace period ended."""
         self._lane_state.mark_item_started(slot, item.seq, item.attempt)
         self._running_by_slot[slot] = (task, started)
         try:
@@ -127,10 +135,10 @@ class ItemHandlerExecutor:
                 result = await self._call_in_thread_pool(item, reports)
             return result if isinstance(result, Outcome) else Done(result)
         except asyncio.CancelledError as error:
-            if slot in self._timed_out_slots:
+            if slot in self._cancelled_slots:
                 if task.uncancel():  # the lease was lost at the same time
                     raise
-                return make_timeout_retry(self._handler.timeout or 0)
+                return self._cancelled_slots[slot]
             if self._context.is_grace_over:
                 return None
             if task.cancelling():
@@ -142,8 +150,8 @@ class ItemHandlerExecutor:
             return outcome_from_error(error, self._handler, reports, self._context.tracebacks)
         finally:
             del self._running_by_slot[slot]
-            if slot in self._timed_out_slots:
-                self._timed_out_slots.remove(slot)
+            if slot in self._cancelled_slots:
+                del self._cancelled_slots[slot]
                 if task.cancelling():  # the handler caught its cancellation: the next item is not cancelled
                     task.uncancel()
 
@@ -169,7 +177,7 @@ class ItemHandlerExecutor:
 
         If a handler does not react, the parent process kills the child: it reads the item's start in shared memory.
         """
-        timeout = self._handler.timeout
+        timeout, batch_started = self._handler.timeout, time.monotonic()
         pause = min(ITEM_TIMEOUT_POLL_S, (timeout or ITEM_TIMEOUT_POLL_S) / 4)
         while True:
             slept_at = time.monotonic()
@@ -177,6 +185,11 @@ class ItemHandlerExecutor:
             now = time.monotonic()
             if now - slept_at > pause + EVENT_LOOP_LAG_S:
                 self._extend_timeouts_by_loop_lag(now - slept_at)
+            is_overrun = now - batch_started > OVERRUN_FACTOR * self._context.settings.worker_target_slice_ms / 1000
+            if is_overrun:
+                self._admission.end_waits_for_slot_and_start()
+            if is_overrun or self._admission.is_job_stopped or self._context.is_stopping:
+                self._withdraw_waiting_items()
             for slot, (task, started) in list(self._running_by_slot.items()):
                 if self._context.is_grace_over:
                     task.cancel()
@@ -184,10 +197,18 @@ class ItemHandlerExecutor:
                     self._handler.mode == "async"
                     and timeout
                     and now - started > timeout
-                    and slot not in self._timed_out_slots
+                    and slot not in self._cancelled_slots
                 ):
-                    self._timed_out_slots.add(slot)
+                    self._cancelled_slots[slot] = make_timeout_retry(timeout)
                     task.cancel()
+
+    def _withdraw_waiting_items(self) -> None:
+        """Cancel items that wait for the resource of the handler's gate, so that they are released, not started."""
+        gate = self._handler.gate
+        for slot, (task, _) in self._running_by_slot.items():
+            if gate is not None and gate.is_waiting(task) and slot not in self._cancelled_slots:
+                self._cancelled_slots[slot] = None
+                task.cancel()
 
     def _extend_timeouts_by_loop_lag(self, seconds: float) -> None:
         """Extend the timeouts of all running items by the time for which one item blocked the event loop."""

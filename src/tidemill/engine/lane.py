@@ -113,15 +113,19 @@ class Lane(PeriodicLoop):
         try:
             result = await executor.run(items)
         except BatchInterrupted:
-            await self._record_pace_and_release(lease, len(items), executor.handler_seconds)
+            await self._record_pace_and_release(lease, 0, 0.0)
             return flusher
         if result is FlushResult.APPLIED:
             flusher.report_durable_verdicts(executor.decision.verdicts, sparse_done=executor.decision.sparse_done)
             lease = lease.with_flushed(len(items))
         elif result is FlushResult.STALE:
             flusher.report_lease_lost(len(items))
-        is_over = result is not FlushResult.APPLIED  # stale, written before, or split: the lease is gone
-        await self._record_pace_and_release(lease, len(items), executor.handler_seconds, release=not is_over)
+        is_over = result is not FlushResult.APPLIED  # stale, written before, postponed or split: the lease is gone
+        # A batch that failed shows the pace only if it was large. A part of a split batch has a few rows, and one of
+        # them may have taken a minute: claims of other jobs would shrink to one row.
+        is_typical = executor.has_handler_returned or 2 * len(items) >= context.sizing.get_max_batch_items(handler)
+        seconds = executor.handler_seconds if is_typical else 0.0
+        await self._record_pace_and_release(lease, len(items), seconds, release=not is_over)
         return flusher
 
     async def _record_pace_and_release(self, lease: Lease, items: int, seconds: float, *, release: bool = True) -> None:

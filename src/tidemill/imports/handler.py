@@ -177,6 +177,7 @@ def make_import_handler(runtime: Runtime) -> Handler:
         "batch",
         concurrency=2,
         timeout=None,
+        statement_timeout=runtime.settings.import_statement_timeout_s,
         retry=retry,
         sparse=True,
         in_transaction=True,

@@ -29,6 +29,7 @@ class SystemHealth:
     outbox: int = 0
     outbox_age_s: float = 0.0
     quarantined: int = 0
+    disconnected: int = 0  # open batches whose transactions lost their connection
     unserved: Mapping[str, int] = field(default_factory=dict)  # kinds without a live worker, and their open jobs
 
     @property
@@ -54,6 +55,7 @@ class SystemHealth:
                 f'No worker serves "{kind}": {_format_waiting_jobs(n)}': self.workers
                 for kind, n in self.unserved.items()
             },
+            f"Transactions of {self.disconnected:,} open batches lost the database connection": self.disconnected,
             f"The oldest hint for the broker has waited for {self.outbox_age_s:.0f} s": is_late,
         }
         return [reason for reason, holds in checks.items() if holds]

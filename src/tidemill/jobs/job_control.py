@@ -38,7 +38,7 @@ async def resume_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> 
 async def cancel_job(
     db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID, find_kind_hooks: FindKindHooks = return_no_kind_hooks
 ) -> None:
-    """Cancel waiting items. Leased batches finish and keep their results.
+    """Cancel waiting items. Items that have started finish and keep their results.
 
     After ``CANCEL_TIMEOUT_S`` a maintenance loop cancels the remaining batches.
     """
@@ -59,8 +59,13 @@ async def _close_and_report_job_if_drained(db: Database, job_id: UUID, find_kind
 
 
 async def delete_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    """Delete a job. Late flushes are rejected; maintenance removes its rows and its file later."""
+    """Delete a job. Late flushes are rejected; maintenance removes its rows and its file later.
+
+    Raises:
+        Conflict: A worker did not end its transaction on the job in time.
+    """
     async with bind_job_fields(db, job_id):
+        await db.run(job_lifecycle.stop_job_for_deletion, job_id)
         await db.run(store_delete.delete_job, job_id)
         emit("job.deleted", job=job_id, by=by)
 

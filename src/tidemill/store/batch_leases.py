@@ -141,7 +141,20 @@ async def _lease_merged_lists(conn: Connection, ready: Lease, most: int, holder:
 
 
 async def _add_leased_batch(conn: Connection, part: Lease, holder: dict[str, Any]) -> Lease:
-    names = ("job_id", "owner_id", "kind", "lo", "hi", "open", "isolated", "crashes", "losses", "retrying", "half")
+    names = (
+        "job_id",
+        "owner_id",
+        "kind",
+        "lo",
+        "hi",
+        "open",
+        "isolated",
+        "crashes",
+        "losses",
+        "disconnects",
+        "retrying",
+        "half",
+    )
     columns = {name: getattr(part, name) for name in names}
     cursor = await conn.execute(sql("batch/add_leased"), columns | holder | {"seqs": part.seqs and list(part.seqs)})
     row = await cursor.fetchone()
@@ -180,15 +193,21 @@ async def split_batch(
     *,
     after_crash: bool = False,
     crashes: int = 0,
+    disconnects: int = 0,
+    delay_s: float = 0.0,
 ) -> bool:
-    """Close a batch and move its open items to new batches. Return False if the lease was lost."""
+    """Close a batch and move its open items to new batches, due after ``delay_s``. Return False if the lease was lost.
+
+    ``disconnects`` is for parts with several items; an item that is alone starts to count again.
+    """
     cursor = await conn.execute(sql("batch/close_split"), _build_held_lease_params(lease, after_crash))
     if await cursor.fetchone() is None:
         return False
     job: dict[str, Any] = {"job_id": lease.job_id, "owner_id": lease.owner_id, "kind": lease.kind}
     for piece in parts:
-        params = job | {"lo": piece.lo, "hi": piece.hi, "isolated": piece.isolated}
+        params = job | {"lo": piece.lo, "hi": piece.hi, "isolated": piece.isolated, "delay": delay_s}
         params["crashes"] = crashes if piece.isolated else 0
+        params["disconnects"] = 0 if piece.hi - piece.lo == 1 else disconnects
         if piece.seqs is None:
             await conn.execute(sql("batch/add_range_piece"), params)
         else:
@@ -200,6 +219,13 @@ async def split_batch(
             }
             await conn.execute(sql("batch/add_list_piece"), params)
     return True
+
+
+async def postpone_batch(conn: Connection, lease: Lease, *, disconnects: int, delay_s: float) -> bool:
+    """Release a batch whose transaction lost its connection; it is due after ``delay_s``. Return False if stale."""
+    params = _build_held_lease_params(lease, after_crash=False) | {"disconnects": disconnects, "delay": delay_s}
+    cursor = await conn.execute(sql("batch/postpone"), params)
+    return await cursor.fetchone() is not None
 
 
 async def terminate_stuck_copies(conn: Connection, seconds: float) -> int:

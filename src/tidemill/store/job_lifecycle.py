@@ -1,6 +1,7 @@
 """Changes the intent of jobs, cancels their batches, folds their counters and closes them."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -51,7 +52,7 @@ async def fold_tally(conn: Connection, job_id: UUID) -> int:
 
 
 async def pause_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    """Run -> pause. Batches are not changed; leased batches finish."""
+    """Run -> pause. Batches are not changed; workers finish items that have started and release the others."""
     await _change_intent_for_user(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
 
 
@@ -62,8 +63,15 @@ async def resume_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID)
 
 
 async def cancel_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    """-> cancel. Leased batches finish and keep their results; maintenance cancels the rest."""
+    """-> cancel. Items that have started finish and keep their results; maintenance cancels the rest."""
     await _change_intent_for_user(conn, job_id, Intent.CANCEL, by, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
+
+
+async def stop_job_for_deletion(conn: Connection, job_id: UUID) -> None:
+    """-> cancel, so that workers end the transactions whose locks a deletion would wait for."""
+    job = await lock_job(conn, job_id)
+    if job.closed_as is None and job.intent in (Intent.RUN, Intent.PAUSE):
+        await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": Intent.CANCEL, "reason": None})
 
 
 async def fail_job(conn: Connection, job_id: UUID, reason: str) -> bool:
@@ -122,6 +130,12 @@ async def close_job_if_drained(conn: Connection, job_id: UUID) -> Job | None:
         await conn.execute(sql("file/condemn_made"), {"job_id": job_id})
     duration_s = compute_duration_s(drained.started_at, row[0], drained.idle_s)
     return replace(drained, status=closed_as, closed_at=row[0], duration_s=duration_s)
+
+
+async def list_stopped_jobs(conn: Connection, job_ids: Sequence[UUID]) -> list[UUID]:
+    """Return those of these jobs that may not run now: paused, cancelled, failed or deleted."""
+    cursor = await conn.execute(sql("job/stopped"), {"job_ids": list(job_ids)})
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def list_jobs_that_may_be_drained(conn: Connection) -> list[UUID]:

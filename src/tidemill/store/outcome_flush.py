@@ -1,6 +1,7 @@
 """Writes the outcomes of a leased batch, behind the fence that proves the lease."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -23,10 +24,14 @@ class FlushResult(StrEnum):
     STALE = "stale"  # the lease was lost: nothing was written
 
 
-async def lock_leased_batch(conn: Connection, lease: Lease) -> bool:
-    """Check and lock the lease before a handler writes in this transaction. Return False if the lease was lost."""
+async def lock_leased_batch(conn: Connection, lease: Lease) -> datetime | None:
+    """Check and lock the lease before a handler writes in this transaction.
+
+    Returns when the database server started, or None if the lease was lost.
+    """
     cursor = await conn.execute(sql("batch/hold"), _build_fence_params(lease))
-    return await cursor.fetchone() is not None
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
 
 
 async def flush_outcomes(

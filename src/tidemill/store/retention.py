@@ -8,7 +8,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql as syntax
 
-from tidemill.core.errors import UnknownJob
+from tidemill.core.errors import Conflict, UnknownJob
 from tidemill.store.database import Connection, Database
 from tidemill.store.migrate import PARTITION_WEEKS_AHEAD, check_table_owner
 from tidemill.store.statements import fetch_records, sql
@@ -46,19 +46,28 @@ async def set_file_expiry(conn: Connection, file_id: str, made_by: UUID | None, 
 
 
 DELETE_CHUNK_ROWS = 20_000
+DELETE_LOCK_TIMEOUT_S = 10  # for workers that write to the job: they stop within about 2 s
 
 
 async def delete_job(conn: Connection, job_id: UUID) -> None:
-    """Delete a job with its batches and ingest state. Maintenance deletes its items and outcomes in chunks."""
+    """Delete a job with its batches and ingest state. Maintenance deletes its items and outcomes in chunks.
+
+    Raises:
+        Conflict: A worker did not end its transaction on the job in time.
+    """
+    await conn.execute(b"SET LOCAL lock_timeout = %d" % (DELETE_LOCK_TIMEOUT_S * 1000), prepare=False)
     cursor = await conn.execute(sql("job/lock_for_delete"), {"job_id": job_id})
     if await cursor.fetchone() is None:
         raise UnknownJob(f'Unknown job "{job_id}"')
     job = {"job_id": job_id}
     await conn.execute(sql("tally/remove"), job)
     await conn.execute(sql("ingest/remove"), job)
-    # A flush that this statement waited for may have added a list after its snapshot: repeat until none is left.
-    while (await conn.execute(sql("batch/remove"), job)).rowcount:
-        pass
+    try:
+        # A flush that this statement waited for may have added a list after its snapshot: repeat until none is left.
+        while (await conn.execute(sql("batch/remove"), job)).rowcount:
+            pass
+    except psycopg.errors.LockNotAvailable as error:
+        raise Conflict("A worker is still writing rows of the job. Try again in a few seconds.") from error
     for table in ("item_fix", "activity", "sample", "repeat", "effect", "delivery"):
         await conn.execute(sql(f"{table}/remove"), job)
     await conn.execute(sql("outbox/remove_job"), job)

@@ -441,6 +441,7 @@ CREATE TABLE tidemill.batch (
     closed_at   timestamptz,
     half        boolean NOT NULL DEFAULT false,
     further_codes jsonb,
+    disconnects smallint NOT NULL DEFAULT 0,
     CHECK (lo < hi),
     CHECK ((state IN ('ready', 'leased')) = (open > 0)),
     CHECK (seqs IS NULL OR open = 0 OR cardinality(seqs) = open),
@@ -464,6 +465,7 @@ CREATE INDEX batch_unfolded ON tidemill.batch (job_id, id) WHERE NOT folded;
 CREATE INDEX batch_open_job ON tidemill.batch (job_id, state, retrying, since, id) WHERE state IN ('ready', 'leased');
 CREATE INDEX batch_open_owner ON tidemill.batch (owner_id, since, id) WHERE state IN ('ready', 'leased');
 CREATE INDEX batch_open_all ON tidemill.batch (since, id) WHERE state IN ('ready', 'leased');
+CREATE INDEX batch_disconnected ON tidemill.batch (id) WHERE disconnects > 0 AND state IN ('ready', 'leased');
 
 -- Creates the partitions of item and outcome for the week of a time, if they do not exist. It uses LIKE + ATTACH,
 -- because CREATE … PARTITION OF waits for all readers and blocks later queries.

@@ -116,6 +116,7 @@ class WorkSummary:
     outbox: int
     outbox_age_s: float
     quarantined: int
+    disconnected: int  # open batches whose transactions lost their connection
     unserved: dict[str, int] = field(default_factory=dict)  # kinds without a live worker, and their open jobs
 
 

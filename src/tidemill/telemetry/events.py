@@ -26,6 +26,7 @@ batch.completed      job, batch, rows, successes, failures, not_found, skipped, 
 batch.stale          job, batch, items                          a flush was rejected: the lease was lost
 batch.released       job, batch, items                          the unsettled items of a batch were released
 batch.split          job, batch, pieces                         a batch was split to find a failing item
+batch.disconnected   job, batch, items, losses, error           the transaction of a batch ended its connection
 batch.swept          job, batch, losses                         an expired lease was reclaimed
 concurrency.changed  kind, was, now, reason                     concurrency changed: throttled, errors or calm
 limiter.taken        limiter, permits, waited_s                 permits granted since the last report
@@ -36,7 +37,7 @@ limiter.unblocked    limiter, key, by                           an admin unblock
 buffer.high          job, batch, fill                           the buffer of outcomes is at least 80 % full
 item.retry           job, batch, items, codes, decisions        items of a flush will be retried
 handler.failed       job, batch, seq, attempt, status, type, traceback, suppressed  a handler raised (once per minute)
-item.poison          job, seq                                   an item crashed its process three times alone
+item.poison          job, seq                                   an item broke its process or connection three times
 child.started        child, pid                                 a child process started
 child.stopped        child, pid, cause, returncode, in_hand     a child process stopped on request
 child.died           child, pid, cause, returncode, in_hand     a child process died

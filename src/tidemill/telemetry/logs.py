@@ -14,6 +14,7 @@ WARNING_ERROR_RATE = 0.1
 _EVENT_LEVELS = {
     "batch.stale": logging.WARNING,
     "ingest.stale": logging.WARNING,
+    "batch.disconnected": logging.WARNING,
     "batch.swept": logging.WARNING,
     "buffer.high": logging.WARNING,
     "limiter.blocked": logging.WARNING,

@@ -192,3 +192,10 @@ def test_throttle_storm_window_is_complete_early() -> None:
     control = ConcurrencyController(50, 50, 50, round_trip_s=0.2)
     assert not control.is_window_complete(ObservationWindow(0.1, settled=5, settled_s=0.9, throttled=40))
     assert control.is_window_complete(ObservationWindow(0.3, settled=5, settled_s=0.9, throttled=40))
+
+
+def test_window_of_slow_calls_is_complete_after_30_s_with_few_responses() -> None:
+    """Otherwise a kind whose calls were slow once would stay paced for minutes."""
+    slow = ConcurrencyController(2, 1.0, 2.0, round_trip_s=600.0)
+    assert not slow.is_window_complete(ObservationWindow(29.0, settled=2))
+    assert slow.is_window_complete(ObservationWindow(30.0, settled=2))

@@ -2,21 +2,27 @@
 
 import asyncio
 import os
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
+from tidemill import Item, Mill
 from tidemill.app.child_main import CHILD_EXIT_FAILED
 from tidemill.app.worker import build_child_argv
+from tidemill.config import Settings
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.limits import limiter_records
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_records import PermitRequest
 from tidemill.store.database import Database
+from tidemill.telemetry.events import Event, subscribe
+from tidemill.testing import drain
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 SLOW = """
@@ -164,3 +170,41 @@ def test_child_without_database_exits_with_one_line_error(tmp_path: Path) -> Non
     assert ended.returncode == CHILD_EXIT_FAILED
     assert "Cannot connect to PostgreSQL at 127.0.0.1:1/none" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("cause", "losses"), [("crash", [1]), ("fast", []), ("immediate", [])])
+async def test_lost_connection_counts_for_batch_of_crashed_server_process_only(
+    cause: str, losses: list[int], settings: Settings, db: Database, server: Restarts
+) -> None:
+    """The crash of one server process, like a restart, ends the connections of all others."""
+    mill, running = Mill(settings.model_copy(update={"claim_max": 5})), {}
+
+    @mill.batch_handler("test")
+    async def run(items: Sequence[Item], conn: Any) -> None:
+        running[conn.info.backend_pid] = items[0].seq
+        await conn.execute("SELECT pg_sleep(60) WHERE NOT EXISTS (SELECT FROM calm)")
+
+    await rows(db, "CREATE TABLE calm (n int)")
+    job_id = await add_job(db, 10)
+    events: list[Event] = []
+    unsubscribe = subscribe(events.append)
+    draining = asyncio.gather(drain(mill, db=db), drain(mill, db=db))
+
+    async def both_sleep() -> bool:
+        asleep = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+        return len(await rows(db, asleep)) == 2
+
+    try:
+        await eventually(both_sleep)
+        await rows(db, "INSERT INTO calm VALUES (1)")
+        if cause == "crash":
+            os.kill(next(iter(running)), signal.SIGSEGV)
+        else:
+            await asyncio.to_thread(server.stop, cause)
+            await asyncio.to_thread(server.start)
+        await asyncio.wait_for(draining, 30)
+    finally:
+        unsubscribe()
+    assert [event.fields["losses"] for event in events if event.name == "batch.disconnected"] == losses
+    assert await fates(db, job_id) == {("done", None, 1): 10}
+    await assert_sound(db)

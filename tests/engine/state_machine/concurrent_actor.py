@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from support import close_job_as, job_of, rows, settle, try_take, verdict
-from tidemill.core.batch import Lease, split_in_half, split_off_suspects
+from tidemill.core.batch import Lease, split_evenly, split_off_suspects
 from tidemill.core.decide import Verdict
 from tidemill.core.errors import Conflict, UnknownJob
 from tidemill.core.job import Item
@@ -122,7 +122,7 @@ class Actor:
             case 0:
                 await self._db.run(batch_leases.release_rest_of_batch, lease)
             case 1:
-                await self._db.run(batch_leases.split_batch, lease, split_in_half(lease))
+                await self._db.run(batch_leases.split_batch, lease, split_evenly(lease))
             case _:
                 await self._db.run(batch_leases.split_batch, lease, split_off_suspects(lease, suspects))
 

@@ -8,7 +8,7 @@ from engine.state_machine.database import World
 from engine.state_machine.jobs import SourceVerbs
 from engine.state_machine.model import MAX_ATTEMPTS, HandModel, ItemModel, JobModel
 from engine.state_machine.seeded_choices import Dice
-from tidemill.core.batch import split_in_half, split_off_suspects
+from tidemill.core.batch import split_evenly, split_off_suspects
 from tidemill.core.decide import Verdict
 from tidemill.core.status import ItemStatus
 
@@ -131,7 +131,7 @@ class BatchRules(RuleBasedStateMachine):
         suspects = dice.some("suspects", sorted(hand.holds))
         for_the_dead = dice.coin("for the dead")
         crashes = dice.number("crashes", 0, 2)
-        pieces = split_off_suspects(lease, suspects) if suspects else split_in_half(lease)
+        pieces = split_off_suspects(lease, suspects) if suspects else split_evenly(lease)
         self.do(self.verbs.split(hand, pieces, for_the_dead=for_the_dead, crashes=crashes))
 
     def expire(self, dice: Dice, hand: HandModel) -> None:

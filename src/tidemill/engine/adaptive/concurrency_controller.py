@@ -181,9 +181,9 @@ class ConcurrencyController:
         """Return whether a window has enough responses: one throttled of two is no evidence, forty of fifty are."""
         if window.throttled >= MIN_WINDOW_ANSWERS and window.throttled > window.settled:
             return window.seconds >= max(THROTTLE_STORM_WINDOW_S, self._effective_round_trip_s)
-        return window.seconds >= self.window_length_s * (
-            1 if window.answers >= MIN_WINDOW_ANSWERS else SPARSE_WINDOW_FACTOR
-        )
+        if window.answers >= MIN_WINDOW_ANSWERS:
+            return window.seconds >= self.window_length_s
+        return window.seconds >= min(SPARSE_WINDOW_FACTOR * self.window_length_s, MAX_WINDOW_S)
 
     def slot_cooldown_s(self, after: float | None) -> float:
         """Return how long the slot of a throttled item stays empty: the service's ``after`` seconds, within limits.

@@ -145,7 +145,8 @@ class Sizing:
         if handler.is_batch:  # in a time slice, the first batch of a set-based kind may take longer than the slice
             first = high if self.slice_ends_at is None else low
         else:
-            first = max(low, handler.concurrency)
+            # Items that need the resource of a gate would wait for it here although other processes are idle.
+            first = max(low, handler.concurrency if handler.gate is None else math.ceil(slots / settings.worker_lanes))
             if permits_per_s is not None:  # items that wait for permits would be kept from other workers
                 startable = permits_per_s * settings.worker_target_slice_ms / 1000 * settings.safety_factor
                 high = max(low, min(high, int(startable)))

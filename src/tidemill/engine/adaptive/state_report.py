@@ -54,7 +54,9 @@ def collect_adaptive_state(context: EngineContext) -> dict[str, Any]:
 def _collect_kind_state(context: EngineContext, semaphore: AdaptiveSemaphore) -> dict[str, Any]:
     handler = context.handlers.get(semaphore.kind)
     claim_size = context.sizing.compute_claim_size(
-        handler, slots=semaphore.slots, permits_per_s=context.limiter_registry.get_rate_per_s(handler)
+        handler,
+        slots=context.count_usable_slots(handler),
+        permits_per_s=context.limiter_registry.get_rate_per_s(handler),
     )
     return {
         "provider": handler.limiter or handler.kind,

@@ -1,7 +1,7 @@
 -- Return the facts of a health check. Queue age is the age of the oldest due batch of a job that may run, or of the
 -- oldest source that no worker ingests. Work behind a blocked limiter counts as due when the block ends. Reads only the
 -- first 1000 rows of each. Workers that run only on demand do not count, because no kickoff request may come. The
--- broker's state is what workers with a broker report. Index: batch_open_all, job_runnable, ingest_pkey.
+-- broker's state is what workers with a broker report. Index: batch_open_all, batch_disconnected, job_runnable, ingest_pkey.
 SELECT (SELECT count(*) FROM tidemill.worker WHERE seen_at > tidemill.now() - %(silent)s * interval '1 second'
         AND NOT coalesce((info->>'on_demand')::boolean, false)) AS workers,
     (SELECT count(*) FROM (SELECT 1 FROM tidemill.job WHERE closed_as IS NULL AND intent = 'run' LIMIT 1000) j) AS open_jobs,
@@ -21,4 +21,6 @@ SELECT (SELECT count(*) FROM tidemill.worker WHERE seen_at > tidemill.now() - %(
         HAVING count(*) > 0) AS broker,
     (SELECT count(*) FROM (SELECT FROM tidemill.outbox LIMIT 100000) o) AS outbox,
     coalesce((SELECT extract(epoch FROM tidemill.now() - min(created_at))::float8 FROM tidemill.outbox), 0) AS outbox_age_s,
-    (SELECT count(*) FROM (SELECT FROM tidemill.quarantine LIMIT 100000) q) AS quarantined
+    (SELECT count(*) FROM (SELECT FROM tidemill.quarantine LIMIT 100000) q) AS quarantined,
+    (SELECT count(*) FROM (SELECT FROM tidemill.batch WHERE disconnects > 0 AND state IN ('ready', 'leased') LIMIT 1000) b)
+        AS disconnected
