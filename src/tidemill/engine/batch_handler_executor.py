@@ -220,7 +220,9 @@ class BatchHandlerExecutor:
             return BatchExceptions()
         started = time.monotonic()
         try:
-            values = await self._call_handler(good, conn)
+            values = await self._call_handler(
+                good.copy(), conn
+            )  # a handler may change its list; a retry needs all items
         except Done as done:  # any other raised outcome rolls the transaction back
             return repeat_outcome(done, len(good))
         finally:
@@ -234,7 +236,8 @@ class BatchHandlerExecutor:
             return await asyncio.get_running_loop().run_in_executor(
                 self._context.get_thread_pool(self._handler), self._call_blocking_handler, good
             )
-        call = self._handler.call(good) if conn is None else self._handler.call(good, conn)
+        # In a task of its own: a handler that cancels its current task must not cancel the lane.
+        call = asyncio.create_task(self._handler.call(good) if conn is None else self._handler.call(good, conn))
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  this coroutine runs in a task
         watch = asyncio.create_task(self._cancel_after_grace(task))
