@@ -232,7 +232,7 @@ class MaintenanceLoop(PeriodicLoop):
     async def recover_from_clock_set_back(self, behind_s: float = 0.0) -> None:
         seconds = await self._db.run(workers.recover_from_clock_set_back, behind_s)
         if seconds is not None:
-            emit("clock.set_back", seconds=round(seconds, 1))
+            emit("clock.rewound", seconds=round(seconds, 1))
 
     async def reclaim_expired_leases(self) -> int:
         """Reclaim expired leases; return their number."""

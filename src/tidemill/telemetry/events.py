@@ -58,7 +58,7 @@ service.refused      service, status, rows, after               an external serv
 service.failed       service, status, rows, code, ms            a call failed or its response was invalid
 store.unavailable    error                                      the file store is unavailable; work is retried
 loop.failed          loop, error                                a tick of a background loop failed
-clock.set_back       seconds                                    the clock of the database was set back
+clock.rewound        seconds                                    the clock of the database was set back
 migration.blocked    seconds_left, error                        a migration waits for the lock of a table
 hook.failed          hook, error                                a stop hook of a mill raised
 database.retry       verb, attempt, error                       a transaction is retried

@@ -22,7 +22,7 @@ _EVENT_LEVELS = {
     "item.poison": logging.ERROR,
     "job.failed": logging.ERROR,
     "loop.failed": logging.ERROR,
-    "clock.set_back": logging.WARNING,
+    "clock.rewound": logging.WARNING,
     "migration.blocked": logging.WARNING,
     "hook.failed": logging.ERROR,
     "request.failed": logging.ERROR,
