@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tidemill.core.batch import Lease, split_in_half
@@ -237,13 +237,17 @@ class BatchHandlerExecutor:
                 self._context.get_thread_pool(self._handler), self._call_blocking_handler, good
             )
         # In a task of its own: a handler that cancels its current task must not cancel the lane.
-        call = asyncio.create_task(self._handler.call(good) if conn is None else self._handler.call(good, conn))
+        coroutine = self._handler.call(good) if conn is None else self._handler.call(good, conn)
+        call = asyncio.create_task(_return_exception(coroutine))
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  this coroutine runs in a task
         watch = asyncio.create_task(self._cancel_after_grace(task))
         try:
             async with asyncio.timeout(self._handler.timeout):
-                return await call
+                value, error = await call
+            if error is not None:
+                raise error
+            return value
         except BaseException:
             if self._is_grace_over and task.cancelling() == 1:  # more than 1: the lease was lost at the same time
                 raise BatchInterrupted from None
@@ -266,6 +270,16 @@ class BatchHandlerExecutor:
             return self._handler.call(good)
         except StopIteration as error:
             raise RuntimeError(describe_exception(error)) from error
+
+
+async def _return_exception(call: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    """Return the value and the exception of a call. A task that raises KeyboardInterrupt would end the event loop."""
+    try:
+        return await call, None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001  the caller raises it
+        return None, error
 
 
 def _is_task_cancelled() -> bool:
