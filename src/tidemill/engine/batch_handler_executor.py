@@ -246,7 +246,7 @@ class BatchHandlerExecutor:
             async with asyncio.timeout(self._handler.timeout):
                 value, error = await call
             if error is not None:
-                raise error
+                raise error  # noqa: TRY301  the end of the grace period applies to it, too
             return value
         except BaseException:
             if self._is_grace_over and task.cancelling() == 1:  # more than 1: the lease was lost at the same time

@@ -174,12 +174,10 @@ async def test_operation_storm_loses_and_repeats_no_effects(workers: Workers, db
 
 
 @pytest.mark.full
-async def test_operation_storms_of_many_seeds_lose_and_repeat_no_effects(
-    workers: Workers, db: Database, record_property: Callable[[str, object], None]
-) -> None:
+async def test_operation_storms_of_many_seeds_lose_and_repeat_no_effects(workers: Workers, db: Database) -> None:
     await rows(db, LEDGER)
     checked = 0
     for seed in range(SEED, SEED + STORMS):
         checked += await assert_storm_loses_no_effect(workers, db, seed=seed, items=ITEMS, operations=150)
         workers.end()
-    record_property("checked_items", checked)
+    assert checked >= STORMS * 2 * ITEMS
