@@ -121,7 +121,7 @@ class Settings(BaseSettings):
     db_max_idle_conns: Positive = Field(default=1, description="Idle database connections to keep open")
     db_conn_max_lifetime: Positive = Field(default=3_600, description="Seconds after which a connection is replaced")
     db_prepare: bool = Field(
-        default=True, description="Use prepared statements; disable behind a proxy that does not support them"
+        default=True, description="Use prepared statements on direct connections; never behind a connection pooler"
     )
     db_timeout_ms: Positive = Field(
         default=20_000, description="Timeout for each statement of a flush or an ingest chunk"

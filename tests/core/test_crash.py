@@ -1,12 +1,22 @@
 """Tests of which items the death of a child counts against, and when a child is stuck."""
 
 from signal import SIGABRT, SIGKILL, SIGSEGV, SIGTERM
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.core.child_exit import STUCK_GRACE_S, ExitCause, classify_exit, is_child_stuck, is_only_running_item
+from tidemill.core.child_exit import (
+    EXIT_LOOP_FAILED,
+    ISOLATE_AFTER_KILLS,
+    STUCK_GRACE_S,
+    ExitCause,
+    KillCounts,
+    classify_exit,
+    is_child_stuck,
+    is_only_running_item,
+)
 
 
 def death(returncode: int, by_parent: ExitCause | None = None, *, in_hand: int = 0, peak_mb: float = 50) -> ExitCause:
@@ -21,6 +31,7 @@ def death(returncode: int, by_parent: ExitCause | None = None, *, in_hand: int =
         (0, None, 50, ExitCause.STOPPED),
         (1, None, 50, ExitCause.CRASHED),
         (78, None, 50, ExitCause.CRASHED),
+        (EXIT_LOOP_FAILED, None, 50, ExitCause.BROKEN),
         (-SIGSEGV, None, 50, ExitCause.CRASHED),
         (-SIGABRT, None, 50, ExitCause.CRASHED),
         (-SIGTERM, None, 50, ExitCause.KILLED),
@@ -53,6 +64,22 @@ def test_child_killed_by_parent_keeps_parents_cause(
 @pytest.mark.parametrize(("in_hand", "alone"), [(0, False), (1, True), (2, False), (50, False)])
 def test_crash_is_attributed_to_item_only_if_it_ran_alone(in_hand: int, alone: bool) -> None:
     assert is_only_running_item(in_hand) is alone
+
+
+def test_item_is_isolated_only_after_repeated_kills() -> None:
+    counts, job_id = KillCounts(), UUID(int=1)
+    hits = [counts.count_death(job_id, [7, 10 + death]) for death in range(ISOLATE_AFTER_KILLS)]
+    assert hits == [[]] * (ISOLATE_AFTER_KILLS - 1) + [[7]]
+    assert counts.count_death(job_id, [7]) == [], "its count starts again"
+    assert counts.count_death(UUID(int=2), [11]) == [], "an item of another job"
+
+
+def test_kill_counts_forget_items_that_were_hit_long_ago() -> None:
+    counts, job_id = KillCounts(max_items=2), UUID(int=1)
+    for _ in range(ISOLATE_AFTER_KILLS - 1):
+        counts.count_death(job_id, [7])
+    counts.count_death(job_id, [8, 9])
+    assert counts.count_death(job_id, [7]) == []
 
 
 S = 10**9

@@ -96,3 +96,17 @@ async def test_loop_emits_event_and_continues_after_error(monkeypatch: pytest.Mo
         ("loop.failed", {"loop": "ticking", "error": "ValueError: no"}),
         ("loop.failed", {"loop": "ticking", "error": "KeyError: 'x'"}),
     ]
+
+
+async def test_loop_is_broken_after_failures_in_a_row_only_if_it_worked_before() -> None:
+    failures: list[float | Exception] = [RuntimeError("no")] * service.BROKEN_AFTER_FAILED_TICKS
+    worked, never_worked = Ticking([0.0, *failures, 0.0]), Ticking(failures)
+    for _ in failures:
+        await worked.tick_safely()
+        await never_worked.tick_safely()
+    assert not worked.is_broken
+    assert not never_worked.is_broken, "a new process would fail in the same way"
+    await worked.tick_safely()
+    assert worked.is_broken
+    await worked.tick_safely()
+    assert not worked.is_broken

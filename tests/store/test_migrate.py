@@ -8,8 +8,9 @@ from importlib.resources import files
 import psycopg
 import pytest
 
+from store.scenes import held_up
 from store.schema_dump import describe
-from support import rows
+from support import add_job, rows, settle, take
 from tidemill.core.errors import Unavailable
 from tidemill.store import migrate as store
 from tidemill.store.database import Database
@@ -114,6 +115,40 @@ async def test_new_migration_runs_on_existing_schema(db: Database, monkeypatch: 
         await check_schema(db)
     assert await migrate_schema(db) == ["9999_new.sql"]
     await check_schema(db)
+
+
+@pytest.fixture
+def new_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add a migration that needs an exclusive lock on the table of batches."""
+    new = Migration("9999_new.sql", b"ALTER TABLE tidemill.batch ADD extra int")
+    monkeypatch.setattr(store, "list_migrations", lambda: [*list_migrations(), new])
+    monkeypatch.setattr(store, "MIGRATION_LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(store, "MIGRATION_RETRY_PAUSE_S", 0.2)
+
+
+@pytest.mark.usefixtures("new_column")
+async def test_migration_behind_long_reader_does_not_block_workers(db: Database) -> None:
+    job_id = await add_job(db, 10)
+    async with db.transaction(snapshot=True) as reader:
+        await reader.execute(b"SELECT count(*) FROM tidemill.batch")
+        migration = await held_up(db, migrate_schema(db))
+        lease = await asyncio.wait_for(take(db, job_id), 5)
+        await asyncio.wait_for(settle(db, lease), 5)
+        assert not migration.done()
+    assert await asyncio.wait_for(migration, 10) == ["9999_new.sql"]
+
+
+@pytest.mark.usefixtures("new_column")
+async def test_migration_that_gets_no_lock_in_time_names_blocking_session(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MIGRATION_BUDGET_S", 0.5)
+    async with db.transaction(snapshot=True) as reader:
+        await reader.execute(b"SELECT count(*) FROM tidemill.batch")
+        message = f"could not lock the tables.*Session {reader.info.backend_pid} .*tidemill migrate"
+        with pytest.raises(Unavailable, match=message):
+            await migrate_schema(db)
+    assert await rows(db, "SELECT 1 FROM tidemill.migration WHERE name = '9999_new.sql'") == []
 
 
 async def test_migration_changed_after_it_ran_is_rejected(db: Database) -> None:

@@ -1,13 +1,15 @@
 """Tests that sessions have no state, so that a transaction-pooling proxy can be used."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from uuid import uuid4
 
 import psycopg
 import pytest
 
 from store.scenes import at_once, held_up
-from support import add_job, add_rows, assert_sound, rows, settle, take, try_take
+from support import add_job, add_rows, assert_sound, close_job_as, rows, settle, take, try_take
+from support.poolers import PROTOCOL_PREPARE_VERSION, read_pgbouncer_version, run_pgbouncer
 from tidemill.core.errors import IdempotencyKeyReused
 from tidemill.store.batch_leases import BatchClaim, claim_batch
 from tidemill.store.database import Database, is_transient
@@ -112,3 +114,34 @@ async def test_idempotency_key_of_rolled_back_submission_is_available(db: Databa
     assert is_new
     assert found != first
     await assert_sound(db)
+
+
+@pytest.mark.parametrize("max_prepared_statements", [None, 100])
+async def test_transactions_behind_pgbouncer_use_no_prepared_statements(
+    max_prepared_statements: int | None, db: Database
+) -> None:
+    if max_prepared_statements and read_pgbouncer_version() < PROTOCOL_PREPARE_VERSION:
+        pytest.skip("This version of PgBouncer has no max_prepared_statements.")
+    with run_pgbouncer(db.url, max_prepared_statements=max_prepared_statements) as url:
+        async with AsyncExitStack() as stack:
+            pooled = [await stack.enter_async_context(Database(url, size=2)) for _ in range(4)]
+            failures = await asyncio.gather(*(run_job_to_end(one) for one in pooled))
+    assert failures == [0] * 4, "transactions failed and were retried"
+    assert await rows(db, "SELECT count(*) FROM tidemill.job WHERE closed_as = 'completed'") == [(4,)]
+    await assert_sound(db)
+
+
+async def run_job_to_end(db: Database) -> int:
+    """Run a job in the steps of a worker. Return the number of failed transactions."""
+    job_id = await add_job(db, 200, batch_size=10)
+    for _ in range(20):
+        await settle(db, await take(db, job_id, 10))
+    await db.run(close_job_as, job_id)
+    return db.stats.failures
+
+
+async def test_direct_connection_uses_prepared_statements(tidemill_database: str) -> None:
+    async with Database(tidemill_database, size=1) as db:
+        await run_job_to_end(db)
+        [(prepared,)] = await rows(db, "SELECT count(*) FROM pg_prepared_statements")
+    assert prepared > 0

@@ -154,9 +154,7 @@ def make_timeout_retry(seconds: float) -> Retry:
 
 
 def make_poison_failure(deaths: int) -> Fail:
-    return Fail(
-        f"The item ran without other items and crashed its process {deaths} times", code="poison", retryable=True
-    )
+    return Fail(f"The item ran without other items and its process died {deaths} times", code="poison", retryable=True)
 
 
 def make_connection_loss_failure(losses: int, reason: str) -> Fail:

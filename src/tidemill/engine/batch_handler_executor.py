@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tidemill.core.batch import Lease, split_evenly
@@ -288,7 +288,9 @@ class BatchHandlerExecutor:
             return BatchExceptions()
         started = time.monotonic()
         try:
-            values = await self._call_handler(good, conn)
+            values = await self._call_handler(
+                good.copy(), conn
+            )  # a handler may change its list; a retry needs all items
         except Done as done:  # any other raised outcome rolls the transaction back
             return repeat_outcome(done, len(good))
         finally:
@@ -302,13 +304,18 @@ class BatchHandlerExecutor:
             return await asyncio.get_running_loop().run_in_executor(
                 self._context.get_thread_pool(self._handler), self._call_blocking_handler, good
             )
-        call = self._handler.call(good) if conn is None else self._handler.call(good, conn)
+        # In a task of its own: a handler that cancels its current task must not cancel the lane.
+        coroutine = self._handler.call(good) if conn is None else self._handler.call(good, conn)
+        call = asyncio.create_task(_return_exception(coroutine))
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  this coroutine runs in a task
         watch = asyncio.create_task(self._cancel_when_interrupted(task))
         try:
             async with asyncio.timeout(self._handler.timeout):
-                return await call
+                value, error = await call
+            if error is not None:
+                raise error  # noqa: TRY301  the end of the grace period applies to it, too
+            return value
         except BaseException:
             if self._is_interrupted and task.cancelling() == 1:  # more than 1: the lease was lost at the same time
                 raise BatchInterrupted from None
@@ -359,6 +366,16 @@ def _may_retry_transaction(error: Exception, attempt: int, detector: ConnectionL
         return attempt < MAX_CONTENTION_ATTEMPTS
     # A trigger can raise any SQLSTATE, also that of a lost connection.
     return is_out_of_resources_error(error) or detector.server_started_at is None
+
+
+async def _return_exception(call: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    """Return the value and the exception of a call. A task that raises KeyboardInterrupt would end the event loop."""
+    try:
+        return await call, None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001  the caller raises it
+        return None, error
 
 
 def _is_task_cancelled() -> bool:

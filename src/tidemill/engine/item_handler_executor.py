@@ -1,6 +1,7 @@
 """Runs the items of a batch through a per-item handler and converts its exceptions to outcomes."""
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,12 +42,14 @@ class ItemHandlerExecutor:
         self._running_by_slot: dict[int, tuple[asyncio.Task[None], float]] = {}
         self._cancelled_slots: dict[int, Outcome | None] = {}  # slot -> outcome of its item; None: it is released
         self._yielded_at = time.monotonic()
+        self._lane_task: asyncio.Task[Any]
 
     async def run(self, items: Sequence[Item]) -> None:
         """Run all items. Stop early if the process or the job must stop or the batch takes far too long.
 
         Items that have not started then stay unsettled.
         """
+        self._lane_task = _get_current_task()
         self._pending_items.extend(self._admission.interleave_items_by_member(items))
         gate = self._handler.gate
         requests_before = 0 if gate is None else gate.requests
@@ -71,8 +74,7 @@ class ItemHandlerExecutor:
         admission.end_waits_for_slot_and_start()
 
     async def _run_items_in_slot(self, slot: int, reports: ThrottleReports) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  this coroutine runs in a task
+        task = _get_current_task()
         admission, semaphore, pending, settle = (
             self._admission,
             self._admission.semaphore,
@@ -135,25 +137,30 @@ class ItemHandlerExecutor:
                 result = await self._call_in_thread_pool(item, reports)
             return result if isinstance(result, Outcome) else Done(result)
         except asyncio.CancelledError as error:
+            if self._lane_task.cancelling():  # the lease was lost
+                raise
             if slot in self._cancelled_slots:
-                if task.uncancel():  # the lease was lost at the same time
-                    raise
                 return self._cancelled_slots[slot]
             if self._context.is_grace_over:
                 return None
-            if task.cancelling():
-                raise
-            return outcome_from_error(
-                error, self._handler, reports, self._context.tracebacks
-            )  # the handler itself raised it
+            # The handler raised it, or cancelled its own task.
+            return outcome_from_error(error, self._handler, reports, self._context.tracebacks)
         except BaseException as error:  # noqa: BLE001  every exception of a handler is an outcome
             return outcome_from_error(error, self._handler, reports, self._context.tracebacks)
         finally:
             del self._running_by_slot[slot]
-            if slot in self._cancelled_slots:
-                del self._cancelled_slots[slot]
-                if task.cancelling():  # the handler caught its cancellation: the next item is not cancelled
-                    task.uncancel()
+            self._cancelled_slots.pop(slot, None)
+            if task.cancelling():
+                await self._discard_cancellation(task)
+
+    async def _discard_cancellation(self, task: asyncio.Task[None]) -> None:
+        """Undo a cancellation that was meant for one item, so that it hits neither the engine nor the next item."""
+        while task.uncancel():
+            pass
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)  # before Python 3.13, uncancel() keeps a cancellation that was not delivered yet
+        if self._lane_task.cancelling():
+            raise asyncio.CancelledError
 
     async def _call_in_thread_pool(self, item: Item, reports: ThrottleReports) -> Outcome:
         threads = self._context.get_thread_pool(self._handler)
@@ -215,3 +222,9 @@ class ItemHandlerExecutor:
         for slot, (task, started) in self._running_by_slot.items():
             self._running_by_slot[slot] = (task, started + seconds)
             self._lane_state.extend_item_timeout(slot, seconds)
+
+
+def _get_current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101  the caller is a coroutine in a task
+    return task

@@ -45,6 +45,7 @@ class Lane(PeriodicLoop):
         if lease is None:
             self._lane_state.clear_lease()
             return self._claimer.poll_interval_s
+        self._has_worked = True  # even if this first batch damages the process
         handler = context.handlers.get(lease.kind)
         with bind_fields(**lease.event_fields):
             emit(

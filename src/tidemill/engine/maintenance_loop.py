@@ -174,7 +174,7 @@ HINT_RESEND_AFTER_S = 60.0
 class MaintenanceLoop(PeriodicLoop):
     """Reclaims expired leases, cancels and closes jobs, folds counters, takes samples and creates partitions.
 
-    One worker at a time does it for all.
+    It also detects that the clock of the database was set back. One worker at a time does it for all.
     """
 
     name = "maintenance"
@@ -202,8 +202,10 @@ class MaintenanceLoop(PeriodicLoop):
         self._sampler = ProgressSampler(db)
 
     async def tick(self) -> float:
-        if not await self._db.run(workers.take_or_renew_duty, self.name, self._worker, MAINTENANCE_DUTY_S):
+        duty = await self._db.run(workers.take_or_renew_duty, self.name, self._worker, MAINTENANCE_DUTY_S)
+        if duty is None:
             return self._interval_s
+        await self.recover_from_clock_set_back(duty.behind_s)
         await self.reclaim_expired_leases()
         await self.finalize_due_jobs()
         now = time.monotonic()
@@ -226,6 +228,11 @@ class MaintenanceLoop(PeriodicLoop):
                 await self._db.run(verb)
             self._housekept_at = now
         return 0 if await self.remove_row_chunk_of_deleted_jobs() else self._interval_s
+
+    async def recover_from_clock_set_back(self, behind_s: float = 0.0) -> None:
+        seconds = await self._db.run(workers.recover_from_clock_set_back, behind_s)
+        if seconds is not None:
+            emit("clock.rewound", seconds=round(seconds, 1))
 
     async def reclaim_expired_leases(self) -> int:
         """Reclaim expired leases; return their number."""

@@ -9,6 +9,7 @@ from tidemill.core.decide import describe_exception
 from tidemill.telemetry.events import emit
 
 LOOP_ERROR_PAUSE_S = 1.0
+BROKEN_AFTER_FAILED_TICKS = 3
 
 
 class PeriodicLoop(ABC):
@@ -19,6 +20,13 @@ class PeriodicLoop(ABC):
     def __init__(self) -> None:
         self._wake_event = asyncio.Event()
         self._stop_event = asyncio.Event()
+        self._has_worked = False
+        self._failed_ticks = 0  # in a row
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the loop worked in this process and now fails repeatedly, so that a new process may help."""
+        return self._has_worked and self._failed_ticks >= BROKEN_AFTER_FAILED_TICKS
 
     @abstractmethod
     async def tick(self) -> float:
@@ -46,10 +54,13 @@ class PeriodicLoop(ABC):
         """Run one tick, report its exception if any, and return the seconds until the next."""
         self._wake_event.clear()
         try:
-            return await self.tick()
+            delay = await self.tick()
         except Exception as error:  # noqa: BLE001  one failed tick must not end the loop silently
+            self._failed_ticks += 1
             emit("loop.failed", loop=self.name, error=_describe_first_group_error(error))
             return LOOP_ERROR_PAUSE_S
+        self._has_worked, self._failed_ticks = True, 0
+        return delay
 
     async def sleep_until_woken(self, seconds: float) -> None:
         """Wait until the time is over, or until woken."""

@@ -336,6 +336,17 @@ def _format_limited_session_name(milliseconds: int) -> str:
 
 async def _configure_connection(conn: Connection) -> None:
     set_json_loads(decode_json, conn)
+    if conn.prepare_threshold is not None and await _is_behind_pooler(conn):
+        # The next transaction may use another session, in which the name of a prepared statement is unknown or belongs
+        # to a statement of another client.
+        conn.prepare_threshold = None
+
+
+async def _is_behind_pooler(conn: Connection) -> bool:
+    """Whether a connection pooler answers for the server: it reports a process id of its own when a client connects."""
+    cursor = await conn.execute(b"SELECT pg_backend_pid()", prepare=False)
+    row = await cursor.fetchone()
+    return row is None or row[0] != conn.info.backend_pid
 
 
 async def _check_reachable(url: str) -> None:

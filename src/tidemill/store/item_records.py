@@ -36,7 +36,8 @@ async def read_unsettled_items_fast(conn: Connection, lease: Lease, *, exact: bo
         return await read_unsettled_items(conn, lease, exact=exact)
     items = list(map(Item, repeat(lease.job_id), range(lease.lo, lease.hi), inputs))
     for seq, defect in (row[1] or {}).items():
-        items[int(seq) - lease.lo].defect = defect
+        index = int(seq) - lease.lo
+        items[index] = items[index]._replace(defect=defect)
     return items
 
 

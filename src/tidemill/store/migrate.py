@@ -1,7 +1,10 @@
 """Runs migrations: numbered SQL files. Each runs once, under a lock, and is recorded with its checksum."""
 
+import asyncio
 import hashlib
+import random
 import re
+import time
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -10,8 +13,13 @@ import psycopg
 from tidemill.core.errors import Unavailable
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import sql
+from tidemill.telemetry.events import emit
 
 PARTITION_WEEKS_AHEAD = 4
+# All statements on a table wait behind a migration that waits for its lock. Therefore it waits briefly, and often.
+MIGRATION_LOCK_TIMEOUT_S = 1.0
+MIGRATION_RETRY_PAUSE_S = 2.0
+MIGRATION_BUDGET_S = 120.0
 _MIGRATION_FILE_NAME = re.compile(r"^(\d{4})_\w+\.sql$")
 
 
@@ -36,8 +44,24 @@ async def migrate_schema(db: Database) -> list[str]:
 
     With a current schema it changes nothing, so that a role that owns no table can call it too: PostgreSQL checks the
     privilege to create an object before it checks whether the object exists.
+
+    Raises:
+        Unavailable: Another session held the lock of a table for MIGRATION_BUDGET_S. No migration was applied.
     """
-    async with db.transaction(bounded=False) as conn:
+    deadline = time.monotonic() + MIGRATION_BUDGET_S
+    while True:
+        try:
+            return await _run_missing_migrations(db)
+        except psycopg.errors.LockNotAvailable as error:
+            pause = MIGRATION_RETRY_PAUSE_S * (0.5 + random.random())  # noqa: S311  spreads concurrent calls
+            if time.monotonic() + pause > deadline:
+                raise Unavailable(await _describe_lock_holder(db)) from error
+            emit("migration.blocked", seconds_left=round(deadline - time.monotonic()), error=str(error).strip())
+        await asyncio.sleep(pause)
+
+
+async def _run_missing_migrations(db: Database) -> list[str]:
+    async with db.transaction(bounded=False, lock_timeout_s=MIGRATION_LOCK_TIMEOUT_S) as conn:
         await conn.execute(sql("migration/lock"))
         has_schema, has_table = await _find_schema_and_migration_table(conn)
         if not has_schema:
@@ -55,6 +79,21 @@ async def migrate_schema(db: Database) -> list[str]:
         for week in range(PARTITION_WEEKS_AHEAD + 1):
             await conn.execute(sql("partition/ensure"), {"days": 7 * week})
     return [migration.name for migration in new]
+
+
+async def _describe_lock_holder(db: Database) -> str:
+    """Return the message about the session that has held a lock on Tidemill's tables for the longest time."""
+    message = f"Migrations could not lock the tables of Tidemill for {MIGRATION_BUDGET_S:g} s. "
+    async with db.connection() as conn:
+        cursor = await conn.execute(sql("migration/lock_holder"), prepare=False)
+        row = await cursor.fetchone()
+    if row is None:
+        return message + "Run `tidemill migrate` again."
+    pid, name, seconds = row
+    return message + (
+        f'Session {pid} ("{name}") has had a transaction open for {seconds:.0f} s. '
+        "Wait until it ends or end it, then run `tidemill migrate` again."
+    )
 
 
 async def check_schema(db: Database) -> None:

@@ -135,9 +135,37 @@ async def list_live_kinds(conn: Connection) -> set[str]:
     return {kind for kind, on_demand in await cursor.fetchall() if not on_demand}
 
 
-async def take_or_renew_duty(conn: Connection, name: str, worker: str, seconds: float) -> bool:
+@dataclass(frozen=True, slots=True)
+class TakenDuty:
+    """A duty of this worker. The clock is ``behind_s`` behind the time at which the duty was last renewed."""
+
+    behind_s: float
+
+
+async def take_or_renew_duty(conn: Connection, name: str, worker: str, seconds: float) -> TakenDuty | None:
+    """Take or keep a duty; return None if another worker has it."""
     cursor = await conn.execute(sql("duty/take"), {"name": name, "worker": worker, "seconds": seconds})
-    return await cursor.fetchone() is not None
+    row = await cursor.fetchone()
+    return None if row is None else TakenDuty(row[0])
+
+
+CLOCK_TOLERANCE_S = 5.0  # a smaller jump only delays work by as much
+RENEWED_LEASE_S = 30.0  # workers renew their leases every few seconds
+
+
+async def recover_from_clock_set_back(conn: Connection, behind_s: float) -> float | None:
+    """If the clock of the database was set back, move planned times back; return the seconds, None if it was not.
+
+    Without it, ready batches, expired leases and schedules would wait until the clock is where it was before.
+    ``behind_s`` is what the caller knows already.
+    """
+    cursor = await conn.execute(sql("clock/measure_set_back"))
+    row = await cursor.fetchone()
+    seconds = max(behind_s, row[0] if row and row[0] is not None else 0.0)
+    if seconds < CLOCK_TOLERANCE_S:
+        return None
+    await conn.execute(sql("clock/move_back"), {"seconds": seconds, "lease": RENEWED_LEASE_S})
+    return seconds
 
 
 async def release_duties(conn: Connection, worker: str) -> None:

@@ -59,6 +59,8 @@ service.refused      service, status, rows, after               an external serv
 service.failed       service, status, rows, code, ms            a call failed or its response was invalid
 store.unavailable    error                                      the file store is unavailable; work is retried
 loop.failed          loop, error                                a tick of a background loop failed
+clock.rewound        seconds                                    the clock of the database was set back
+migration.blocked    seconds_left, error                        a migration waits for the lock of a table
 hook.failed          hook, error                                a stop hook of a mill raised
 database.retry       verb, attempt, error                       a transaction is retried
 database.latency     ms, transactions                           the mean time of transactions, about every second

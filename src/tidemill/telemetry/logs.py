@@ -23,6 +23,8 @@ _EVENT_LEVELS = {
     "item.poison": logging.ERROR,
     "job.failed": logging.ERROR,
     "loop.failed": logging.ERROR,
+    "clock.rewound": logging.WARNING,
+    "migration.blocked": logging.WARNING,
     "hook.failed": logging.ERROR,
     "request.failed": logging.ERROR,
     "database.retry": logging.WARNING,

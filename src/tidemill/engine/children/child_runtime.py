@@ -11,6 +11,7 @@ import time
 from contextlib import AbstractAsyncContextManager
 from uuid import UUID
 
+from tidemill.core.child_exit import EXIT_LOOP_FAILED
 from tidemill.engine.adaptive.state_report import AdaptiveStateLoop
 from tidemill.engine.children.control_pipe import (
     ControlDecoder,
@@ -45,23 +46,28 @@ class ContinuousWork:
     def __init__(self, context: EngineContext) -> None:
         self._claimer = FairClaimer(context)
         *lanes, last = context.shared_state.lanes
-        self._loops: list[PeriodicLoop] = [Lane(context, self._claimer, page) for page in lanes]
-        self._loops.append(Ingester(context, last))
+        self.loops: list[PeriodicLoop] = [Lane(context, self._claimer, page) for page in lanes]
+        self.loops.append(Ingester(context, last))
+        self._is_stopping = False
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for service in self._loops:
-                group.create_task(service.run())
+        """Run until stopped. Raises RuntimeError if a loop ended earlier: a handler has cancelled its task."""
+        tasks = [asyncio.create_task(service.run()) for service in self.loops]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not self._is_stopping:
+            raise RuntimeError("A loop of the child process ended although the process was not stopped")
+        await asyncio.gather(*tasks)
 
     def wake(self, job_id: UUID | None = None) -> None:
         self._claimer.invalidate_job_cache()
         if job_id is not None:
             self._claimer.prefer_job(job_id)
-        for service in self._loops:
+        for service in self.loops:
             service.wake()
 
     def request_stop(self) -> None:
-        for service in self._loops:
+        self._is_stopping = True
+        for service in self.loops:
             service.request_stop()
 
 
@@ -127,6 +133,10 @@ class ChildRuntime:
         os._exit(70)
 
     async def _keep_updating_pulse(self) -> None:
-        while True:
-            self._context.shared_state.update_pulse()
-            await asyncio.sleep(PULSE_INTERVAL_S)
+        """Update the pulse; end the process if a loop keeps failing, because an item may have damaged the process."""
+        with contextlib.suppress(MemoryError):  # a process that cannot even wait is damaged, too
+            while not any(loop.is_broken for loop in self._work.loops):
+                self._context.shared_state.update_pulse()
+                await asyncio.sleep(PULSE_INTERVAL_S)
+        # Not a normal stop, which could hang. The parent recovers the work of all lanes.
+        os._exit(EXIT_LOOP_FAILED)

@@ -1,10 +1,18 @@
 """Recovers the work of a dead child: records finished items, isolates suspects, releases the rest."""
 
+import time
 from dataclasses import replace
 from uuid import UUID
 
 from tidemill.core.batch import Lease, split_off_suspects
-from tidemill.core.child_exit import POISON_CRASH_COUNT, ExitCause, is_only_running_item
+from tidemill.core.child_exit import (
+    OUTSIDE_KILL_MEMORY_S,
+    POISON_CRASH_COUNT,
+    ExitCause,
+    KillCounts,
+    has_uncertain_cause,
+    is_only_running_item,
+)
 from tidemill.core.decide import Tally, make_poison_failure, make_timeout_retry
 from tidemill.core.job import Item
 from tidemill.core.kinds import HandlerLookup
@@ -46,6 +54,8 @@ class CrashSalvage:
         self._worker = worker
         self._lease_seconds = lease_seconds
         self._was_pulse_lost = False
+        self._kill_counts = KillCounts()
+        self._outside_kill_at = float("-inf")
         self._shared_state: SharedState  # of the dead child
         self._learned_columns = LearnedColumnsCache()
 
@@ -53,6 +63,8 @@ class CrashSalvage:
         self._shared_state, pages = shared_state, shared_state.lanes
         self._was_pulse_lost = now_ns - shared_state.pulse_ns > PULSE_LOST_AFTER_S * 1e9
         in_hand = sum(page.running_item_count for page in pages)
+        if cause is ExitCause.KILLED and all(page.lease_id is None for page in pages):
+            self._outside_kill_at = time.monotonic()
         for page in pages:
             lease_id = page.lease_id
             if lease_id is None:
@@ -114,6 +126,8 @@ class CrashSalvage:
             await self._time_out_items(page, held, now_ns, alone=alone)
         elif cause is ExitCause.CRASHED and page.running_item_count:
             await self._isolate_or_fail_suspects(page, held, alone=alone)
+        elif has_uncertain_cause(cause):
+            await self._resolve_uncertain_death(page, held, alone=alone)
         else:
             await self._release_batch(held, losses=int(cause is not ExitCause.STOPPED))
 
@@ -146,20 +160,36 @@ class CrashSalvage:
         else:
             await self._release_batch(held, losses=1)  # no item was late: the process itself hung
 
+    async def _resolve_uncertain_death(self, page: LaneState, held: Lease, *, alone: bool) -> None:
+        """Release the batch uncharged, but isolate an item that ran during several kills, and then charge it."""
+        is_outside_kill = time.monotonic() - self._outside_kill_at < OUTSIDE_KILL_MEMORY_S
+        if held.isolated and alone and page.running_item_count and not is_outside_kill:
+            await self._isolate_or_fail_suspects(page, held, alone=True)
+            return
+        # A batch of a set-based handler has no single running items: three losses in a row isolate all its items.
+        repeated = self._kill_counts.count_death(held.job_id, [one.seq for one in page.list_running_items()])
+        if repeated and not held.isolated:
+            await self._split_off_suspects(held, repeated, crashes=0)
+        else:
+            await self._release_batch(held, losses=1)
+
     async def _isolate_or_fail_suspects(self, page: LaneState, held: Lease, *, alone: bool) -> None:
-        """Isolate the suspects, or fail an item that crashed its process POISON_CRASH_COUNT times alone."""
+        """Isolate the suspects, or fail an item whose process died POISON_CRASH_COUNT times while it ran alone."""
         suspects = [one.seq for one in page.list_running_items()] or list(held.seqs or range(held.lo, held.hi))
         deaths = held.crashes + 1 if alone else 0
         if deaths < POISON_CRASH_COUNT:
-            pieces = split_off_suspects(held, suspects)
-            await self._db.run(batch_leases.split_batch, held, pieces, after_crash=True, crashes=deaths)
-            emit("batch.split", job=held.job_id, batch=held.batch_id, pieces=len(pieces))
+            await self._split_off_suspects(held, suspects, crashes=deaths)
             return
         items = [item for item in await self._db.run_async_commit(read_unsettled_items, held) if item.seq in suspects]
         for item in items:
-            item.attempt -= 1  # a crash does not count as an attempt
             emit("item.poison", job=held.job_id, seq=item.seq)
-        await self._write_outcomes_and_release(held, [(item, make_poison_failure(deaths)) for item in items], 0)
+        uncharged = [item._replace(attempt=item.attempt - 1) for item in items]  # a crash is not an attempt
+        await self._write_outcomes_and_release(held, [(item, make_poison_failure(deaths)) for item in uncharged], 0)
+
+    async def _split_off_suspects(self, held: Lease, suspects: list[int], *, crashes: int) -> None:
+        pieces = split_off_suspects(held, suspects)
+        await self._db.run(batch_leases.split_batch, held, pieces, after_crash=True, crashes=crashes)
+        emit("batch.split", job=held.job_id, batch=held.batch_id, pieces=len(pieces))
 
     async def _write_outcomes_and_release(
         self, held: Lease, outcomes: list[tuple[Item, Outcome]], duration_ms: int

@@ -39,7 +39,7 @@ class TimeSliceWork:
         self._claimer = SingleJobClaimer(context)
         *pages, last = context.shared_state.lanes
         self._ingester = Ingester(context, last)
-        self._loops: list[PeriodicLoop] = [*(Lane(context, self._claimer, page) for page in pages), self._ingester]
+        self.loops: list[PeriodicLoop] = [*(Lane(context, self._claimer, page) for page in pages), self._ingester]
         self._idle_loops: set[PeriodicLoop] = set()
         self._has_new_work = False
         self._slice_queue: asyncio.Queue[StartSliceMessage | None] = asyncio.Queue()
@@ -68,7 +68,7 @@ class TimeSliceWork:
             self.wake()
 
     def wake(self) -> None:
-        for loop in self._loops:
+        for loop in self.loops:
             loop.wake()
 
     def request_stop(self) -> None:
@@ -85,7 +85,7 @@ class TimeSliceWork:
         self._context.reset_for_slice(seconds)
         timer = asyncio.get_running_loop().call_later(seconds, self.end_slice_with_grace, message.number)
         async with asyncio.TaskGroup() as group:
-            for loop in self._loops:
+            for loop in self.loops:
                 group.create_task(self._run_loop_until_slice_ends(loop, message.number))
         timer.cancel()
 
@@ -98,7 +98,7 @@ class TimeSliceWork:
                 self._has_new_work = True
                 continue
             self._idle_loops.add(loop)
-            if len(self._idle_loops) == len(self._loops):
+            if len(self._idle_loops) == len(self.loops):
                 self.end_slice_with_grace(number)
             elif not self._context.is_stopping:
                 self._wake_other_loops(loop)
@@ -109,7 +109,7 @@ class TimeSliceWork:
         """Wake the other loops once after new work, because they may find work now."""
         if self._has_new_work:
             self._has_new_work = False
-            for other in self._loops:
+            for other in self.loops:
                 if other is not loop:
                     other.wake()
 
