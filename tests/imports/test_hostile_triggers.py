@@ -85,14 +85,12 @@ async def test_row_that_sleeps_fails_with_timeout_and_next_import_is_not_paced(
     ((row, _, error),) = await scene.outcomes(job)
     assert (row, error["code"], error["reason"]) == (7, "timeout", "A database statement took longer than 1 s")
     assert await scene.count("t") == 19
-    [semaphore] = _engines[bounded.mill].context.semaphore_by_kind.values()
+    context = _engines[bounded.mill].context
+    [semaphore] = context.semaphore_by_kind.values()
     assert semaphore.start_gap_s == 0, "the next batches start at once"
-    assert (
-        _engines[bounded.mill]
-        .context.sizing.get_pace("tidemill.import")
-        .claim_size(slice_ms=5_000, safety=0.7, first=10_000, low=1, high=10_000)
-        > 1_000
-    ), "the next batches are not as small as the last part"
+    pace_ms = context.sizing.get_pace("tidemill.import").item_ms
+    assert pace_ms is not None
+    assert pace_ms < 200, "the second that the row slept is not the pace of other rows"
 
 
 @pytest.mark.parametrize("verb", ["pause", "cancel", "delete"])
