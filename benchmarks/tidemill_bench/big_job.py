@@ -49,7 +49,7 @@ async def _insert_big_job(conn: Connection, owner_id: int, kind: str, shape: Big
     row = await cursor.fetchone()
     assert row is not None
     job_id: UUID = row[0]
-    await conn.execute(engine_sql("ingest/add"), {"job_id": job_id, "next_seq": shape.items})
+    await conn.execute(engine_sql("ingest/add"), {"job_id": job_id, "next_seq": shape.items, "fetch_pending": False})
     params: dict[str, Any] = {name: getattr(shape, name) for name in BigJobShape.__slots__} | {"job_id": job_id}
     for what in ("items", "outcomes", "ranges", "lists"):
         await conn.execute(sql(f"add_{what}"), params)

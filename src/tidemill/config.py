@@ -139,6 +139,25 @@ class Settings(BaseSettings):
         default=10_240, description="Maximum size of a compressed file after decompression"
     )
 
+    file_cpu_s: Annotated[int, Field(gt=0, le=3_600)] = Field(
+        default=60, description="Maximum CPU seconds to detect or preview a file, or to read one block of it"
+    )
+    file_memory_mb: Annotated[int, Field(ge=128)] = Field(
+        default=1_024, description="Memory limit of the processes that read files"
+    )
+    file_readers: Annotated[int, Field(gt=0, le=64)] = Field(
+        default=4, description="Maximum files that one API process detects or previews concurrently"
+    )
+    file_readers_per_user: Positive = Field(
+        default=2, description="Maximum files of one user that one API process detects or previews concurrently"
+    )
+    fetches: Annotated[int, Field(gt=0, le=64)] = Field(
+        default=4, description="Maximum files that one process downloads from URLs concurrently"
+    )
+    fetches_per_user: Positive = Field(
+        default=2, description="Maximum files of one user that are downloaded from URLs concurrently"
+    )
+
     worker_pool_size: Positive = Field(default=1, description="Child processes per worker (--processes)")
     worker_lanes: Positive = Field(default=2, description="Batches that a child process runs concurrently")
     worker_target_slice_ms: Positive = Field(default=5_000, description="Target duration of a claimed batch")
@@ -283,6 +302,8 @@ class Settings(BaseSettings):
             ("max_row_bytes", "ingest_max_batch_bytes"),
             ("rate_limit_per_s", "rate_limit_burst"),
             ("session_idle_s", "session_max_s"),
+            ("file_readers_per_user", "file_readers"),
+            ("fetches_per_user", "fetches"),
         ]
         problems = [f"{low} must not exceed {high}" for low, high in pairs if getattr(self, low) > getattr(self, high)]
         if self.db_timeout_ms >= self.lock_floor_ms:

@@ -16,7 +16,8 @@ from tidemill.core.suggest import format_suggestion
 from tidemill.features import Feature, import_object
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import Blob, BlobStore
-from tidemill.files.source_opener import SourceOpener, make_source_opener
+from tidemill.files.reader_process import IsolatedReader, ReaderLimits
+from tidemill.files.source_opener import SourceOpener
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
 from tidemill.store.users import User
@@ -251,8 +252,16 @@ class Runtime:
 
     @cached_property
     def source_opener(self) -> SourceOpener:
-        """Opens the files of jobs; downloads remote files first."""
-        return make_source_opener(self.settings)
+        """Opens the files of jobs in this process, for tests. Workers open them in reader processes."""
+        settings = self.settings
+        return SourceOpener(
+            self.blobs, max_row_bytes=settings.max_row_bytes, max_unpacked_bytes=settings.max_unpacked_mb << 20
+        )
+
+    @cached_property
+    def file_reader(self) -> IsolatedReader:
+        """Detects and reads files of users in reader processes."""
+        return IsolatedReader(ReaderLimits.from_settings(self.settings))
 
     @cached_property
     def kind_hooks(self) -> Mapping[str, KindHooks]:

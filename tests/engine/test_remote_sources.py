@@ -19,7 +19,7 @@ from tidemill.core.input_source import SourceReference
 from tidemill.core.status import JobStatus
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.context import EngineContext
-from tidemill.engine.ingester import Ingester
+from tidemill.engine.source_fetcher import SourceFetcher
 from tidemill.files.blobs import open_blob_store
 from tidemill.store import ingestion, job_lifecycle
 from tidemill.store.database import Database
@@ -64,10 +64,17 @@ async def submit_url(db: Database, url: str) -> UUID:
 
 @asynccontextmanager
 async def reading(db: Database, mill: Mill) -> AsyncIterator[tuple[EngineContext, "asyncio.Task[float]"]]:
-    """Start an ingester and wait until it downloads."""
+    """Start a download and wait until it has data."""
     book = SharedState.create(1)
     context = make_engine_context(db, mill.settings, mill.registry, worker="w1", shared_state=book)
-    tick = asyncio.create_task(Ingester(context, book.lanes[0]).tick())
+    fetcher = SourceFetcher(context)
+
+    async def fetch_once() -> float:
+        delay = await fetcher.tick()
+        await fetcher.wait_for_downloads()
+        return delay
+
+    tick = asyncio.create_task(fetch_once())
     folder = Path(mill.settings.blobs)
 
     async def has_begun() -> bool:

@@ -119,6 +119,14 @@ async def test_export_filter_keeps_exact_decimal_digits(shop: Shop) -> None:
     assert answer.json()["filters"] == {"age": {"eq": ["36"]}, "name": {"ne": ["2.50"]}}
 
 
+@pytest.mark.parametrize("number", [b"1e9999999999999999999", b"-1E-9999999999999999999"])
+async def test_export_filter_with_extreme_number_is_rejected(shop: Shop, number: bytes) -> None:
+    body = b'{"resource": "people", "filters": {"age": {"lt": %s}}}' % number
+    answer = await shop.ada.post("/v1/exports", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422, answer.text
+    assert "must be a whole number" in answer.text
+
+
 async def test_export_job_creates_file_that_owner_can_download_and_list(shop: Shop) -> None:
     export = await made(shop, filters={"age": {"lt": 40}}, order=["-email"])
     assert (export["status"], export["resource_type"], export["record_count"]) == ("completed", "people", 1)

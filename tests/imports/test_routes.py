@@ -160,6 +160,9 @@ async def test_import_from_url_is_previewed_dry_run_and_promoted_without_refetch
         "csv",
         "utf-8",
     )
+    fetched = {"is_complete": True, "is_active": False, "bytes": len(GOOD), "total_bytes": len(GOOD)}
+    job = (await shop.ada.get(f"/v1/jobs/{trial['job_id']}")).json()
+    assert (trial["fetch"], job["fetch"]) == (fetched, fetched)
     live = await shop.ada.post(f"/v1/imports/{trial['job_id']}/promote")
     assert live.status_code == 202, live.text
     done = await shop.worked(live.json()["job_id"])

@@ -18,6 +18,7 @@ from tidemill.engine.children.child_runtime import ChildRuntime, ContinuousWork,
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.children.supervisor import EXIT_CANNOT_START
 from tidemill.engine.children.time_slices import TimeSliceWork
+from tidemill.files.reader_process import make_isolated_opener
 from tidemill.store.open_database import open_database
 from tidemill.telemetry.child_events import relay_events_to_parent
 from tidemill.telemetry.events import emit
@@ -36,7 +37,14 @@ async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number:
     limit_process_memory(settings.child_memory_mb)
     relax_garbage_collector()
     async with open_database(settings, size=max(settings.db_max_conns, pages + 1), check=False) as db:
-        context = make_engine_context(db, settings, mill.registry, worker=worker, shared_state=logbook)
+        context = make_engine_context(
+            db,
+            settings,
+            mill.registry,
+            worker=worker,
+            shared_state=logbook,
+            open_source=make_isolated_opener(settings),
+        )
         work = TimeSliceWork(context) if on_demand else ContinuousWork(context)
         await ChildRuntime(context, control, work, mill.registry.run_start_and_stop_hooks()).run()
 

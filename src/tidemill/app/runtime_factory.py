@@ -6,10 +6,12 @@ from functools import partial
 from tidemill.app.feature_list import find_installed_features, load_features
 from tidemill.app.handler_registry import HandlerFactory, HandlerRegistry
 from tidemill.config import Settings
+from tidemill.core.input_source import InputSourceOpener
 from tidemill.core.kinds import Handler
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.context import EngineContext
 from tidemill.features import ObjectName, import_object
+from tidemill.files.source_opener import make_source_fetch
 from tidemill.limits.limiter import Limiter, check_limiters_declared
 from tidemill.runtime import OnDemandPool, Runtime
 from tidemill.store.database import Database
@@ -68,14 +70,22 @@ def load_limiters(runtime: Runtime, registry: HandlerRegistry) -> Mapping[str, L
 
 
 def make_engine_context(
-    db: Database, settings: Settings, registry: HandlerRegistry, *, worker: str, shared_state: SharedState
+    db: Database,
+    settings: Settings,
+    registry: HandlerRegistry,
+    *,
+    worker: str,
+    shared_state: SharedState,
+    open_source: InputSourceOpener | None = None,
 ) -> EngineContext:
+    """Return the context of a process that runs items. ``open_source``: by default, files are read in this process."""
     runtime = make_runtime(db, settings, registry)
     context = EngineContext(
         db,
         settings,
         registry.copy_with_builtins(map_builtin_handler_factories(runtime)),
-        runtime.source_opener,
+        open_source or runtime.source_opener,
+        make_source_fetch(settings),
         worker,
         shared_state,
         runtime.find_kind_hooks,

@@ -20,8 +20,10 @@ TidemillError
 │   └── UnknownUser
 ├── IdempotencyKeyReused     the idempotency key belongs to a different submission
 ├── Conflict                 the state of the job does not allow the operation
-├── Busy                     all child processes are busy; retry soon
+├── Busy                     all child processes or threads are busy; retry soon
+├── TooManyRequests          the user has too many requests of this type in progress
 ├── Unavailable              the database is unreachable, or its schema has another version
+│   ├── ReaderKilled         the process that reads a file was killed; a retry may succeed
 │   ├── StorageUnavailable   the file store does not respond; it may later
 │   └── StorageAccessDenied  the file store denies access; check its credentials
 ├── RemoteUnreachable        a remote server does not respond in time
@@ -148,11 +150,19 @@ class Conflict(TidemillError):
 
 
 class Busy(TidemillError):
-    """All child processes are busy; retry soon."""
+    """All child processes or threads are busy; retry soon."""
+
+
+class TooManyRequests(TidemillError):
+    """The user has too many requests of this type in progress; retry when one has ended."""
 
 
 class Unavailable(TidemillError):
     """The database is unreachable, or its schema has another version."""
+
+
+class ReaderKilled(Unavailable):
+    """The process that reads a file was killed from outside, or did not respond in time; a retry may succeed."""
 
 
 class StorageUnavailable(Unavailable):

@@ -90,10 +90,29 @@ class InputSource(Protocol):
     def close(self) -> None: ...
 
 
-class InputSourceOpener(Protocol):
-    """Opens an input source. Blocks, for long if the file must be downloaded first.
+class SourceFetchProgress(Protocol):
+    """Observes a download, and ends it."""
 
-    Raises Interrupted soon after ``should_continue`` returns False.
+    def should_continue(self) -> bool: ...
+
+    def report(self, fetched_bytes: int, total_bytes: int | None) -> None: ...
+
+
+class SourceFetch(Protocol):
+    """Downloads the source of a job. Blocks, for long if the server is slow.
+
+    Returns the size of the file; None if it is already stored. Raises Interrupted soon after ``should_continue``
+    returns False.
+    """
+
+    def __call__(self, reference: SourceReference, progress: SourceFetchProgress) -> int | None: ...
+
+
+class InputSourceOpener(Protocol):
+    """Opens an input source that is stored.
+
+    If ``should_continue`` returns False while the file is opened or read, that call raises Interrupted, unless the
+    file is read in this process.
     """
 
     def __call__(

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tidemill.config import Settings
-from tidemill.core.input_source import InputSourceOpener
+from tidemill.core.input_source import InputSourceOpener, SourceFetch
 from tidemill.core.kinds import Handler, HandlerLookup
 from tidemill.engine.adaptive.sizing import Sizing
 from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore, SharedExclusiveLock
@@ -33,6 +33,7 @@ class EngineContext:
     settings: Settings
     handlers: HandlerLookup
     open_source: InputSourceOpener
+    fetch_source: SourceFetch
     worker: str
     shared_state: SharedState
     find_kind_hooks: FindKindHooks

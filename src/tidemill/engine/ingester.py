@@ -6,11 +6,18 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 from uuid import UUID, uuid4
 
 from tidemill.core.decide import describe_exception
-from tidemill.core.errors import DiskFull, Interrupted, InvalidInput, StorageUnavailable, TidemillError
+from tidemill.core.errors import (
+    DiskFull,
+    Interrupted,
+    InvalidInput,
+    ReaderKilled,
+    StorageUnavailable,
+    TidemillError,
+)
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputBlock, InputObserver, InputSource
 from tidemill.engine.adaptive.sizing import ChunkSize
@@ -25,6 +32,8 @@ from tidemill.store.job_events import report_ingest_completed
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.telemetry.events import bind_fields, emit
 
+P = ParamSpec("P")
+T = TypeVar("T")
 FixLookup = Callable[[int, int], dict[int, bytes]]  # (lo, hi) -> fixed inputs by seq
 
 
@@ -81,19 +90,13 @@ MAX_LEASE_MISSES = 2  # a single miss may be a conflict with another statement o
 @asynccontextmanager
 async def open_leased_source(
     context: EngineContext, lease: IngestLease, is_lease_held: LeaseCheck
-) -> AsyncIterator[InputSource]:
+) -> AsyncIterator["MonitoredSource"]:
     """Open the source; raise Interrupted if the process must stop or the ingest lease is lost in the meantime."""
-    monitor = _SourceOpenMonitor(context)
-    watching = asyncio.create_task(monitor.watch_lease(is_lease_held))
-    try:
-        with translate_source_errors():
-            source = await asyncio.to_thread(context.open_source, lease.source, lease.checkpoint, monitor)
-    finally:
-        monitor.is_over = True
-        watching.cancel()
-        await asyncio.wait([watching])  # otherwise it could extend the lease after its release
+    monitor = SourceMonitor(context, is_lease_held)
+    with translate_source_errors():
+        source = await monitor.run_in_thread(context.open_source, lease.source, lease.checkpoint, monitor)
     with closing(source):
-        yield wrap_with_fixes(context.db, lease, source) if lease.source.fixes_of else source
+        yield MonitoredSource(wrap_with_fixes(context.db, lease, source) if lease.source.fixes_of else source, monitor)
 
 
 @contextmanager
@@ -107,32 +110,42 @@ def translate_source_errors() -> Iterator[None]:
         raise InvalidInput(describe_exception(error)) from error
 
 
-class _SourceOpenMonitor:
-    """Returns whether to continue opening a source. The thread calls it; the event loop sets the answer."""
+class SourceMonitor:
+    """Returns whether to continue with a source. The thread calls it; the event loop checks the lease meanwhile."""
 
-    def __init__(self, context: EngineContext) -> None:
-        self.is_over = False
+    def __init__(self, context: EngineContext, is_lease_held: LeaseCheck) -> None:
         self._context = context
+        self._is_lease_held = is_lease_held
+        self._is_over = False
 
     def __call__(self) -> bool:
-        return not self.is_over and not self._context.is_stopping
+        return not self._is_over and not self._context.is_stopping
 
-    async def watch_lease(self, is_lease_held: LeaseCheck) -> None:
-        misses = 0
-        while misses < MAX_LEASE_MISSES and not self._context.is_stopping:
-            await self._context.sleep_unless_stopping(self._context.settings.poll_ms / 1000)
-            misses = 0 if await self._is_lease_held_or_unknown(is_lease_held) else misses + 1
-        self.is_over = True
+    async def run_in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call of the source in a thread, and check the lease while it runs."""
+        misses, call = 0, asyncio.create_task(asyncio.to_thread(function, *args, **kwargs))
+        while not (await asyncio.wait([call], timeout=self._context.settings.poll_ms / 1000))[0]:
+            misses = 0 if await self._is_lease_held_or_unknown() else misses + 1
+            self._is_over = self._is_over or misses >= MAX_LEASE_MISSES
+        return call.result()
 
-    async def _is_lease_held_or_unknown(self, is_lease_held: LeaseCheck) -> bool:
+    async def _is_lease_held_or_unknown(self) -> bool:
         try:
-            return await is_lease_held()
+            return await self._is_lease_held()
         except Exception:  # noqa: BLE001  a database that does not respond is no reason to stop
             return True
 
 
+class MonitoredSource(NamedTuple):
+    """An open source, and the monitor of its calls."""
+
+    source: InputSource
+    monitor: SourceMonitor
+
+
 INTAKE_REPLAY_ROWS = 10_000
 STORE_UNAVAILABLE_PAUSE_S = 2.0
+MAX_READER_KILLS = 3  # of reader processes in a row for one source
 _jitter = random.Random().random  # noqa: S311  spreads retries, guards no secret
 
 
@@ -164,6 +177,8 @@ class Ingester(PeriodicLoop):
             await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
             emit("store.unavailable", error=str(error))
             return STORE_UNAVAILABLE_PAUSE_S
+        except ReaderKilled as error:
+            await self._release_or_fail_killed(lease_id, error)
         except Exception:
             await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
             raise
@@ -191,12 +206,12 @@ class Ingester(PeriodicLoop):
             return await self._acquire_or_extend_lease(lease_id, lease.job_id) is not None
 
         try:
-            async with open_leased_source(self._context, lease, is_lease_held) as source:
-                await self._start_input_observer(lease, source)
-                finished = await self._ingest_all_chunks(lease, lease_id, source)
+            async with open_leased_source(self._context, lease, is_lease_held) as monitored:
+                await self._start_input_observer(lease, monitored.source)
+                finished = await self._ingest_all_chunks(lease, lease_id, monitored)
         except Interrupted:
             finished = False
-        except StorageUnavailable:  # ingestion resumes from the checkpoint when the store is available again
+        except (StorageUnavailable, ReaderKilled):  # ingestion resumes from the checkpoint
             raise
         except (TidemillError, OSError, UnicodeError) as error:
             finished = False
@@ -213,6 +228,13 @@ class Ingester(PeriodicLoop):
             seconds = time.monotonic() - started
             rows, total = self._rows_read, lease.next_seq + self._rows_read
             report_ingest_completed(lease.job_id, rows=rows, total=total, defects=self._defect_rows, seconds=seconds)
+
+    async def _release_or_fail_killed(self, lease_id: UUID, error: ReaderKilled) -> None:
+        """Release the lease after its reader process was killed, or fail the job if that happened repeatedly."""
+        context = self._context
+        found = await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=1)
+        if found is not None and found[1] >= MAX_READER_KILLS:
+            await self._fail_job_and_report(found[0], f"Cannot read the source: {error}")
 
     async def _start_input_observer(self, lease: IngestLease, source: InputSource) -> None:
         """Create the input observer of the kind, if any, and replay the inputs that are already stored."""
@@ -232,12 +254,13 @@ class Ingester(PeriodicLoop):
             with translate_source_errors():
                 await asyncio.to_thread(intake.add_inputs_and_find_duplicates, lo, inputs)
 
-    async def _ingest_all_chunks(self, lease: IngestLease, lease_id: UUID, source: InputSource) -> bool:
+    async def _ingest_all_chunks(self, lease: IngestLease, lease_id: UUID, monitored: MonitoredSource) -> bool:
         """Store all chunks, reading the next one while one is written; return whether the source is at its end."""
-        chunk = await asyncio.to_thread(self._read_and_observe_chunk, lease.next_seq, source)
+        source, run_in_thread = monitored.source, monitored.monitor.run_in_thread
+        chunk = await run_in_thread(self._read_and_observe_chunk, lease.next_seq, source)
         while chunk.block.inputs and not self._context.is_stopping:
             async with self._context.isolation_lock.hold(exclusive=False):
-                ahead = asyncio.create_task(asyncio.to_thread(self._read_and_observe_chunk, chunk.hi, source))
+                ahead = asyncio.create_task(run_in_thread(self._read_and_observe_chunk, chunk.hi, source))
                 try:
                     appended = await self._append_chunk(lease.job_id, lease.kind, lease_id, chunk)
                 finally:

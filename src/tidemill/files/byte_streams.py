@@ -120,7 +120,7 @@ class TranscodedStream(ForwardStream):
         while piece:
             piece = self._stream.read(STREAM_READ_BYTES)
             base, _decode_errors.starts = taken - len(decoder.getstate()[0]), []
-            data = decoder.decode(piece, final=not piece).encode(errors="surrogateescape")
+            data = decode_piece(decoder, piece, self._encoding, is_last=not piece).encode(errors="surrogateescape")
             self._record_bad_bytes(data, given, [base + start for start in _decode_errors.starts])
             taken, given = taken + len(piece), given + len(data)
             if data:
@@ -150,6 +150,19 @@ class CarriageReturnStream(FileStream):
 
     def close(self) -> None:
         self._stream.close()
+
+
+def decode_piece(decoder: codecs.IncrementalDecoder, piece: bytes, encoding: str, *, is_last: bool) -> str:
+    """Decode a piece of a text; raise InvalidInput if the encoding requires a byte order mark and there is none."""
+    try:
+        return decoder.decode(piece, final=is_last)
+    except UnicodeDecodeError:
+        raise
+    except UnicodeError:
+        raise InvalidInput(
+            f'The file has no byte order mark, which encoding "{encoding}" requires. '
+            f"Set encoding to {encoding}-le or {encoding}-be."
+        ) from None
 
 
 def _record_and_replace_bad_bytes(error: UnicodeError) -> tuple[str, int]:

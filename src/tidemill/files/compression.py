@@ -16,14 +16,15 @@ else:
     from backports import zstd
 
 ZIP_ENTRIES_MAX = 65_534  # one less than the maximum of a plain zip; zip64 has no limit
-ZIP_DIRECTORY_MAX_BYTES = 64 << 20
-_ZIP_END_RECORD = struct.Struct("<4s4H2LH")
+ZIP_DIRECTORY_MAX_BYTES = 32 << 20
+_ZIP_ENTRY_SIGNATURE = b"PK\x01\x02"
+_ZIP_ENTRY = struct.Struct("<4s24x3H12x")  # the signature, and the lengths of the name, the extra field and the comment
 _IGNORED_ZIP_PREFIXES = ("__MACOSX/", ".DS_Store")
 
 
 def open_zip(file: BinaryIO) -> zipfile.ZipFile:
-    check_zip_directory_size(file)
     try:
+        check_zip_directory(file)
         return zipfile.ZipFile(file)
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise InvalidInput(f"Not a zip file: {error}") from error
@@ -34,17 +35,35 @@ def list_zip_files(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     return [e for e in archive.infolist() if not e.is_dir() and not e.filename.startswith(_IGNORED_ZIP_PREFIXES)]
 
 
-def check_zip_directory_size(file: BinaryIO) -> None:
-    """Raise InvalidInput if the directory of a zip is too large to load into memory."""
-    size = file.seek(0, 2)
-    file.seek(max(0, size - 65_557))
-    tail = file.read()
-    at = tail.rfind(b"PK\x05\x06")
-    if at < 0 or len(tail) - at < _ZIP_END_RECORD.size:
+def check_zip_directory(file: BinaryIO) -> None:
+    """Raise InvalidInput if the directory of a zip is too large to load into memory.
+
+    ``zipfile`` ignores the number of entries in the end record and loads every entry in the bytes of the directory, so
+    these are counted. Its own function finds the directory, also of a zip64, so that both read the same bytes.
+    """
+    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]  # noqa: SLF001
+    if not end:
         raise InvalidInput("Not a zip file, or the end of the file is missing")
-    _, _, _, _, entries, list_bytes, _, _ = _ZIP_END_RECORD.unpack_from(tail, at)
-    if entries > ZIP_ENTRIES_MAX or list_bytes > ZIP_DIRECTORY_MAX_BYTES:
-        raise InvalidInput(f"The zip file has too many entries. At most {ZIP_ENTRIES_MAX} are allowed.")
+    size, location = end[zipfile._ECD_SIZE], end[zipfile._ECD_LOCATION]  # type: ignore[attr-defined]  # noqa: SLF001
+    if end[zipfile._ECD_SIGNATURE] == zipfile.stringEndArchive64:  # type: ignore[attr-defined]  # noqa: SLF001
+        location -= zipfile.sizeEndCentDir64 + zipfile.sizeEndCentDir64Locator  # type: ignore[attr-defined]
+    if size > ZIP_DIRECTORY_MAX_BYTES:
+        raise InvalidInput(f"The directory of the zip file is larger than {ZIP_DIRECTORY_MAX_BYTES >> 20} MB")
+    file.seek(max(0, location - size))
+    if _count_zip_entries(file.read(size), ZIP_ENTRIES_MAX + 1) > ZIP_ENTRIES_MAX:
+        raise InvalidInput(f"The zip file has too many entries. At most {ZIP_ENTRIES_MAX:,} are allowed.")
+
+
+def _count_zip_entries(directory: bytes, most: int) -> int:
+    """Count the entries of a directory, at most ``most``. ``zipfile`` reports damaged entries."""
+    at = count = 0
+    while at + _ZIP_ENTRY.size <= len(directory) and count < most:
+        signature, *lengths = _ZIP_ENTRY.unpack_from(directory, at)
+        if signature != _ZIP_ENTRY_SIGNATURE:
+            break
+        at += _ZIP_ENTRY.size + sum(lengths)
+        count += 1
+    return count
 
 
 DECOMPRESSION_RATIO_MAX = 200  # decompressed size / compressed size
@@ -66,23 +85,33 @@ class DecompressedStream(ForwardStream):
     def _iter_chunks(self) -> Iterator[bytes]:
         compressed_bytes = self._file.seek(0, 2)
         self._file.seek(0)
-        return limit_decompression(self._unpack(self._file), compressed_bytes, self._max_bytes)
+        return DecompressionLimit(compressed_bytes, self._max_bytes).count_chunks(self._unpack(self._file))
 
 
 def open_decompressed(file: BinaryIO, compression: str, max_bytes: int) -> ByteStream:
     return FileStream(file) if compression == "none" else DecompressedStream(file, compression, max_bytes)
 
 
-def limit_decompression(chunks: Iterator[bytes], compressed_bytes: int, max_bytes: int) -> Iterator[bytes]:
-    """Yield the chunks; raise InvalidInput when their total size exceeds the limits (a decompression bomb)."""
-    seen = 0
-    for piece in chunks:
-        seen += len(piece)
-        if seen > max_bytes:
-            raise InvalidInput(f"The file is larger than {max_bytes >> 20} MB when decompressed")
-        if seen > DECOMPRESSION_RATIO_MIN_BYTES and seen > DECOMPRESSION_RATIO_MAX * compressed_bytes:
+class DecompressionLimit:
+    """Limits the decompressed size of one file, summed over all of its parts (against decompression bombs)."""
+
+    def __init__(self, compressed_bytes: int, max_bytes: int) -> None:
+        self._compressed_bytes = compressed_bytes
+        self._max_bytes = max_bytes
+        self._seen = 0
+
+    def count_chunks(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the chunks; raise InvalidInput when the total size exceeds the limits."""
+        for piece in chunks:
+            self.add_bytes(len(piece))
+            yield piece
+
+    def add_bytes(self, count: int) -> None:
+        self._seen += count
+        if self._seen > self._max_bytes:
+            raise InvalidInput(f"The file is larger than {self._max_bytes >> 20} MB when decompressed")
+        if self._seen > max(DECOMPRESSION_RATIO_MIN_BYTES, DECOMPRESSION_RATIO_MAX * self._compressed_bytes):
             raise InvalidInput(f"The file decompresses to more than {DECOMPRESSION_RATIO_MAX} times its size")
-        yield piece
 
 
 def _decompress_gzip(file: BinaryIO) -> Iterator[bytes]:

@@ -24,7 +24,8 @@ DELIMITERS_BY_NAME = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", 
 LINE_ENDS = ("\n", "\r\n", "\r")
 LINE_ENDS_BY_NAME = dict(zip(("lf", "crlf", "cr"), LINE_ENDS, strict=True))
 TEXT_ENCODINGS = (
-    *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "ascii", "mac-roman"),
+    *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
+    *("latin-1", "ascii", "mac-roman"),
     *(f"cp{number}" for number in (437, 850, 852, 866, 932, 949, 1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258)),
     *(f"iso8859-{number}" for number in (*range(2, 12), *range(13, 17))),
     *("koi8-r", "koi8-u", "shift_jis", "euc_jp", "gb18030", "gbk", "big5", "euc_kr"),

@@ -1,11 +1,10 @@
 """Opens the input source of a job: a stored file with its layout."""
 
 from collections.abc import Callable
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
-from tidemill.config import Settings
 from tidemill.core.file_format import FileLayout
-from tidemill.core.input_source import Checkpoint, InputSource, SourceReference
+from tidemill.core.input_source import Checkpoint, InputSource, SourceFetch, SourceFetchProgress, SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.files.byte_streams import ByteStream, CarriageReturnStream, TranscodedStream
@@ -19,41 +18,28 @@ from tidemill.files.formats.xlsx_reader import XlsxReader
 from tidemill.files.layout import parse_layout_options
 from tidemill.files.layout_detection import detect_layout
 
+if TYPE_CHECKING:  # settings load pydantic, which a reader process does not need
+    from tidemill.config import Settings
+
 ShouldContinue = Callable[[], bool]
 
 
-class FetchIntoBlob(Protocol):
-    """Downloads a URL into the blob store. Raises Interrupted soon after ``should_continue`` returns False."""
-
-    def __call__(self, url: str, blob_id: str, *, should_continue: ShouldContinue) -> object: ...
-
-
 class SourceOpener:
-    """Opens the ``source`` of a job from the blob store.
+    """Opens the ``source`` of a job from the blob store, in this process."""
 
-    A ``url`` is downloaded into the blob store first, unless it is already stored.
-    """
-
-    def __init__(
-        self,
-        blobs: BlobStore,
-        *,
-        max_row_bytes: int,
-        max_unpacked_bytes: int = 10 << 30,
-        fetch: FetchIntoBlob | None = None,
-    ) -> None:
+    def __init__(self, blobs: BlobStore, *, max_row_bytes: int, max_unpacked_bytes: int = 10 << 30) -> None:
         self._blobs = blobs
-        self._fetch = fetch
         self._max_row_bytes = max_row_bytes
         self._max_unpacked_bytes = max_unpacked_bytes
 
     def __call__(
-        self, reference: SourceReference, checkpoint: Checkpoint, should_continue: ShouldContinue = lambda: True
+        self,
+        reference: SourceReference,
+        checkpoint: Checkpoint,
+        should_continue: ShouldContinue = lambda: True,  # noqa: ARG002  a stored file opens without a wait
     ) -> InputSource:
         """Return the open source; the caller closes it."""
-        blob, url = reference.blob, reference.url
-        if url and self._fetch is not None and not self._blobs.has(blob):
-            self._fetch(url, blob, should_continue=should_continue)
+        blob = reference.blob
         file = self._blobs.open(blob)
         try:
             layout = _resolve_layout(reference, file)
@@ -112,21 +98,23 @@ def open_utf8_stream(file: BinaryIO, layout: FileLayout, max_bytes: int) -> Byte
     return CarriageReturnStream(stream) if layout.line_end == "\r" else stream
 
 
-def make_source_opener(settings: Settings) -> SourceOpener:
-    """Return the opener for the sources of jobs. It downloads remote files into the blob store first."""
+def make_source_fetch(settings: "Settings") -> SourceFetch:
+    """Return the function that downloads a source with a URL into the blob store, unless it is already stored."""
     blobs = open_blob_store(settings.blobs)
 
-    def download(url: str, blob_id: str, should_continue: ShouldContinue) -> object:
+    def fetch_source(reference: SourceReference, progress: SourceFetchProgress) -> int | None:
         # Most processes never download and need no HTTP client.
         from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415
         from tidemill.files.remote.downloader import Downloader  # noqa: PLC0415
 
-        limits = DownloadLimits.from_settings(settings)
-        return Downloader(blobs, limits).download(url, blob_id, should_continue=should_continue)
+        if reference.url is None or blobs.has(reference.blob):
+            return None
+        downloaded = Downloader(blobs, DownloadLimits.from_settings(settings)).download(
+            reference.url,
+            reference.blob,
+            should_continue=progress.should_continue,
+            report_progress=progress.report,
+        )
+        return downloaded.blob.size
 
-    return SourceOpener(
-        blobs,
-        max_row_bytes=settings.max_row_bytes,
-        max_unpacked_bytes=settings.max_unpacked_mb << 20,
-        fetch=download,
-    )
+    return fetch_source

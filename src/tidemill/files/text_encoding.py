@@ -3,6 +3,8 @@
 import codecs
 import re
 
+from tidemill.files.byte_streams import decode_piece
+
 _ENCODING_BY_BYTE_ORDER_MARK = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16-le",
@@ -42,7 +44,7 @@ def has_control_bytes(data: bytes) -> bool:
 
 
 def decode_sample(data: bytes, encoding: str) -> str:
-    return codecs.getincrementaldecoder(encoding)("replace").decode(data)
+    return decode_piece(codecs.getincrementaldecoder(encoding)("replace"), data, encoding, is_last=False)
 
 
 def _detect_utf16(head: bytes) -> str | None:

@@ -33,8 +33,8 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
     Ignored are columns that ``explicit`` maps to an empty name, the columns that an error file adds, and other
     columns that begin with ``_`` and are not the exact name of a field.
     """
-    explicit = dict(explicit or {})
-    problems = [f'Cannot map column "{name}": the file has no such column' for name in explicit if name not in columns]
+    explicit, given, fields = dict(explicit or {}), set(columns), set(resource.field_names)
+    problems = [f'Cannot map column "{name}": the file has no such column' for name in explicit if name not in given]
     names = {normalize_column_name(name): name for name in reversed(resource.field_names)} | {
         name: name for name in resource.field_names
     }
@@ -43,10 +43,10 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
     for column in columns:
         if column in explicit:
             target = explicit[column]
-            if target and target not in resource.field_names:
+            if target and target not in fields:
                 suggestion = _format_field_suggestion(target, resource)
                 problems.append(f'Column "{column}" is mapped to "{target}", which is not a field{suggestion}')
-        elif column in ERROR_FILE_COLUMNS or (column.startswith("_") and column not in resource.field_names):
+        elif column in ERROR_FILE_COLUMNS or (column.startswith("_") and column not in fields):
             continue
         else:
             # A name of only punctuation is normalized to "", which must not match any field.

@@ -227,7 +227,7 @@ class _ErrorFileRows:
         """Whether an encoding has all characters of the header and of the rows. It reads all failed rows."""
         try:
             "".join(self._columns).encode(encoding)
-            if encoding == "utf-32":  # a spreadsheet does not detect it
+            if encoding.startswith("utf-32"):  # a spreadsheet does not detect it
                 return False
             async for page in _iterate_failure_pages(self._db, self._job):
                 cells = (cell for one in page for cell in self._build_data_cells(one))

@@ -1,6 +1,5 @@
 """Options, files and results of import submissions, for the API, the commands, Python code and watches."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.work_gates import make_preview_download_gate
 from tidemill.runtime import Runtime
 from tidemill.store.job_submission import ExistingJob, Submission
 from tidemill.tables.resource import Resource
@@ -136,12 +136,13 @@ async def _stage_file_of_owner(runtime: Runtime, file_id: str, owner_id: int | N
         raise unknown from None
 
 
-async def download_preview_file(runtime: Runtime, url: str) -> ImportFile:
+async def download_preview_file(runtime: Runtime, url: str, owner_id: int) -> ImportFile:
     """Download and stage the file at a URL, while the HTTP client waits."""
     from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415  they import an HTTP client
     from tidemill.files.remote.downloader import Downloader  # noqa: PLC0415
 
     limits = DownloadLimits.from_settings(runtime.settings, seconds=PREVIEW_DOWNLOAD_TIMEOUT_S)
     async with runtime.get(make_staged_files).reserve_name() as name:
-        downloaded = await asyncio.to_thread(Downloader(runtime.blobs, limits).download, url, name)
+        gate = runtime.get(make_preview_download_gate)
+        downloaded = await gate.run(owner_id, Downloader(runtime.blobs, limits).download, url, name)
     return ImportFile(downloaded.blob, downloaded.name or "", downloaded.content_type or "")

@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 from tidemill.core.status import JobStatus
 from tidemill.imports.use_cases import PREVIEW_ROWS_MAX
 from tidemill.jobs.resource_routes import ValueType
-from tidemill.jobs.schemas import ItemCountsOut, NonNegativeInt, PolicyIn, RatesOut
+from tidemill.jobs.schemas import FetchOut, ItemCountsOut, NonNegativeInt, PolicyIn, RatesOut
 from tidemill.rest.example_values import (
     EXAMPLE_COUNTS,
     EXAMPLE_CREATED_AT,
@@ -200,6 +200,7 @@ class ImportDetail(ImportOut):
     resource_key: list[str] = Field(description="Fields that identify a row")
     policy: dict[str, Any]
     file_id: str | None = None
+    fetch: FetchOut | None = Field(None, description="Download of the file; null if it was not imported from a URL")
     promoted_from: UUID | None = Field(None, description="The dry run that was promoted to this import")
     promoted_to: UUID | None = Field(None, description="The import that this dry run was promoted to")
 

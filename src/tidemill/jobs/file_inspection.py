@@ -1,6 +1,5 @@
 """Inspects a stored file before it becomes a job: its layout, columns and first records."""
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -8,9 +7,10 @@ from typing import Any
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
-from tidemill.core.input_source import InputDefect, SourceReference
+from tidemill.core.input_source import InputDefect
+from tidemill.files.formats.csv_reader import check_column_count
 from tidemill.files.layout import RECORD_FORMATS, parse_layout_options
-from tidemill.files.layout_detection import detect_layout
+from tidemill.jobs.work_gates import make_inspection_gate
 from tidemill.runtime import Runtime
 from tidemill.store.jsonb import decode_input_or_text
 
@@ -45,29 +45,32 @@ async def inspect_file(
     content_type: str = "",
     layout_options: Mapping[str, object],
     rows: int = SAMPLE_ROWS,
+    owner_id: int,
 ) -> FileInspection:
     """Detect the layout, except for options in ``layout_options``, and read the first records.
 
     Raises:
         InvalidInput: The file cannot be read as rows.
+        TooManyRequests, Busy: Other files are being inspected.
     """
-    return await asyncio.to_thread(_inspect_file_sync, runtime, blob_id, name, content_type, layout_options, rows)
+    gate = runtime.get(make_inspection_gate)
+    return await gate.run(owner_id, _inspect_file_sync, runtime, blob_id, name, content_type, layout_options, rows)
 
 
 def _inspect_file_sync(
     runtime: Runtime, blob_id: str, name: str, content_type: str, layout_options: Mapping[str, object], rows: int
 ) -> FileInspection:
     check_record_format(layout_options)
-    with runtime.blobs.open(blob_id) as file:
-        layout = detect_layout(file, name=name, content_type=content_type, options=layout_options)
-    if layout.format == "images":
-        raise InvalidInput(IMAGES_REFUSED_MESSAGE)
-    reference = SourceReference(blob=blob_id, format=layout.format, layout=layout)
-    with closing(runtime.source_opener(reference, {}, lambda: True)) as source:
+    reader = runtime.file_reader
+    with closing(reader.open_detected(blob_id, name=name, content_type=content_type, options=layout_options)) as source:
+        layout = source.layout
+        if layout.format == "images":
+            raise InvalidInput(IMAGES_REFUSED_MESSAGE)
         block = source.read(rows, SAMPLE_MAX_BYTES)
         records = [decode_input_or_text(text.decode(), exact=True) for text in block.inputs]
         columns = source.columns
         named = _list_field_names(records) if columns is None else tuple(columns)
+        check_column_count(len(named))
         return FileInspection(layout, named, columns is None, source.first_line, records, block.defects, block.lines)
 
 

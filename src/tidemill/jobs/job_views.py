@@ -5,9 +5,10 @@ from typing import Any
 from tidemill.core.job import Job
 from tidemill.jobs import queries
 from tidemill.jobs.bulk_operation_schemas import OperationOut
-from tidemill.jobs.schemas import JobOut
+from tidemill.jobs.schemas import FetchOut, JobOut
 from tidemill.runtime import Runtime
-from tidemill.store import workers
+from tidemill.store import ingestion, workers
+from tidemill.store.database import Database
 from tidemill.store.operation_records import BulkOperation
 
 JOB_LINKS = ("items", "batches", "activity", "events", "kickoff", "pause", "resume", "cancel", "reprocess", "export")
@@ -62,7 +63,14 @@ async def read_job_detail(runtime: Runtime, job: Job) -> dict[str, Any]:
         "traceparent": job.traceparent,
         "ip_address": job.ip_address,
         "file_id": job.file_id,
+        "fetch": await db.read(ingestion.read_fetch_progress, job.id),
     }
+
+
+async def load_fetch_view(db: Database, job: Job) -> FetchOut | None:
+    """Return the download of a job's source; None if the source has no URL."""
+    state = await db.read(ingestion.read_fetch_progress, job.id)
+    return None if state is None else FetchOut.model_validate(state, from_attributes=True)
 
 
 def build_operation_out(operation: BulkOperation) -> OperationOut:

@@ -115,6 +115,15 @@ class JobOut(BaseModel):
     links: dict[str, str] = Field(description="Paths of related resources and actions")
 
 
+class FetchOut(BaseModel):
+    """The download of a source that has a URL. The file is read after the download."""
+
+    is_complete: bool
+    is_active: bool = Field(description="True while a worker downloads the file; false while the download waits")
+    bytes: int = Field(description="Bytes downloaded so far")
+    total_bytes: int | None = Field(None, description="Size of the file; null if the server does not report it")
+
+
 class JobDetail(JobOut):
     """A job with all details."""
 
@@ -130,6 +139,7 @@ class JobDetail(JobOut):
     traceparent: str | None = None
     ip_address: str | None = None
     file_id: str | None = None
+    fetch: FetchOut | None = Field(None, description="Download of the source; null if the source has no URL")
 
 
 class JobPage(BaseModel):

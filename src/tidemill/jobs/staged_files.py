@@ -10,6 +10,7 @@ from uuid import uuid4
 from tidemill.core.errors import Unavailable
 from tidemill.files import source_folders
 from tidemill.files.blobs.blob_store import Blob, BlobStore
+from tidemill.jobs.work_gates import run_in_upload_thread
 from tidemill.runtime import Runtime
 from tidemill.store import retention
 from tidemill.store.database import Database
@@ -42,12 +43,12 @@ class StagedFiles:
     async def stage_chunks(self, pieces: Iterator[bytes]) -> Blob:
         """Store chunks as a file."""
         async with self.reserve_name() as name:
-            return await asyncio.to_thread(self._blobs.put, pieces, name)
+            return await run_in_upload_thread(self._blobs.put, pieces, name)
 
     async def copy_stored_file(self, name: str) -> Blob:
         """Copy a stored file under a new name, so that either can be removed."""
         async with self.reserve_name() as to:
-            return await asyncio.to_thread(self._blobs.copy_and_hash, name, to)
+            return await run_in_upload_thread(self._blobs.copy_and_hash, name, to)
 
     async def discard(self, name: str) -> None:
         """Remove a file. If that fails, maintenance removes it later."""

@@ -200,7 +200,9 @@ async def submit_stored_file(
     try:
         hooks = runtime.kind_hooks.get(spec.kind)
         if hooks is not None and hooks.check_columns is not None:
-            inspection = await inspect_file(runtime, blob.id, name=name, layout_options=layout.to_json())
+            inspection = await inspect_file(
+                runtime, blob.id, name=name, layout_options=layout.to_json(), owner_id=spec.owner_id
+            )
             hooks.check_columns(spec, inspection.known_columns)
             layout = inspection.layout
         is_complete = layout != FileLayout(format=layout.format)

@@ -1,6 +1,5 @@
 """Stores the files of an upload while its chunks arrive, and detects their format by media type and name."""
 
-import asyncio
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -10,6 +9,7 @@ from tidemill.core.errors import InvalidInput, TooLarge
 from tidemill.files.blobs.blob_store import Blob, BlobWriter
 from tidemill.files.formats.image_zip import ImageZipWriter, clean_file_name
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
+from tidemill.jobs.work_gates import run_in_upload_thread
 from tidemill.rest.problems import HttpError
 
 UPLOAD_BUFFER_BYTES = 1 << 20  # written in chunks of this size, each in a thread
@@ -56,7 +56,7 @@ class UploadReceiver:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self._stack.close)
+        await run_in_upload_thread(self._stack.close)
 
     async def begin_file(self, name: str, media_type: str, declared_format: str | None = None) -> None:
         """Start a file. A request may have several images, but only one file of another type."""
@@ -96,12 +96,12 @@ class UploadReceiver:
         if self.format is None:
             raise InvalidInput("The request contains no file")
         await self._flush()
-        return await asyncio.to_thread((self._images or self._writing).finish)
+        return await run_in_upload_thread((self._images or self._writing).finish)
 
     async def _flush(self) -> None:
         piece, self._buffer = bytes(self._buffer), bytearray()
         if piece:
-            await asyncio.to_thread((self._images or self._writing).write, piece)
+            await run_in_upload_thread((self._images or self._writing).write, piece)
 
 
 def _validate_format(format_: str | None) -> str | None:

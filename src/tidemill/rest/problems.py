@@ -29,12 +29,14 @@ STATUS_BY_ERROR: dict[type[errors.TidemillError], int] = {
     errors.Forbidden: 403,
     errors.UnknownEntity: 404,
     errors.Conflict: 409,
+    errors.TooManyRequests: 429,
     errors.Busy: 503,
     errors.Unavailable: 503,
     errors.RemoteUnreachable: 502,
 }
 
 
+RETRY_LATER_STATUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 ProblemText = Annotated[str, BeforeValidator(errors.escape_unprintable)]  # messages quote values of the request
 
 
@@ -156,7 +158,7 @@ async def _handle_tidemill_error(request: Request, error: Exception) -> JSONResp
     if not isinstance(error, errors.TidemillError):
         raise error
     status = get_error_status(error)
-    headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    headers = {"Retry-After": "1"} if status in RETRY_LATER_STATUSES else None
     field_problems = [
         _build_located_problem(request, error, at)
         for at in range(len(getattr(error, "problems", ())))[:PROBLEM_ERRORS_MAX]

@@ -13,7 +13,7 @@ from tidemill.core.input_source import Checkpoint, InputBlock, SourceReference
 from tidemill.store.copy_rows import encode_block_rows
 from tidemill.store.database import Connection
 from tidemill.store.outcome_flush import FlushResult
-from tidemill.store.statements import sql
+from tidemill.store.statements import fetch_records, sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,16 @@ class IngestLease:
             "request_id": self.request_id,
             "traceparent": self.traceparent,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class FetchState:
+    """The download of a job's source."""
+
+    is_complete: bool
+    is_active: bool
+    bytes: int
+    total_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,44 @@ async def take_ingest_lease(
     async with conn.cursor(row_factory=kwargs_row(_make_ingest_lease)) as cursor:
         await cursor.execute(sql("ingest/lease" if job_id is None else "ingest/lease_of_job"), params)
         return await cursor.fetchone()
+
+
+async def take_fetch_lease(
+    conn: Connection,
+    kinds: Sequence[str],
+    *,
+    lease_id: UUID,
+    lease: float,
+    worker: str,
+    per_user: int,
+    job_id: UUID | None = None,
+) -> IngestLease | None:
+    """Lease a source that must be downloaded, of any job or of the given one. Return None if there is none."""
+    params = {"kinds": list(kinds), "lease_id": lease_id, "lease": lease, "worker": worker}
+    async with conn.cursor(row_factory=kwargs_row(_make_ingest_lease)) as cursor:
+        await cursor.execute(sql("ingest/lease_fetch"), params | {"per_user": per_user, "job_id": job_id})
+        return await cursor.fetchone()
+
+
+async def record_fetch(
+    conn: Connection, job_id: UUID, lease_id: UUID, *, fetched_bytes: int, total_bytes: int | None, lease: float
+) -> bool:
+    """Record the progress of a download and extend its lease. Return False if the lease was lost or must end."""
+    params = {"job_id": job_id, "lease_id": lease_id, "fetched_bytes": fetched_bytes, "total_bytes": total_bytes}
+    return bool((await conn.execute(sql("ingest/record_fetch"), params | {"lease": lease})).rowcount)
+
+
+async def finish_fetch(conn: Connection, job_id: UUID, lease_id: UUID, fetched_bytes: int | None) -> None:
+    """Record that the source is stored, and wake the workers. ``fetched_bytes``: None if it was stored before."""
+    params = {"job_id": job_id, "lease_id": lease_id, "fetched_bytes": fetched_bytes}
+    if (await conn.execute(sql("ingest/finish_fetch"), params)).rowcount:
+        await conn.execute(sql("outbox/announce"), {"job_id": job_id})
+
+
+async def read_fetch_progress(conn: Connection, job_id: UUID) -> FetchState | None:
+    """Return how much of the source of a job is downloaded; None if the source has no URL."""
+    states = await fetch_records(conn, FetchState, sql("ingest/fetch_progress"), {"job_id": job_id})
+    return states[0] if states else None
 
 
 async def append_chunk(

@@ -110,7 +110,9 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
     counter = _RowAccumulator(spec)
     if spec.source is None:
         yield CopyStep(sql("item/copy"), _encode_and_count_rows(job_id, at, rows, counter))
-    yield ExecuteStep(sql("ingest/add"), {"job_id": job_id, "next_seq": counter.n})
+    fetch_pending = spec.source is not None and spec.source.url is not None
+    state = {"job_id": job_id, "next_seq": counter.n, "fetch_pending": fetch_pending}
+    yield ExecuteStep(sql("ingest/add"), state)
     if counter.n:
         los, his = counter.cutter.close_and_get_starts_and_ends()
         batches = {"job_id": job_id, "owner_id": spec.owner_id, "kind": spec.kind}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
@@ -12,9 +12,19 @@ from tidemill.core.json_input import MAX_JSON_DEPTH, is_json_too_deep
 _json_encoder = msgspec.json.Encoder()
 _exact_json_encoder = msgspec.json.Encoder(decimal_format="number")
 decode_json = msgspec.json.Decoder().decode
-decode_json_exact = msgspec.json.Decoder(float_hook=Decimal).decode  # fractions with all their digits
 NUL_ESCAPE, NULL_LITERAL = b"\\u0000", b"null"
 DEPTH_CHECK_MIN_BYTES = 2 * MAX_JSON_DEPTH  # shorter JSON cannot exceed the depth limit
+
+
+def _parse_exact_number(text: str) -> Decimal | str:
+    """Return a number with all its digits, or the text of a number whose exponent is out of range."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return text
+
+
+decode_json_exact = msgspec.json.Decoder(float_hook=_parse_exact_number).decode
 
 
 def encode_json(value: Any, *, exact: bool = False) -> bytes:

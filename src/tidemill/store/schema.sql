@@ -221,9 +221,13 @@ CREATE TABLE tidemill.ingest (
     first_line  integer NOT NULL DEFAULT 1,
     cut         boolean NOT NULL DEFAULT false,
     rows_wait_for_end boolean NOT NULL DEFAULT false,
-    started_at  timestamptz -- of the first lease
+    started_at  timestamptz, -- of the first lease
+    fetch_pending boolean NOT NULL DEFAULT false, -- the source has a URL and is not downloaded yet
+    fetched_bytes bigint,
+    fetch_total_bytes bigint
 ) WITH (fillfactor = 70);
 CREATE INDEX ingest_worker ON tidemill.ingest (worker) WHERE worker IS NOT NULL;
+CREATE INDEX ingest_fetch ON tidemill.ingest (job_id) WHERE fetch_pending;
 
 -- `input` is json, not jsonb: it is stored once and read once, so parsing it on write is waste. `line` is the line of
 -- the record in the file; NULL means ingest.first_line + seq.

@@ -14,6 +14,7 @@ from tidemill.engine.ingester import Ingester
 from tidemill.engine.lane import Lane
 from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.engine.periodic_loop import PeriodicLoop
+from tidemill.engine.source_fetcher import SourceFetcher
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import make_sql_loader
 
@@ -57,6 +58,7 @@ class DrainEngine:
         self._claimer = FairClaimer(self.context)
         self._lane = Lane(self.context, self._claimer, lane_state)
         self._ingester = Ingester(self.context, ingester_state)
+        self._fetcher = SourceFetcher(self.context)
 
     def is_reusable(self, mill: Mill, db: Database) -> bool:
         """Return whether it is idle, has the same database and handlers, and the last run adapted nothing."""
@@ -78,6 +80,8 @@ class DrainEngine:
             await self._tick_until_idle(self._lane)
             if not await db.read(has_open_jobs):
                 return
+            await self._tick_until_idle(self._fetcher)
+            await self._fetcher.wait_for_downloads()
             has_new_items = await self._tick_until_idle(self._ingester)
             maintenance = MaintenanceLoop(db, "drain", find_kind_hooks=self.context.find_kind_hooks)
             await maintenance.finalize_due_jobs()

@@ -10,10 +10,8 @@ from pydantic import AfterValidator, Field
 
 from tidemill.config_sections import ConfigTable, Text
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_format import FileLayout
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
 from tidemill.files.blobs.blob_store import Blob
-from tidemill.files.layout_detection import detect_layout
 from tidemill.jobs.submission import prepare_submission, submit_stored_file
 from tidemill.runtime import FileTaskView, Runtime
 from tidemill.store.job_submission import Submission
@@ -60,11 +58,8 @@ class PreparedFileJob:
     ) -> UUID:
         if not blob.size:
             raise InvalidInput("The file is empty")
-        layout = await asyncio.to_thread(self._detect_layout, blob.id, name)
+        detect = self.runtime.file_reader.detect_layout
+        layout = await asyncio.to_thread(detect, blob.id, name=name, options=self.layout_options)
         spec = replace(self.spec, idem_key=idempotency_key, idem_print=blob.sha256)
         job, _ = await submit_stored_file(self.runtime, spec, blob, name, layout)
         return job.id
-
-    def _detect_layout(self, blob_id: str, name: str) -> FileLayout:
-        with self.runtime.blobs.open(blob_id) as file:
-            return detect_layout(file, name=name, options=self.layout_options)

@@ -27,6 +27,7 @@ from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
 from tidemill.engine.lane import Lane
 from tidemill.engine.periodic_loop import PeriodicLoop
+from tidemill.engine.source_fetcher import SourceFetcher
 
 PULSE_INTERVAL_S = 0.25
 HANDLER_STACK_BYTES = 1 << 20  # stack of a handler's thread: 128 of them must fit into the memory limit
@@ -47,7 +48,7 @@ class ContinuousWork:
         self._claimer = FairClaimer(context)
         *lanes, last = context.shared_state.lanes
         self.loops: list[PeriodicLoop] = [Lane(context, self._claimer, page) for page in lanes]
-        self.loops.append(Ingester(context, last))
+        self.loops += [Ingester(context, last), SourceFetcher(context)]
         self._is_stopping = False
 
     async def run(self) -> None:

@@ -15,6 +15,7 @@ from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
 from tidemill.engine.lane import Lane, fail_or_close_job_if_due
 from tidemill.engine.periodic_loop import PeriodicLoop
+from tidemill.engine.source_fetcher import SourceFetcher
 from tidemill.runtime import FindKindHooks
 from tidemill.store.database import Database
 from tidemill.store.job_events import bind_job_fields
@@ -39,7 +40,9 @@ class TimeSliceWork:
         self._claimer = SingleJobClaimer(context)
         *pages, last = context.shared_state.lanes
         self._ingester = Ingester(context, last)
-        self.loops: list[PeriodicLoop] = [*(Lane(context, self._claimer, page) for page in pages), self._ingester]
+        self._fetcher = SourceFetcher(context)
+        lanes = (Lane(context, self._claimer, page) for page in pages)
+        self.loops: list[PeriodicLoop] = [*lanes, self._ingester, self._fetcher]
         self._idle_loops: set[PeriodicLoop] = set()
         self._has_new_work = False
         self._slice_queue: asyncio.Queue[StartSliceMessage | None] = asyncio.Queue()
@@ -79,7 +82,7 @@ class TimeSliceWork:
 
     async def _run_slice(self, message: StartSliceMessage) -> None:
         self._claimer.select_job(message.job_id, message.kind)
-        self._ingester.only_job_id = message.job_id
+        self._ingester.only_job_id = self._fetcher.only_job_id = message.job_id
         self._idle_loops.clear()
         seconds = message.milliseconds / 1000
         self._context.reset_for_slice(seconds)

@@ -20,6 +20,8 @@ _CSV_FIELD_PATTERN = (
     r"(?={delimiter}|$)"
 )
 _encode_json = msgspec.json.Encoder().encode
+FILE_COLUMNS_MAX = 16_384  # as in a workbook
+DUPLICATE_NAMES_IN_MESSAGE_MAX = 20
 
 
 @dataclass(slots=True)
@@ -153,15 +155,21 @@ class CsvToJsonConverter:
         return _encode_json(dict(zip(self._columns, fields, strict=True)))
 
 
+def check_column_count(count: int) -> None:
+    if count > FILE_COLUMNS_MAX:
+        raise InvalidInput(f"The file has {count:,} columns. At most {FILE_COLUMNS_MAX:,} are allowed.")
+
+
 def parse_header_names(names: list[str]) -> list[str]:
-    """Return the trimmed column names of a header; InvalidInput if a name is empty or occurs twice."""
+    """Return the trimmed column names; InvalidInput if a name is empty or occurs twice, or if there are too many."""
+    check_column_count(len(names))
     header = [name.strip() for name in names]
     seen: set[str] = set()
     twice = sorted({name for name in header if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
     if "" in header:
         raise InvalidInput(f"Column {header.index('') + 1} in the header has no name. Name every column.")
     if twice:
-        names_text = ", ".join(f'"{name}"' for name in twice)
+        names_text = ", ".join(f'"{name}"' for name in twice[:DUPLICATE_NAMES_IN_MESSAGE_MAX])
         raise InvalidInput(f"Duplicate column names in the header: {names_text}. Use each name once.")
     return header
 
@@ -282,7 +290,9 @@ class CsvReader(BlockReader):
         return parse_header_names(header.fields)
 
     def _generate_column_names(self) -> list[str]:
-        return [f"column_{n}" for n in range(1, len(self._peek_first_record().fields) + 1)]
+        count = len(self._peek_first_record().fields)
+        check_column_count(count)
+        return [f"column_{n}" for n in range(1, count + 1)]
 
     def _peek_first_record(self) -> CsvRecord:
         """Return the first row that is not empty."""

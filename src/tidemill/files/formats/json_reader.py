@@ -106,6 +106,9 @@ _JSON_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},"]', re.DOTALL)
 _WHITESPACE, _WHITESPACE_RUN = b" \t\r\n", re.compile(rb"[ \t\r\n]*")
 _raw_decode = json.JSONDecoder(strict=False).raw_decode
 _OPENING_BRACKETS, _CLOSING_BRACKETS = b"[{", b"]}"
+SKIPPED_DEPTH_MAX = 10_000  # a deeper element ends the read: it has no end that could be found quickly
+SKIPPED_ELEMENT_MAX_BYTES = 64 << 20  # a longer element ends the read
+SLOW_ELEMENTS_MAX = 1_024  # elements that are scanned after repeated failures of the fast decoder
 
 
 class JsonArrayReader(BlockReader):
@@ -119,6 +122,8 @@ class JsonArrayReader(BlockReader):
         self._text: str | None = None
         self._at = 0
         self._head = b""  # the beginning of an element that is too long
+        self._element_offset = 0
+        self._fast_failures = self._slow_elements = 0
         self._is_over = False
         self._offset = checkpoint.get("offset", 0)  # of the buffered data
         self._line = checkpoint.get("line", 1)
@@ -169,7 +174,7 @@ class JsonArrayReader(BlockReader):
 
     def _add_element(self, draft: BlockBuilder) -> None:
         line, begin = self._line, self._offset + self._at
-        self._head = b""
+        self._head, self._element_offset = b"", begin
         end = self._find_element_end_fast() or self._scan_to_element_end()
         text = self._data[self._at : end].rstrip(_WHITESPACE)
         if not text and not self._head:
@@ -181,13 +186,22 @@ class JsonArrayReader(BlockReader):
         self._advance(len(text))
 
     def _find_element_end_fast(self) -> int | None:
-        """Return the end of a valid, fully buffered element; None otherwise. Faster than ``_scan_to_element_end``."""
+        """Return the end of a valid, fully buffered element; None otherwise. Faster than ``_scan_to_element_end``.
+
+        Each failure searches the buffer for line ends, so after several failures in a row it is skipped for a while.
+        """
+        if self._slow_elements:
+            self._slow_elements -= 1
+            return None
         if self._text is None:
             self._text = self._data.decode("latin-1")  # one character per byte keeps the offsets
         try:
             _, end = _raw_decode(self._text, self._at)
         except (ValueError, RecursionError):
+            self._fast_failures += 1
+            self._slow_elements = min(2**self._fast_failures - 2, SLOW_ELEMENTS_MAX)
             return None
+        self._fast_failures = 0
         return end if end < len(self._data) else None
 
     def _scan_to_element_end(self) -> int:
@@ -200,6 +214,8 @@ class JsonArrayReader(BlockReader):
                     break
                 if word in _OPENING_BRACKETS:
                     depth += 1
+                    if depth > SKIPPED_DEPTH_MAX:
+                        raise self._make_syntax_error(f"value nested more than {SKIPPED_DEPTH_MAX:,} levels deep")
                 elif word in _CLOSING_BRACKETS or word == b",":
                     if depth == 0:
                         return mark.start()
@@ -215,7 +231,7 @@ class JsonArrayReader(BlockReader):
         """Discard the scanned part of an element that is too long. Return the number of scanned bytes in the buffer."""
         if len(self._data) - self._at <= self._limit:
             return seen
-        if seen == 0:
+        if seen == 0 or self._offset + self._at - self._element_offset > SKIPPED_ELEMENT_MAX_BYTES:
             raise self._make_syntax_error(f"value longer than {self._limit} bytes")
         self._head = self._head or self._data[self._at : self._at + 4 * UNREADABLE_RECORD_MAX_CHARS]
         self._advance(seen)

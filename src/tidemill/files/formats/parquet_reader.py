@@ -5,6 +5,8 @@ the size of a row is estimated from the longest values that it can have.
 """
 
 import math
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO
@@ -13,8 +15,9 @@ import msgspec
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint
-from tidemill.files.compression import DECOMPRESSION_RATIO_MAX, DECOMPRESSION_RATIO_MIN_BYTES
+from tidemill.files.compression import DecompressionLimit
 from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
+from tidemill.files.formats.csv_reader import check_column_count
 
 PARQUET_BATCH_MAX_ROWS = 4_096
 PARQUET_BATCH_MAX_BYTES = 16 << 20  # of the rows that Arrow holds at once, unless a single row is larger
@@ -38,18 +41,25 @@ class ParquetBatchSizer:
         self.listed = [self._get_column_path(at) for at in text_columns if self._is_repeated(at)]
         self.worded = [self._get_column_path(at) for at in text_columns if not self._is_repeated(at)]
 
-    def check_list_sizes(self, packed: int, max_row_bytes: int) -> None:
-        """Raise InvalidInput if list columns exceed the row limit or the decompression limit."""
+    def check_value_sizes(self, packed: int, max_row_bytes: int) -> None:
+        """Raise InvalidInput if the values exceed the decompression limit, or those of a list column the row limit.
+
+        A run of equal values takes a few bytes in the file, so its declared size does not limit the number of rows.
+        """
+        widths = [self._get_value_width(at) for at in range(self._about.num_columns)]
+        repeated = [at for at in range(self._about.num_columns) if self._is_repeated(at)]
+        flat_row_bytes = max(1, sum(width for at, width in enumerate(widths) if at not in set(repeated)))
+        limit, size = DecompressionLimit(packed, sys.maxsize), 0
+        limit.add_bytes(self._about.num_rows * flat_row_bytes)
         for group in self._iter_row_groups():
-            for at in filter(self._is_repeated, range(self._about.num_columns)):
+            for at in repeated:
                 values = group.column(at).num_values
-                size = values * self._get_value_width(at)
                 if values > group.num_rows * max_row_bytes:
                     raise InvalidInput(
                         f'Rows of column "{self._get_column_path(at)}" are longer than {max_row_bytes} bytes'
                     )
-                if size > DECOMPRESSION_RATIO_MIN_BYTES and size > DECOMPRESSION_RATIO_MAX * packed:
-                    raise InvalidInput(f"The file decompresses to more than {DECOMPRESSION_RATIO_MAX} times its size")
+                size += values * widths[at]
+        limit.add_bytes(size)
 
     def choose_batch_rows(self, number: int, longest_values_bytes: int) -> int:
         """Return how many rows of a row group to read at once.
@@ -193,10 +203,11 @@ class ParquetReader(BlockReader):
     def _check_sizes_and_column_names(self) -> None:
         about = self._parquet.metadata
         self._check_decompressed_size(sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups)))
-        self._bounds.check_list_sizes(self._file.seek(0, 2), self._limit)
+        self._bounds.check_value_sizes(self._file.seek(0, 2), self._limit)
         names = self._parquet.schema_arrow.names
+        check_column_count(len(names))
         if len(set(names)) < len(names):
-            raise InvalidInput(f"Duplicate column names: {sorted({name for name in names if names.count(name) > 1})}")
+            raise InvalidInput(f"Duplicate column names: {sorted(name for name, n in Counter(names).items() if n > 1)}")
 
     def _check_decompressed_size(self, unpacked: int) -> None:
         if unpacked > self._max_bytes:

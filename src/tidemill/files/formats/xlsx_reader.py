@@ -26,6 +26,7 @@ from tidemill.files.formats.xlsx_workbook import (
 from tidemill.files.writers.xlsx_sheets import format_column_letters
 
 SHEET_ROWS_MAX, SHEET_COLUMNS_MAX = 1_048_576, 16_384
+SHEETS_IN_MESSAGE_MAX = 20
 INTEGER_DIGITS_MAX = 19  # longer integers may not fit 64 bits
 _COLUMN_LETTERS = re.compile(r"[A-Z]{1,3}")
 CellValue = str | int | float | bool
@@ -248,13 +249,16 @@ class XlsxReader(RecordReader):
     def _find_continuation_sheets(self) -> list[SheetInfo]:
         """Return the continuation sheets of the first sheet; InvalidInput if other sheets have rows."""
         begin, *others = self._book.sheets
-        first = {one: next(read_sheet_rows(self._book, one.path), None) for one in others if not one.is_hidden}
+        shown = [one for one in others if not one.is_hidden]
+        rows = {path: next(read_sheet_rows(self._book, path), None) for path in {one.path for one in shown}}
+        first = {one: rows[one.path] for one in shown}
         filled = {one: row.cells for one, row in first.items() if row is not None}
         names = [f"{begin.name} {number}" for number in range(2, len(filled) + 2)]
         is_same = self._has_header and all(cells == self._first.cells for cells in filled.values())
         if filled and not (is_same and [one.name for one in filled] == names):
-            shown = ", ".join(one.name for one in (begin, *filled))
-            raise InvalidInput(f"The workbook has rows in several sheets: {shown}. Select one with the sheet option.")
+            names = [one.name for one in (begin, *filled)]
+            listed = ", ".join(names[:SHEETS_IN_MESSAGE_MAX]) + (", …" if len(names) > SHEETS_IN_MESSAGE_MAX else "")
+            raise InvalidInput(f"The workbook has rows in several sheets: {listed}. Select one with the sheet option.")
         return list(filled)
 
     def _make_record(self, row: SheetRow) -> EncodedRecord:

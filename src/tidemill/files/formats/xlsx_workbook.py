@@ -14,9 +14,10 @@ from typing import IO, BinaryIO, Literal
 from xml.parsers import expat
 
 from tidemill.core.errors import InvalidInput
-from tidemill.files.compression import limit_decompression, open_zip
+from tidemill.files.compression import DecompressionLimit, open_zip
 
 XLSX_READ_BYTES = 64 * 1024
+XML_TOKEN_MAX_BYTES = 1 << 20  # of a tag with its attributes, or of a comment
 XmlAttributes = dict[str, str]
 
 
@@ -43,30 +44,78 @@ class XmlPartHandler:
 
 def parse_xml_part(chunks: Iterator[bytes], handler: XmlPartHandler) -> Iterator[None]:
     """Parse a part; yield after every chunk, so that the caller can take the results so far."""
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    parser.StartDoctypeDeclHandler = _refuse_doctype
-
-    def handle_root_element(name: str, _: XmlAttributes) -> None:
-        """Strip prefixes only if the root element has one, because parts have millions of elements."""
-        if ":" in name:
-            parser.StartElementHandler = lambda name, attributes: handler.start_element(
-                name.rpartition(":")[2], attributes
-            )
-            parser.EndElementHandler = lambda name: handler.end_element(name.rpartition(":")[2])
-        else:
-            parser.StartElementHandler, parser.EndElementHandler = handler.start_element, handler.end_element
-        parser.CharacterDataHandler = handler.add_text
-
-    parser.StartElementHandler = handle_root_element
+    parser = _XmlPartParser(handler)
     try:
         for piece in chunks:
-            parser.Parse(piece, False)
+            parser.feed(piece)
             yield
-        parser.Parse(b"", True)
+        parser.finish()
     except expat.ExpatError as error:
         raise InvalidInput(f"The workbook is damaged: {error}") from error
     yield
+
+
+class _XmlPartParser:
+    """Passes the elements of a part to its handler, and rejects a token that grows from chunk to chunk.
+
+    The parser scans an incomplete token again with every chunk, which takes minutes for a tag of some megabytes.
+    """
+
+    def __init__(self, handler: XmlPartHandler) -> None:
+        self._handler = handler
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartDoctypeDeclHandler = _refuse_doctype
+        self._parser.StartElementHandler = self._start_root
+        self._start: Callable[[str, XmlAttributes], None] = handler.start_element
+        self._end: Callable[[str], None] = handler.end_element
+        self._has_root = False
+        self._token_bytes = 0  # at most: the chunks since the last one with an element or text
+
+    def feed(self, piece: bytes) -> None:
+        if self._has_root:
+            if self._token_bytes > XLSX_READ_BYTES:  # the last chunk had no element, perhaps only text
+                self._parser.CharacterDataHandler = self._add_text
+            self._watch_next_event()
+        self._token_bytes += len(piece)
+        self._parser.Parse(piece, False)
+        if self._token_bytes > XML_TOKEN_MAX_BYTES:
+            raise InvalidInput(f"The workbook has an XML tag or comment larger than {XML_TOKEN_MAX_BYTES >> 20} MB")
+
+    def finish(self) -> None:
+        self._parser.Parse(b"", True)
+
+    def _start_root(self, name: str, attributes: XmlAttributes) -> None:  # noqa: ARG002  the root is not passed on
+        """Strip prefixes only if the root element has one, because parts have millions of elements."""
+        handler = self._handler
+        if ":" in name:
+            self._start = lambda name, attributes: handler.start_element(name.rpartition(":")[2], attributes)
+            self._end = lambda name: handler.end_element(name.rpartition(":")[2])
+        self._has_root = True
+        self._parser.CharacterDataHandler = handler.add_text
+        self._resume()
+
+    def _watch_next_event(self) -> None:
+        """Observe the first element of a chunk only: a counter would slow down every cell."""
+        parser = self._parser
+
+        def start_element(name: str, attributes: XmlAttributes) -> None:
+            self._resume()
+            self._start(name, attributes)
+
+        def end_element(name: str) -> None:
+            self._resume()
+            self._end(name)
+
+        parser.StartElementHandler, parser.EndElementHandler = start_element, end_element
+
+    def _resume(self) -> None:
+        self._token_bytes = 0
+        self._parser.StartElementHandler, self._parser.EndElementHandler = self._start, self._end
+
+    def _add_text(self, data: str) -> None:
+        self._token_bytes = 0
+        self._handler.add_text(data)
 
 
 def iter_zip_member_chunks(open_: Callable[[], IO[bytes]]) -> Iterator[bytes]:
@@ -166,14 +215,14 @@ class SheetInfo:
 
 
 class Workbook:
-    """An open workbook. ``max_bytes`` limits the decompressed size of each part."""
+    """An open workbook. ``max_bytes`` limits the decompressed size of all parts that are read."""
 
     def __init__(self, file: BinaryIO, *, max_bytes: int, max_text: int) -> None:
         self._file = file
-        self._packed = file.seek(0, 2)
-        self._max_bytes = max_bytes
+        packed = file.seek(0, 2)
+        self._limit = DecompressionLimit(packed, max_bytes)
         self.max_text = max_text
-        if not self._packed:
+        if not packed:
             raise InvalidInput("The file is empty. An XLSX workbook is required.")
         self.archive = open_zip(file)
         main = _ElementCollector("Relationship", self, "_rels/.rels").find_target_by_type("officeDocument")
@@ -206,9 +255,7 @@ class Workbook:
             self.archive.getinfo(path)
         except KeyError:
             raise InvalidInput(f"Not an XLSX workbook: {path or 'a part'} is missing") from None
-        return limit_decompression(
-            iter_zip_member_chunks(lambda: self.archive.open(path)), self._packed, self._max_bytes
-        )
+        return self._limit.count_chunks(iter_zip_member_chunks(lambda: self.archive.open(path)))
 
     def has_part(self, path: str) -> bool:
         return path in self.archive.NameToInfo
@@ -291,6 +338,7 @@ class _ElementCollector(XmlPartHandler):
 
     def __init__(self, names: str | tuple[str, ...], book: Workbook, path: str) -> None:
         self.found: list[tuple[str, XmlAttributes]] = []
+        self._targets: dict[str, str | None] = {}
         self._names = (names,) if isinstance(names, str) else names
         for _ in parse_xml_part(book.iter_part_chunks(path), self):
             if len(self.found) > 10_000:  # noqa: PLR2004
@@ -299,12 +347,13 @@ class _ElementCollector(XmlPartHandler):
     def start_element(self, name: str, attributes: XmlAttributes) -> None:
         if name in self._names:
             self.found.append((name, attributes))
+            self._targets.setdefault(attributes.get("Id", ""), attributes.get("Target"))
 
     def find_target_by_type(self, kind: str) -> str | None:
         return next((one.get("Target") for _, one in self.found if one.get("Type", "").endswith(f"/{kind}")), None)
 
     def find_target_by_id(self, link: str) -> str | None:
-        return next((one.get("Target") for _, one in self.found if one.get("Id") == link), None)
+        return self._targets.get(link) if link else None
 
 
 def _find_sheet_index(names: list[str], selector: str | int | None) -> int | None:

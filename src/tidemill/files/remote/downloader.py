@@ -23,6 +23,7 @@ from tidemill.files.remote.checked_connection import (
 from tidemill.files.remote.partial_download import (
     PartialDownload,
     PartRequest,
+    ProgressReport,
     RemoteFileInfo,
     RetryableDownloadError,
     make_common_request_headers,
@@ -91,7 +92,14 @@ class Downloader:
         self._resolve = resolve
         self._given_context = ssl_context
 
-    def download(self, url: str, blob_id: str, *, should_continue: ShouldContinue = lambda: True) -> DownloadedFile:
+    def download(
+        self,
+        url: str,
+        blob_id: str,
+        *,
+        should_continue: ShouldContinue = lambda: True,
+        report_progress: ProgressReport = lambda _size, _total: None,
+    ) -> DownloadedFile:
         """Store the file under this id. Resumes an earlier call that did not finish.
 
         Raises:
@@ -102,7 +110,7 @@ class Downloader:
         """
         watch = DownloadDeadline(self._limits.total_s, should_continue)
         link = check_url(url, self._limits.allowed)
-        with PartialDownload(self._blobs, blob_id) as part:
+        with PartialDownload(self._blobs, blob_id, report_progress) as part:
             try:
                 about = self._request_until_complete(part, link, watch)
                 watch.check_time_and_interruption()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Callable
 from io import BufferedRandom
 from pathlib import Path
 from typing import Self
@@ -26,6 +27,8 @@ from tidemill.files.remote.response_headers import (
     parse_content_range,
 )
 
+ProgressReport = Callable[[int, int | None], None]  # (downloaded bytes, total bytes if known)
+
 
 class RemoteFileInfo(msgspec.Struct, frozen=True):
     """The remote file of a partial download."""
@@ -45,7 +48,10 @@ class PartialDownload:
     earlier process still holds its lock, the later one starts from the beginning.
     """
 
-    def __init__(self, blobs: BlobStore, blob_id: str) -> None:
+    def __init__(
+        self, blobs: BlobStore, blob_id: str, report_progress: ProgressReport = lambda _size, _total: None
+    ) -> None:
+        self._report_progress = report_progress
         self._blobs = blobs
         self._blob_id = check_blob_name(blob_id)
         self._flat = blob_id.replace("/", "~")
@@ -78,6 +84,7 @@ class PartialDownload:
     def append(self, piece: bytes) -> None:
         self._file.write(piece)
         self.size += len(piece)
+        self._report_progress(self.size, None if self.about is None else self.about.total)
 
     def set_total(self, total: int) -> None:
         if self.about is not None and self.about.total != total:

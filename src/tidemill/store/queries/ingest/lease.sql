@@ -2,8 +2,8 @@
 -- Owners are served in random order; priority decides between the jobs of one owner. Index: job_runnable, ingest_pkey.
 WITH free AS (
     SELECT g.job_id FROM tidemill.job j JOIN tidemill.ingest g ON g.job_id = j.id
-    WHERE j.closed_as IS NULL AND j.intent = 'run' AND NOT j.ingest_done AND j.kind = ANY(%(kinds)s)
-      AND NOT j.requires && %(missing)s::text[]
+    WHERE j.closed_as IS NULL AND j.intent = 'run' AND NOT j.ingest_done AND NOT g.fetch_pending
+      AND j.kind = ANY(%(kinds)s) AND NOT j.requires && %(missing)s::text[]
       AND (g.lease_id IS NULL OR g.lease_until < tidemill.now() OR g.lease_id = %(lease_id)s)
     ORDER BY g.lease_id IS NOT DISTINCT FROM %(lease_id)s DESC, md5(j.owner_id::text || %(lease_id)s::text),
         j.priority DESC, j.id LIMIT 1 FOR UPDATE OF g SKIP LOCKED

@@ -2,8 +2,8 @@
 -- lost. Index: job_pkey, ingest_pkey.
 WITH free AS (
     SELECT g.job_id FROM tidemill.job j JOIN tidemill.ingest g ON g.job_id = j.id
-    WHERE j.id = %(job_id)s AND j.closed_as IS NULL AND j.intent = 'run' AND NOT j.ingest_done AND j.kind = ANY(%(kinds)s)
-      AND NOT j.requires && %(missing)s::text[]
+    WHERE j.id = %(job_id)s AND j.closed_as IS NULL AND j.intent = 'run' AND NOT j.ingest_done AND NOT g.fetch_pending
+      AND j.kind = ANY(%(kinds)s) AND NOT j.requires && %(missing)s::text[]
       AND (g.lease_id IS NULL OR g.lease_until < tidemill.now() OR g.lease_id = %(lease_id)s)
     FOR UPDATE OF g SKIP LOCKED
 )
