@@ -125,7 +125,7 @@ def signed_in(site: Site, open_page: OpenPage) -> OpenPage:
 
     async def make(name: str = "ada", to: str = "/jobs", role: Role = Role.USER, **options: Any) -> Page:
         page = await open_page(**options)
-        await page.request.get(
+        await page.request.post(
             await site.link(name, role), max_redirects=0
         )  # gets only the cookie, so that the page loads once
         await page.goto(site.url + to)

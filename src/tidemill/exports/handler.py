@@ -25,7 +25,7 @@ from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_row_writer
 from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.runtime import Runtime
-from tidemill.store import retention
+from tidemill.store import quota_records, retention
 from tidemill.store.database import Connection, Database
 from tidemill.store.jsonb import decode_input_or_text, decode_json
 
@@ -117,6 +117,7 @@ class ResultExporter:
             await self._stop_unless_file_needed(request, item)
             expires_at = await self._db.run(retention.set_file_expiry, writing.name, item.job_id, self._ttl_hours)
             blob = await thread.run_after_previous(writing.finish)
+            await self._db.run(quota_records.add_stored_file, blob.id, item.job_id, blob.size)
         except BaseException:
             await thread.run_last(lambda: _discard_result_file(writing, tables))
             raise

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from tidemill.accounts.routes import MeOut
+from tidemill.accounts import use_cases as accounts
+from tidemill.accounts.routes import MeOut, QuotaOut, build_quota_out
 from tidemill.jobs import administration
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
@@ -61,6 +62,7 @@ class RequestLimitsOut(BaseModel):
     sources: list[str] = Field(description="Folder names for the `source` of a submission")
     pending_dashboard: bool
     features: list[str] = Field(description="Enabled features, such as `imports`")
+    quota: QuotaOut = Field(description="Your quotas")
 
 
 class WorkerOut(BaseModel):
@@ -104,8 +106,8 @@ async def get_me(me: CurrentUser) -> MeOut:
 
 
 @router.get("/limits", **build_route_options(Permission.USER))
-async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
-    """Get the request limits."""
+async def get_limits(me: CurrentUser, runtime: RuntimeDep) -> RequestLimitsOut:
+    """Get the request limits and your quotas."""
     settings = runtime.settings
     return RequestLimitsOut(
         max_file_size_mb=settings.max_file_size_mb,
@@ -119,6 +121,7 @@ async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
         sources=sorted(settings.sources),
         pending_dashboard=settings.pending_dashboard,
         features=sorted(feature.name for feature in runtime.features),
+        quota=build_quota_out(*await accounts.load_quota(runtime, me.user_id)),
     )
 
 

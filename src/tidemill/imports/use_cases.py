@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, UnknownJob
+from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, QuotaExceeded, UnknownJob
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
@@ -161,10 +161,14 @@ class ImportUseCases:
         layout = inspection.layout
         source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
         params = {"asked": submission.stored_request, "plan": msgspec.to_builtins(plan)}
-        spec = replace(spec, params=params, source=source, sparse=True, file_id=blob_id)
+        spec = replace(spec, params=params, source=source, sparse=True, file_id=blob_id, file_bytes=file.blob.size)
         try:
             job_id, is_new = await submit_job(self._db, spec, built_in=True)
-        except (InvalidInput, IdempotencyKeyReused):  # after other errors, the job may exist and own the file
+        except (
+            InvalidInput,
+            IdempotencyKeyReused,
+            QuotaExceeded,
+        ):  # after other errors, the job may exist and own the file
             await self._staged_files.discard(blob_id)
             raise
         if not is_new:
@@ -191,7 +195,13 @@ class ImportUseCases:
             "request": msgspec.to_builtins(submission.request),
         }
         spec = replace(
-            submission.spec, params=params, source=source, sparse=True, file_id=blob_id, idem_print=url.encode()
+            submission.spec,
+            params=params,
+            source=source,
+            sparse=True,
+            file_id=blob_id,
+            file_bytes=0,
+            idem_print=url.encode(),
         )
         return SubmittedImport(*await submit_job(self._db, spec, built_in=True))
 
