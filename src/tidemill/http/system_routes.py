@@ -39,7 +39,7 @@ class HealthOut(BaseModel):
     queue_age_s: float = Field(
         description="Waiting time of the oldest due batch, or of the oldest file that no worker reads yet"
     )
-    reasons: list[str] = Field(description="Why the status is degraded")
+    reasons: list[str] = Field(description="Why the status is not `ok`")
     broker: str | None = Field(
         description="`ok`, or `lost` if it is unreachable and workers poll the database; null without a broker"
     )
@@ -96,7 +96,7 @@ async def get_health(response: Response, runtime: RuntimeDep) -> HealthOut:
     """Check the database, its schema, the workers and the queue. The status is 503 if the service cannot work."""
     health = await administration.check_health(runtime.db)
     response.status_code = 200 if health.is_operational else 503
-    return HealthOut.model_validate(asdict(health) | {"status": health.status, "reasons": health.degraded_reasons})
+    return HealthOut.model_validate(asdict(health) | {"status": health.status, "reasons": health.reasons})
 
 
 @router.get("/me", **build_route_options(Permission.USER))
