@@ -248,6 +248,9 @@ class Settings(BaseSettings):
         default=[],
         description="Private hosts and networks, with or without a port, that files may be downloaded from",
     )
+    import_batch_rows: Annotated[int, Field(gt=0, le=100_000)] = Field(
+        default=10_000, description="Maximum rows that an import writes in one transaction"
+    )
     export_ttl_hours: Annotated[int, Field(gt=0, le=100 * 366 * 24)] = Field(
         default=168, description="How long to keep the file of an export"
     )

@@ -429,13 +429,12 @@ async def _check_target_writable(runtime: Runtime, user: Principal, resource: st
 
 
 def _report_import_completed(job: Job, seconds: float) -> None:
-    if "plan" not in job.params:
-        return
-    plan, counts = job.params["plan"], job.counts
+    # An import that ends before its file is fetched has the request instead of a plan.
+    counts, plan = job.counts, job.params.get("plan") or job.params["request"]
     emit(
         "import.completed",
         job=job.id,
-        resource_type=plan["resource"]["name"],
+        resource_type=_get_target_resource_name(job),
         mode="validate_only" if plan["validate_only"] else plan["mode"],
         status=job.status,
         total_records=counts.total,
