@@ -29,6 +29,7 @@ from tidemill.store import batch_leases, job_lifecycle
 from tidemill.store import outcome_flush as store
 from tidemill.store.database import (
     Connection,
+    describe_error,
     is_contention_error,
     is_out_of_resources_error,
     is_timeout_error,
@@ -160,7 +161,7 @@ class BatchHandlerExecutor:
                     or (is_contention_error(error) and attempt >= MAX_CONTENTION_ATTEMPTS)
                 ):
                     raise
-                message = str(error).strip()
+                message = describe_error(error)
                 if is_out_of_resources_error(error) and attempt >= MAX_DISK_FULL_ATTEMPTS:
                     raise AbortJob(f"The database server is out of disk space: {message}") from error
                 emit("database.retry", verb=self._handler.kind, attempt=attempt, error=message)

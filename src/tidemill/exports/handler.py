@@ -26,8 +26,9 @@ from tidemill.files.writers import open_row_writer
 from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.runtime import Runtime
 from tidemill.store import quota_records, retention
-from tidemill.store.database import Connection, Database
+from tidemill.store.database import Connection, Database, describe_error
 from tidemill.store.jsonb import decode_input_or_text, decode_json
+from tidemill.telemetry.events import emit
 
 
 class ResultFileWriter:
@@ -91,8 +92,13 @@ def make_export_handler(runtime: Runtime) -> Handler:
     async def run(item: Item) -> ExportedFile:
         try:
             return await (export_table if is_table_export_input(item.input) else export_results)(item)
-        except StorageAccessDenied as error:  # a retry would be denied as well
-            raise Fail(str(error), code="store_denied", retryable=True) from error
+        except Wait:
+            raise
+        except Exception as error:
+            emit("export.failed", job=item.job_id, attempt=item.attempt, error=describe_error(error))
+            if isinstance(error, StorageAccessDenied):  # a retry would be denied as well
+                raise Fail(str(error), code="store_denied", retryable=True) from error
+            raise
 
     retry = RetryPolicy(max_attempts=3)
     return Handler(EXPORT_KIND, run, "async", concurrency=2, timeout=None, retry=retry, columns=EXPORT_COLUMNS)
