@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -175,6 +176,7 @@ async def sign_in(body: SignIn, request: Request, runtime: RuntimeDep) -> MeOut:
     return _set_cookie_or_reject_sign_in(request, started, "Invalid API key")
 
 
+_LINK_REGEX = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _PAGE_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "A page with a button that signs in", "content": {"text/html": {"schema": {"type": "string"}}}}
 }
@@ -183,11 +185,13 @@ _PAGE_RESPONSE: dict[int | str, dict[str, Any]] = {
 @root.get(
     "/sign-in/{link}",
     response_class=HTMLResponse,
-    **build_route_options(Permission.PUBLIC, extra_responses=_PAGE_RESPONSE),
+    **build_route_options(Permission.PUBLIC, 401, extra_responses=_PAGE_RESPONSE),
 )
-async def show_link(link: str, request: Request) -> HTMLResponse:  # noqa: ARG001  the page is the same for all links
+async def show_link(link: str, request: Request) -> HTMLResponse:
     """Show a page with a button that signs in. The link stays valid: mail scanners and previews open links, too."""
     auth.enforce_rate_limit(request, auth.build_anonymous_rate_key(request))
+    if not _LINK_REGEX.fullmatch(link):
+        raise HttpError(401, INVALID_LINK, {"WWW-Authenticate": "Bearer"})
     return HTMLResponse(SIGN_IN_PAGE, headers={"content-security-policy": SIGN_IN_PAGE_CSP})
 
 

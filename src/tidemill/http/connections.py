@@ -169,7 +169,7 @@ def _build_problem_events(status: int, detail: str) -> tuple[h11.Response, h11.D
     document = problems.build_problem_response(request_id, status, detail, {"retry-after": retry} if retry else None)
     more = SECURITY_HEADERS | {"x-request-id": request_id, "connection": "close"}
     headers = [*document.raw_headers, *((name.encode(), value.encode()) for name, value in more.items())]
-    emit("request.done", request_id=request_id, method="unknown", route="unknown", status=status, ms=0.0)
+    emit("request.done", request_id=request_id, method="unknown", route="unknown", status=status, ms=0.0, complete=True)
     return (
         h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase.encode()),
         h11.Data(data=bytes(document.body)),
