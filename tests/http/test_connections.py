@@ -73,7 +73,7 @@ async def is_in_progress(server: HttpServer) -> bool:
 
 
 async def test_upload_in_flight_gets_503_problem_when_server_stops(api: Api, ada: Any) -> None:
-    server = HttpServer(api.app)
+    server = HttpServer(api.app, api.settings)
     server.config.timeout_graceful_shutdown = 1
     key = ada.headers["authorization"]
     with open_listen_socket(ANY_PORT) as listening_socket, listening() as events:

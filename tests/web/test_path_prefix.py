@@ -44,7 +44,7 @@ async def proxy(site: Site) -> AsyncIterator[tuple[str, Proxy]]:
     install_pages(app)
     with open_listen_socket(Settings(http_port=0)) as listening:
         between = Proxy(app)
-        server = HttpServer(between)  # type: ignore[arg-type]
+        server = HttpServer(between, Settings())  # type: ignore[arg-type]
         task = asyncio.create_task(server.serve(sockets=[listening]))
         await until(server.ready)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}", between

@@ -41,10 +41,10 @@ def run_with_uvloop(main: Coroutine[Any, Any, None]) -> None:
 class HttpServer(uvicorn.Server):
     """Sets ``ready`` when it accepts connections. It does not handle signals: the command stops the whole process."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
         config = uvicorn.Config(
             app,
-            http=make_protocol_factory(app.state.runtime.settings),
+            http=make_protocol_factory(settings),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -103,7 +103,7 @@ async def run_http_service(
         async with open_http_runtime(settings, pool, mill) as runtime:
             app = create_api(runtime, meter=meter)
             install_pages(app)
-            server = HttpServer(app)
+            server = HttpServer(app, settings)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             relax_garbage_collector()
