@@ -17,7 +17,6 @@ from tidemill.core.errors import TidemillError
 from tidemill.rest import problems
 from tidemill.rest.request_body import RequestBody
 from tidemill.rest.responses import SlowReader
-from tidemill.store.database import describe_error
 from tidemill.telemetry.events import bind_fields, emit
 
 _REQUEST_ID_REGEX = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -88,7 +87,8 @@ class RequestMiddleware:
             if tracked.status and isinstance(cause, EXPECTED_STREAM_ERRORS):
                 tracked.abort(str(cause))
                 return
-            emit("request.failed", request_id=tracked.request_id, route=tracked.route, error=describe_error(error))
+            reason = problems.describe_internal_error(error)
+            emit("request.failed", request_id=tracked.request_id, route=tracked.route, error=reason)
             if tracked.status:
                 tracked.abort("internal error")
                 return

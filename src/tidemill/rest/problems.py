@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from tidemill.core import errors
+from tidemill.store.database import describe_error
 
 JSON_MEDIA_TYPE = "application/json"
 PROBLEM_MEDIA_TYPE = "application/problem+json"
@@ -161,6 +162,11 @@ def install_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_starlette_exception)
     app.add_exception_handler(HttpError, _handle_http_error)
+
+
+def describe_internal_error(error: Exception) -> str:
+    """Describe an unexpected error for the log, without values of users' rows."""
+    return describe_error(error)
 
 
 def get_error_status(error: errors.TidemillError) -> int:
