@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from tidemill.core.allowed_hosts import AllowedHost
 from tidemill.core.blob_location import parse_blob_location
 from tidemill.core.errors import InvalidInput, InvalidSettings
+from tidemill.core.quotas import Quota
 
 ENV_PREFIX = "TIDEMILL_"
 DATABASE_SCHEMES = ("postgresql", "postgres")
@@ -29,6 +30,7 @@ BROKER_URL_PREFIXES = ("redis://", "rediss://", "amqp://", "amqps://")
 Positive = Annotated[int, Field(gt=0)]
 SessionSeconds = Annotated[int, Field(gt=0, le=30 * 86_400)]
 Milliseconds = Annotated[int, Field(ge=0)]
+NonNegative = Annotated[int, Field(ge=0)]
 
 
 def _parse_list_or_json(value: object) -> object:
@@ -207,6 +209,15 @@ class Settings(BaseSettings):
     http_port: Annotated[int, Field(ge=0, le=65535)] = Field(
         default=8484, description="Port that `tidemill serve` listens on; 0 selects a free port"
     )
+    http_max_connections: Positive = Field(
+        default=4_096, description="Maximum open connections, but fewer than the process may open files"
+    )
+    http_max_connections_per_address: Positive = Field(
+        default=1_024, description="Maximum open connections of one client address; trusted proxies have no limit"
+    )
+    http_head_timeout_s: Annotated[float, Field(gt=0, le=600)] = Field(
+        default=10.0, description="Timeout for receiving the request line and the headers of a request"
+    )
     max_file_size_mb: Positive = Field(default=500, description="Maximum size of an uploaded file")
     max_json_bytes: Positive = Field(default=16 * 1024 * 1024, description="Maximum size of a JSON request body")
     max_inline_inputs: Positive = Field(
@@ -216,6 +227,15 @@ class Settings(BaseSettings):
         default=100, description="Allowed average of requests per second for one API key"
     )
     rate_limit_burst: Positive = Field(default=200, description="Maximum burst of requests for one API key")
+    quota_open_jobs: NonNegative = Field(
+        default=1_000, description="Maximum open jobs of a user who is not an admin; 0: no limit"
+    )
+    quota_open_rows: NonNegative = Field(
+        default=10_000_000, description="Maximum rows of a user's jobs that are not processed yet; 0: no limit"
+    )
+    quota_stored_mb: NonNegative = Field(
+        default=10_240, description="Maximum size of all files that a user's jobs store; 0: no limit"
+    )
     session_idle_s: SessionSeconds = Field(
         default=3_600, description="Seconds of inactivity after which a browser session ends"
     )
@@ -250,10 +270,16 @@ class Settings(BaseSettings):
     import_statement_timeout_s: Annotated[int, Field(gt=0, le=86_400)] = Field(
         default=60, description="Timeout for each statement of an import on its table, in seconds"
     )
+    import_batch_rows: Annotated[int, Field(gt=0, le=100_000)] = Field(
+        default=10_000, description="Maximum rows that an import writes in one transaction"
+    )
     export_ttl_hours: Annotated[int, Field(gt=0, le=100 * 366 * 24)] = Field(
         default=168, description="How long to keep the file of an export"
     )
     export_streams: Positive = Field(default=8, description="Maximum exports that one API process streams concurrently")
+    export_streams_per_user: Positive = Field(
+        default=4, description="Maximum exports that one API process streams concurrently to one user"
+    )
     reuse_enabled: bool = Field(
         default=True, description="Whether distributions reuse files that earlier distributions produced"
     )
@@ -311,6 +337,15 @@ class Settings(BaseSettings):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def default_quota(self) -> Quota:
+        """The limits of users who are not admins and have no other limits."""
+        return Quota(
+            open_jobs=self.quota_open_jobs or None,
+            open_rows=self.quota_open_rows or None,
+            stored_bytes=(self.quota_stored_mb << 20) or None,
+        )
 
 
 def load_settings(**overrides: object) -> Settings:

@@ -187,7 +187,7 @@ class FileTask(Protocol):
 class OnDemandPool(Protocol):
     """Child processes that run time slices for kickoff requests."""
 
-    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult: ...
+    async def kickoff(self, job_id: UUID, kind: str, seconds: float, *, user_id: int) -> TimeSliceResult: ...
 
 
 class Runtime:

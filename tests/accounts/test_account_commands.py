@@ -86,3 +86,14 @@ def test_database_display_name_hides_password() -> None:
     assert "secret" not in Database("postgresql://me:secret@host:5433/name").display_url
     assert "host=host" in Database("postgresql://me:secret@host:5433/name").display_url
     assert Database("postgresql://me@host/name").display_url == "postgresql://me@host/name"
+
+
+def test_users_quota_shows_and_changes_limits(tidemill: "Tidemill") -> None:
+    tidemill("users", "add", "ada")
+    assert re.search(r"open_jobs +0 +1,000 *\n", tidemill("users", "quota", "ada").out)
+    said = tidemill("users", "quota", "ada", "--open-jobs", "7", "--stored-bytes", "unlimited").out
+    assert re.search(r"open_jobs +0 +7 *\n", said)
+    assert re.search(r"stored_bytes +0 +unlimited *\n", said)
+    assert re.search(r"open_jobs +0 +1,000 *\n", tidemill("users", "quota", "ada", "--open-jobs", "default").out)
+    assert "unlimited" in tidemill("users", "quota", "local").out
+    assert '"many" must be a number' in tidemill.refuses("users", "quota", "ada", "--open-rows", "many")

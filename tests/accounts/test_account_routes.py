@@ -150,15 +150,29 @@ async def test_second_sign_in_ends_previous_session_of_browser(api: Api, ada: ht
 async def test_sign_in_link_works_only_once(api: Api) -> None:
     token = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
     browser = api.client()
-    answer = await browser.get(f"/sign-in/{token}")
+    page = await browser.get(f"/sign-in/{token}")
+    assert (page.status_code, '<form method="post">' in page.text) == (200, True)
+    assert "form-action 'self'" in page.headers["content-security-policy"]
+    answer = await browser.post(f"/sign-in/{token}", headers={"Sec-Fetch-Site": "same-origin"})
     assert (answer.status_code, answer.headers["location"]) == (303, "../")
     assert (await browser.get("/v1/me")).json()["name"] == "local"
-    assert (await api.client().get(f"/sign-in/{token}")).status_code == 401
+    assert (await api.client().post(f"/sign-in/{token}")).status_code == 401
+
+
+async def test_sign_in_link_stays_valid_when_scanners_open_it_or_other_sites_post_it(api: Api) -> None:
+    token = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
+    for _ in range(2):
+        assert (await api.client().get(f"/sign-in/{token}")).status_code == 200
+        assert "set-cookie" not in (await api.client().head(f"/sign-in/{token}")).headers
+        assert (
+            await api.client().post(f"/sign-in/{token}", headers={"Sec-Fetch-Site": "cross-site"})
+        ).status_code == 403
+    assert (await api.client().post(f"/sign-in/{token}")).status_code == 303
 
 
 async def test_expired_sign_in_link_is_rejected(api: Api) -> None:
     token = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, -1)
-    assert (await api.client().get(f"/sign-in/{token}")).status_code == 401
+    assert (await api.client().post(f"/sign-in/{token}")).status_code == 401
 
 
 LIMITS = browser_sessions.SessionLimits(idle=100, longest=1_000, rotate=50)
@@ -238,9 +252,9 @@ async def test_admin_created_sign_in_link_signs_user_in_once(api: Api, root: htt
     assert made.status_code == 201
     assert made.json()["expires_in_s"] == 900
     browser = api.client()
-    assert (await browser.get(made.json()["path"])).status_code == 303
+    assert (await browser.post(made.json()["path"])).status_code == 303
     assert (await browser.get("/v1/me")).json()["name"] == "zoe"
-    assert (await api.client().get(made.json()["path"])).status_code == 401
+    assert (await api.client().post(made.json()["path"])).status_code == 401
 
 
 async def test_session_list_marks_current_session_and_delete_ends_others(api: Api, ada: httpx2.AsyncClient) -> None:

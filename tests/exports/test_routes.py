@@ -1,6 +1,7 @@
 """HTTP routes of exports: streams, files, lists and permissions."""
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ from exports.scenes import COPYING
 from support import eventually, rows
 from support.api import Api
 from support.import_requests import Shop, open_shop
+from support.raw_http import listening
 from tidemill import Mill
 from tidemill.core.principal import Role
 from tidemill.files.blobs import open_blob_store
@@ -236,14 +238,19 @@ async def test_export_stream_cancels_query_when_client_disconnects_before_first_
 
 
 async def test_export_stream_is_aborted_when_client_stops_reading(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "STREAM_SEND_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(responses, "STREAM_GRACE_S", 0.5)
+    monkeypatch.setattr(responses, "MIN_STREAM_BYTES_PER_S", 100_000_000)
     await rows(shop.api.db, WIDE)
     clients = [await half_read(shop) for _ in range(2)]
 
     async def is_served() -> bool:
         return await copying(shop) == 0 and (await get(shop)).status_code == 200
 
-    await eventually(is_served, within=20)
+    with listening() as events:
+        await eventually(is_served, within=20)
+    aborted = [event.fields for event in events if event.name == "response.aborted"]
+    assert [fields["reason"][:20] for fields in aborted] == ["the client read less"] * 2
+    assert not [event for event in events if event.name == "request.failed"], "it is not a bug"
     for client in clients:
         assert not (await asyncio.to_thread(rest_of, client)).endswith(b"\r\n0\r\n\r\n"), (
             "the stream must not look complete"
@@ -251,20 +258,32 @@ async def test_export_stream_is_aborted_when_client_stops_reading(shop: Shop, mo
 
 
 def rest_of(client: socket.socket) -> bytes:
-    with client, client.makefile("rb") as file:
-        return file.read()
+    """Return what the client can still read before the server resets the connection."""
+    received = b""
+    with client, contextlib.suppress(ConnectionResetError):
+        while piece := client.recv(1 << 20):
+            received += piece
+    return received
 
 
-async def test_export_stream_aborts_connection_when_database_query_fails(shop: Shop) -> None:
+async def test_export_stream_aborts_connection_when_database_query_fails(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
     await rows(shop.api.db, WIDE)
     root = await shop.api.user("root", Role.ADMIN)
     async with root.stream("GET", "/v1/exports", params={"resource": "shop.wide"}) as answer:
         assert answer.status_code == 200
         pieces = answer.aiter_raw()
         await anext(pieces)
-        await rows(shop.api.db, f"SELECT pg_terminate_backend(pid) {COPYING}")
-        with pytest.raises(httpx2.RemoteProtocolError, match="incomplete chunked read"):
-            [piece async for piece in pieces]
+        with listening() as events:
+            await rows(shop.api.db, f"SELECT pg_terminate_backend(pid) {COPYING}")
+            with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
+                [piece async for piece in pieces]
+    told = {event.name: event.fields for event in events}
+    assert "request.failed" not in told, "it is not a bug"
+    assert told["response.aborted"]["reason"].startswith("The connection to the database was lost")
+    assert (told["request.done"]["status"], told["request.done"]["complete"]) == (200, False)
+    assert not caplog.records, "no raw traceback"
 
 
 async def test_export_stream_limit_rejects_excess_with_retry_after(shop: Shop) -> None:
@@ -280,6 +299,28 @@ async def test_export_stream_limit_rejects_excess_with_retry_after(shop: Shop) -
 
     await eventually(is_served, within=20)
     clients[1].close()
+
+
+async def test_export_streams_of_one_user_leave_slots_for_others(make_api: Make, toy: Mill, tmp_path: Path) -> None:
+    shop = await open_shop(make_api, toy, tmp_path, export_streams=3, export_streams_per_user=2)
+    await rows(shop.api.db, WIDE)
+    clients = [await half_read(shop) for _ in range(2)]
+    excess = await get(shop, await shop.api.user("root", Role.ADMIN))
+    assert (excess.status_code, excess.json()["quota"]) == (429, {"name": "export_streams", "used": 3, "limit": 2})
+    assert excess.headers["retry-after"]
+    assert (await get(shop)).status_code == 200
+    for client in clients:
+        client.close()
+
+
+async def test_failed_export_logs_its_cause(shop: Shop) -> None:
+    await shop.ada.post("/v1/exports", json={"resource": "people"})
+    await rows(shop.api.db, "ALTER TABLE shop.people RENAME COLUMN name TO called")
+    with listening() as events:
+        await shop.work()
+    failed = [event.fields for event in events if event.name == "export.failed"]
+    assert "name" in failed[0]["error"]
+    assert failed[0]["job"]
 
 
 async def test_export_rejects_columns_not_declared_by_resource(make_api: Make, tmp_path: Path) -> None:

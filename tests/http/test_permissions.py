@@ -50,6 +50,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/pending/run-now"): {"json": {"item_ids": []}},
     ("POST", "/v1/users"): {"json": {"name": "zoe"}},
     ("PATCH", "/v1/users/{name}"): {"json": {"role": "user"}},
+    ("PATCH", "/v1/users/{name}/quota"): {"json": {"open_jobs": 50}},
     ("POST", "/v1/keys"): {"json": {}},
 }
 SOMEBODYS = ("{job}", "{operation_id}", "{prefix}", "{export}", "{import_id}", "{distribution_id}", "{source_name}")

@@ -50,6 +50,28 @@ async def test_health_is_degraded_when_no_worker_runs_or_queue_is_old(api: Api, 
     assert health["queue_age_s"] >= 600
 
 
+async def test_health_stays_ok_when_long_paused_job_resumes(api: Api, ada: httpx2.AsyncClient) -> None:
+    job = await submitted(ada, [1])
+    await ada.post(f"/v1/jobs/{job}/pause")
+    await api.db.run(workers.register_worker, "w", "host", 1, {"kinds": ["echo"]})
+    aged = "SET since = since - interval '10 min', not_before = not_before - interval '10 min'"
+    await rows(api.db, f"UPDATE tidemill.batch {aged}")
+    assert (await ada.post(f"/v1/jobs/{job}/resume")).status_code == 200
+    health = (await ada.get("/health")).json()
+    assert (health["status"], health["reasons"]) == ("ok", [])
+    assert health["queue_age_s"] < 60
+    assert (await api.db.run(progress_samples.read_queue_depth)).oldest_s < 60
+    await rows(api.db, "UPDATE tidemill.activity SET at = at - interval '10 min'")
+    assert (await ada.get("/health")).json()["status"] == "degraded"
+
+
+async def test_health_gives_reason_when_unfit(api: Api, ada: httpx2.AsyncClient) -> None:
+    await rows(api.db, "DELETE FROM tidemill.migration")
+    answer = await ada.get("/health")
+    assert (answer.status_code, answer.json()["status"]) == (503, "unfit")
+    assert answer.json()["reasons"] == [answer.json()["migrations"]]
+
+
 async def test_health_queue_age_includes_unread_source_files(api: Api, ada: httpx2.AsyncClient) -> None:
     await api.db.run(workers.register_worker, "w", "host", 1, {"kinds": ["echo"]})
     headers = {"content-type": "text/csv"}

@@ -183,7 +183,7 @@ async def test_failed_authentication_is_rate_limited_despite_spoofed_headers(mak
     tries: list[Callable[[int], Any]] = [
         lambda n: stranger.get("/v1/me", headers=headers(n)),
         lambda n: stranger.post("/v1/session", json={"key": f"tm_{n:08x}_{n:048x}"}, headers=headers(n)),
-        lambda n: stranger.get(f"/sign-in/{n:043}", headers=headers(n)),
+        lambda n: stranger.post(f"/sign-in/{n:043}", headers=headers(n)),
         lambda n: stranger.get("/v1/me", headers={"Cookie": f"tidemill_session={n:043}"}),
     ]
     for attempt in tries:
@@ -223,7 +223,7 @@ async def test_security_headers_are_on_success_and_error_responses(
         await ada.post("/v1/keys", content=b"{", headers={"content-type": "application/json"}),
         await ada.post("/v1/jobs?kind=echo", content=b"{", headers={"content-type": "application/pdf"}),
         await api.client().get("/v1/me"),
-        await api.client().get(f"/sign-in/{link}"),
+        await api.client().post(f"/sign-in/{link}"),
         await ada.delete(f"/v1/jobs/{job}"),
     ]
     assert {answer.status_code for answer in answers} >= {200, 204, 303, 400, 401, 403, 404, 405, 409, 415, 422}
@@ -266,14 +266,15 @@ async def test_secrets_never_appear_in_responses_or_events(
             await api.client().put(f"/sign-in/{link}"),
             await api.client().get(f"/sign-in/{link}/more"),
             await api.client().get(f"/sign-in/{link}"),
-            await api.client().get(f"/sign-in/{link}"),
+            await api.client().post(f"/sign-in/{link}"),
+            await api.client().post(f"/sign-in/{link}"),
         ]
 
         async def broken(*_: object) -> None:
             raise RuntimeError("a bug")
 
         monkeypatch.setattr(browser_sessions, "redeem_sign_in_token", broken)
-        answers.append(await api.client().get(f"/sign-in/{link}"))
+        answers.append(await api.client().post(f"/sign-in/{link}"))
         await asyncio.sleep(0)
     secrets = (api.keys["ada"], made, wrong, link, cookie, csrf)
     assert answers[-1].status_code == 500

@@ -104,7 +104,8 @@ def with_fields(resource: Resource, **changes: dict[str, Any]) -> Resource:
 
 
 def small_batches(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(handler, "IMPORT_BATCH_ROWS", size)
+    make = handler.make_import_handler
+    monkeypatch.setattr(handler, "make_import_handler", lambda runtime: replace(make(runtime), batch_size=size))
 
 
 @asynccontextmanager

@@ -64,7 +64,7 @@ async def test_lost_connection_postpones_batch_and_degrades_health(scene: Scene,
         await scene.rows("UPDATE tidemill.batch SET not_before = tidemill.now() WHERE job_id = %s", job_id)
         await drain(scene.mill, db=db, retries=False)
     assert delays == {1: 0.5, 2: 1.0}, "the backoff grows"
-    assert any("lost the database connection" in reason for reason in (await check_health(db)).degraded_reasons)
+    assert any("lost the database connection" in reason for reason in (await check_health(db)).reasons)
     await assert_sound(db, job_id)
 
 

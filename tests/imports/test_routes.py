@@ -336,6 +336,22 @@ async def test_import_completed_event_is_emitted_when_import_is_cancelled(shop: 
     assert (str(completed["job"]), completed["resource_type"]) == (job_id, "people")
 
 
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_import_completed_event_is_emitted_when_file_was_not_fetched(shop: Shop, is_cancelled: bool) -> None:
+    source = {"url": "http://nowhere.invalid/people.csv"}
+    answer = await shop.ada.post("/v1/imports", json={"resource": "people", "source": source, "mode": "upsert"})
+    job_id = answer.json()["job_id"]
+    events: list[Event] = []
+    unsubscribe = subscribe(events.append)
+    if is_cancelled:
+        await shop.ada.post(f"/v1/imports/{job_id}/cancel")
+    await shop.work()
+    unsubscribe()
+    (completed,) = [event.fields for event in events if event.name == "import.completed"]
+    assert (completed["resource_type"], completed["mode"]) == ("people", "upsert")
+    assert completed["status"] == ("cancelled" if is_cancelled else "failed")
+
+
 async def test_import_reprocess_succeeds_after_conflicting_rows_are_deleted(shop: Shop) -> None:
     await shop.imported()
     again = await shop.imported()

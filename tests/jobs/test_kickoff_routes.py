@@ -127,3 +127,22 @@ async def test_kickoff_of_unknown_kind_or_paused_job_conflicts(serving: Serving,
     answer = await serving.client.post(f"/v1/jobs/{paused}/kickoff")
     assert answer.status_code == 409
     assert "is paused" in answer.json()["detail"]
+
+
+async def test_kickoff_of_one_user_leaves_child_to_another_user(serving: Serving, address: str, db: Database) -> None:
+    long = await serving.submit([50] * 20_000)
+    assert (await serving.kickoff(long, 100)).status_code == 200, "the child has started"
+    user = await db.run(users.add_user, "bob", Role.USER)
+    key, _ = await db.run(users.add_key, user.id)
+    headers = {"Authorization": f"Bearer {key}"}
+    async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=60, trust_env=False) as client:
+        short = await Serving(client).submit([1] * 20)
+        own = [asyncio.create_task(serving.client.post(f"/v1/jobs/{long}/kickoff?durationMs=60000")) for _ in range(5)]
+        (excess,), _ = await asyncio.wait(own, return_when=asyncio.FIRST_COMPLETED)
+        assert excess.result().status_code == 429
+        assert excess.result().json()["quota"] == {"name": "time_slices", "used": 5, "limit": 4}
+        answer = await client.post(f"/v1/jobs/{short}/kickoff?durationMs=500")
+        assert (answer.status_code, answer.json()["is_drained"]) == (200, True), answer.text
+        for task in own:
+            task.cancel()
+        await asyncio.wait(own)

@@ -74,7 +74,7 @@ class PromptServer(HttpServer):
     """A server that stops as soon as ``end`` is set; uvicorn takes up to 200 ms, because it polls every 100 ms."""
 
     def __init__(self, app: FastAPI) -> None:
-        super().__init__(app)
+        super().__init__(app, app.state.runtime.settings)
         self.end = asyncio.Event()
 
     async def main_loop(self) -> None:

@@ -51,7 +51,7 @@ class Hands:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult:
+    async def kickoff(self, job_id: UUID, kind: str, seconds: float, *, user_id: int) -> TimeSliceResult:  # noqa: ARG002
         async with Database(self._url, size=1) as db:
             lease = await try_take(db, job_id, worker=f"hands for {kind}")
             if lease is not None:

@@ -62,3 +62,22 @@ async def test_pool_wait_emits_pool_waited_event(tidemill_database: str, told: T
 def test_pool_wait_below_threshold_emits_no_event(told: Told) -> None:
     TransactionStats(500).record_pool_wait(0.5, is_exhausted=False)
     assert told == []
+
+
+async def test_database_retry_event_contains_no_values_of_users(tidemill_database: str, told: Told) -> None:
+    attempts = 0
+
+    async def conflict(conn: Connection) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            await conn.execute(
+                "DO $$ BEGIN RAISE EXCEPTION 'row \"secret-1\" changed' USING ERRCODE = '40001', "
+                "DETAIL = 'Key (email)=(secret-2)', HINT = 'secret-3'; END $$"
+            )
+
+    async with Database(tidemill_database) as db:
+        await db.run(conflict)
+    (retry,) = told.of("database.retry")
+    assert retry["error"] == "40001: row … changed"
+    assert "secret" not in repr(told)

@@ -69,7 +69,7 @@ async def serving(settings: Settings) -> AsyncIterator[Site]:
         app = create_api(make_runtime(db, settings))
         install_pages(app)
         with open_listen_socket(Settings(http_port=0)) as listening:
-            server = HttpServer(app)
+            server = HttpServer(app, app.state.runtime.settings)
             task = asyncio.create_task(server.serve(sockets=[listening]))
             await until(server.ready)
             yield Site(f"http://127.0.0.1:{listening.getsockname()[1]}", db, settings)
@@ -125,7 +125,7 @@ def signed_in(site: Site, open_page: OpenPage) -> OpenPage:
 
     async def make(name: str = "ada", to: str = "/jobs", role: Role = Role.USER, **options: Any) -> Page:
         page = await open_page(**options)
-        await page.request.get(
+        await page.request.post(
             await site.link(name, role), max_redirects=0
         )  # gets only the cookie, so that the page loads once
         await page.goto(site.url + to)

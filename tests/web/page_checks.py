@@ -41,6 +41,12 @@ class Watch:
         assert not unexpected, "\n".join(unexpected)
 
 
+async def follow_link(page: Page, link: str) -> None:
+    """Open a sign-in link and press the button of its page."""
+    await page.goto(link)
+    await page.get_by_role("button", name="Sign in").click()
+
+
 async def axe(page: Page) -> None:
     """Assert that axe finds no violations in either theme. It runs isolated, so that the page's policy applies."""
     for theme in THEMES:

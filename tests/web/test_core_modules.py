@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from web.page_checks import Watch
+from web.page_checks import Watch, follow_link
 from web.site import Site
 from web.test_file_modules import said
 
@@ -97,7 +97,7 @@ async def page(site: Site, browser: Browser) -> AsyncIterator[Page]:
     context = await browser.new_context()
     made = await context.new_page()
     watch = Watch(made, ())
-    await made.goto(await site.link("ada"))
+    await follow_link(made, await site.link("ada"))
     await expect(made.get_by_role("heading", name="Import a file")).to_be_visible()
     yield made
     await context.close()

@@ -14,6 +14,7 @@ from tidemill.core.principal import Role
 from tidemill.store.database import Database
 from tidemill.store.outcome_flush import FlushResult
 from web.conftest import OpenPage
+from web.page_checks import follow_link
 from web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -119,7 +120,7 @@ async def test_buttons_keep_focus_when_lists_refresh(site: Site, open_page: Open
     await page.route("**/v1/exports?*", lambda route: route.fulfill(json={"exports": [EXPORT], "next_page": None}))
     await page.route("**/v1/limiters", limiters)
     await page.clock.install()
-    await page.goto(await site.link("root", Role.ADMIN))
+    await follow_link(page, await site.link("root", Role.ADMIN))
     await page.get_by_role("link", name="Exports", exact=True).click()
     for name in ("Download J1", "Copy the link to J1"):
         act = page.get_by_label(name)

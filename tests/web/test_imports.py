@@ -10,7 +10,7 @@ from support import rows
 from support.workbooks import workbook
 from tidemill.core.principal import Role
 from web.conftest import OpenPage
-from web.page_checks import axe, screenshot
+from web.page_checks import axe, follow_link, screenshot
 from web.shop import SLOW, people_csv, site, written
 from web.site import Site
 from web.test_focus_and_errors import Gate
@@ -227,7 +227,7 @@ async def test_import_draft_after_reload_requests_same_file_and_keeps_mapping(
     await expect(page.get_by_label("Field of column Full name")).to_have_value("name")
     await expect(page.get_by_label("Rows whose key already exists")).to_have_value("upsert")
 
-    await page.goto(await site.link("bea"))
+    await follow_link(page, await site.link("bea"))
     await page.goto(f"{site.url}/imports/new?resource=people&step=columns")
     await expect(page.get_by_text("Choose the file again")).to_be_visible()
 

@@ -11,7 +11,7 @@ from playwright.async_api import Route, expect
 
 from support import FAILED, settle, take, verdict
 from web.conftest import OpenPage
-from web.page_checks import isolated
+from web.page_checks import follow_link, isolated
 from web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -200,7 +200,7 @@ async def test_screen_does_not_move_when_refresh_fails(
 ) -> None:
     page = await open_page(expect=("500",))
     await page.clock.install()
-    await page.goto(await site.link("dan"))
+    await follow_link(page, await site.link("dan"))
     await page.goto(site.url + screen)
     shown = page.get_by_role("heading", name=stays).first
     await expect(shown).to_be_visible()

@@ -10,6 +10,7 @@ from playwright.async_api import Page, Route, expect
 
 from support import eventually, until
 from web.conftest import OpenPage
+from web.page_checks import follow_link
 from web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -163,7 +164,7 @@ async def test_live_update_newer_than_late_response_is_shown(site: Site, open_pa
         await live(page, "Offline").to_be_visible()  # the page has handled the event
         await route.fulfill(json=before)
 
-    await page.goto(await site.link("rosa"))
+    await follow_link(page, await site.link("rosa"))
     await expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     await page.route("**/v1/events*", stream)
     await page.route(re.compile(rf"/v1{path}(\?|$)"), late, times=1)
@@ -187,7 +188,7 @@ async def test_failed_sign_out_shows_error_and_user_switch_clears_old_data(site:
     await expect(page.get_by_role("link", name=job["key"])).to_be_visible()
 
     other = await page.context.new_page()
-    await other.goto(await site.link("tess"))
+    await follow_link(other, await site.link("tess"))
     await expect(other.get_by_role("button", name="tess account")).to_be_visible()
     await other.close()
     await page.clock.fast_forward(41_000)  # the stream reconnects and checks the current user

@@ -9,7 +9,7 @@ from playwright.async_api import Error, Page, Route, expect
 
 import tidemill.web
 from web.conftest import OpenPage, serving
-from web.page_checks import axe, screenshot
+from web.page_checks import axe, follow_link, screenshot
 from web.site import UNSERVED_KIND, Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -126,7 +126,7 @@ async def test_pending_screen_shows_setting_name_when_dashboard_is_disabled(site
     job = await site.submit("ada", [{"sku": "A", "title": "Lonely"}], kind=UNSERVED_KIND)
     async with serving(site.settings.model_copy(update={"pending_dashboard": False})) as off:
         page = await open_page()
-        await page.goto((await site.link("ada")).replace(site.url, off.url))
+        await follow_link(page, (await site.link("ada")).replace(site.url, off.url))
         await page.goto(f"{off.url}/pending")
         await expect(page.get_by_text("This screen is disabled")).to_be_visible()
         await expect(page.get_by_text("TIDEMILL_PENDING_DASHBOARD=true")).to_be_visible()

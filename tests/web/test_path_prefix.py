@@ -16,6 +16,7 @@ from tidemill.config import Settings
 from tidemill.http.application import create_api
 from tidemill.web.pages import install_pages
 from web.conftest import OpenPage
+from web.page_checks import follow_link
 from web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -43,7 +44,7 @@ async def proxy(site: Site) -> AsyncIterator[tuple[str, Proxy]]:
     install_pages(app)
     with open_listen_socket(Settings(http_port=0)) as listening:
         between = Proxy(app)
-        server = HttpServer(between)  # type: ignore[arg-type]
+        server = HttpServer(between, Settings())  # type: ignore[arg-type]
         task = asyncio.create_task(server.serve(sockets=[listening]))
         await until(server.ready)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}", between
@@ -56,7 +57,7 @@ async def test_web_ui_works_below_proxy_prefix(site: Site, proxy: tuple[str, Pro
     root, between = proxy
     link = (await site.link("ada")).removeprefix(site.url)
     page = await open_page()
-    await page.goto(root + PREFIX + link)
+    await follow_link(page, root + PREFIX + link)
     await expect(page).to_have_url(f"{root}{PREFIX}/jobs")
     await page.get_by_role("link", name=job["key"]).click()
     await expect(page).to_have_url(f"{root}{PREFIX}/jobs/{job['key']}")

@@ -11,7 +11,7 @@ from playwright.async_api import Route, expect
 
 from support import assert_sound, eventually, until
 from web.conftest import OpenPage
-from web.page_checks import axe, screenshot
+from web.page_checks import axe, follow_link, screenshot
 from web.site import KINDS, Site
 from web.test_live_updates import HIDE, has
 
@@ -37,7 +37,7 @@ async def test_process_now_reports_settled_rows_until_job_is_drained(
 ) -> None:
     job = await site.submit("ada", [{"sku": str(n)} for n in range(20)] + [{"sku": "x", "wish": "never"}] * 2)
     page = await open_page(expect=("503", "the server responded"))
-    await page.goto((await site.link("ada")).replace(site.url, address))
+    await follow_link(page, (await site.link("ada")).replace(site.url, address))
     await page.goto(f"{address}/jobs/{job['key']}/pending")
     await page.get_by_role("button", name="Process now").click()
     dialog = page.get_by_role("dialog")
@@ -53,7 +53,7 @@ async def test_process_now_reports_settled_rows_until_job_is_drained(
 async def test_process_now_stop_keeps_finished_rows(site: Site, address: str, open_page: OpenPage) -> None:
     job = await site.submit("ada", [{"sku": str(n), "wish": "slow"} for n in range(5_000)])
     page = await open_page(expect=("503", "the server responded"))
-    await page.goto((await site.link("ada")).replace(site.url, address))
+    await follow_link(page, (await site.link("ada")).replace(site.url, address))
     await page.goto(f"{address}/jobs/{job['key']}/pending")
     await page.get_by_role("button", name="Process now").click()
     dialog = page.get_by_role("dialog")
@@ -69,7 +69,7 @@ async def test_process_now_starts_no_slice_while_tab_hidden_or_updates_paused(
 ) -> None:
     job = await site.submit("cleo", [{"sku": str(n), "wish": "slow"} for n in range(50_000)])
     page = await open_page(expect=("503", "the server responded"))
-    await page.goto((await site.link("cleo")).replace(site.url, address))
+    await follow_link(page, (await site.link("cleo")).replace(site.url, address))
     await page.goto(f"{address}/jobs/{job['key']}/pending")
     slices: list[str] = []
     held = asyncio.Event()

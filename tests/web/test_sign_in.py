@@ -7,7 +7,7 @@ from playwright.async_api import Page, Route, expect
 
 from support import rows, until
 from web.conftest import OpenPage
-from web.page_checks import axe, screenshot
+from web.page_checks import axe, follow_link, screenshot
 from web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -34,10 +34,10 @@ async def test_sign_in_with_key_returns_to_requested_url(site: Site, open_page: 
 async def test_sign_in_link_used_twice_shows_error(site: Site, open_page: OpenPage) -> None:
     link = await site.link("ada")
     first = await open_page()
-    await first.goto(link)
+    await follow_link(first, link)
     await expect(first.get_by_role("heading", name="Import a file")).to_be_visible()
     second = await open_page(expect=REFUSED)
-    await second.goto(link)
+    await follow_link(second, link)
     await expect(second.get_by_role("alert")).to_contain_text("already used")
 
 

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from tidemill.core.principal import Role
 from web.conftest import OpenPage
-from web.page_checks import axe, screenshot
+from web.page_checks import axe, follow_link, screenshot
 from web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -83,7 +83,7 @@ async def test_admin_adds_user_creates_link_changes_role_and_removes_user(
     link = await page.get_by_role("dialog").get_by_role("code").inner_text()
     await page.get_by_role("button", name="I have saved it").click()
     zoe = await open_page()
-    await zoe.goto(link)
+    await follow_link(zoe, link)
     await expect(zoe.get_by_role("button", name="zoe")).to_be_visible()
     await expect(zoe.get_by_role("link", name="Users")).to_have_count(0)
     await zoe.goto(f"{site.url}/users")

@@ -1,6 +1,7 @@
 """Commands for users and API keys. They connect directly to the database."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated
 
@@ -9,7 +10,9 @@ from rich.markup import escape
 
 from tidemill.accounts import use_cases as accounts
 from tidemill.config import load_settings
+from tidemill.core.errors import InvalidInput
 from tidemill.core.principal import Role
+from tidemill.core.quotas import QUOTA_LIMIT_MAX, QUOTA_NAMES, Quota, QuotaUse
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_with_runtime
 from tidemill.terminal.console import (
@@ -62,6 +65,41 @@ def change_role(user: UserArgument, role: Annotated[Role, typer.Argument(help="T
 
     run_with_runtime(action)
     console.print(f"Changed the role of {escape(user)} to {role.value}", highlight=False)
+
+
+LimitOption = Annotated[str | None, typer.Option(metavar="N", help='A number, "unlimited" or "default"')]
+
+
+@users_commands.command("quota")
+def show_or_change_quota(
+    user: UserArgument,
+    open_jobs: LimitOption = None,
+    open_rows: LimitOption = None,
+    stored_bytes: LimitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the quotas of a user and how much of them is used. The options change them."""
+    given = {"open_jobs": open_jobs, "open_rows": open_rows, "stored_bytes": stored_bytes}
+    changes = {name: _parse_limit(name, text) for name, text in given.items() if text is not None}
+
+    async def action(runtime: Runtime) -> tuple[Quota, QuotaUse]:
+        return await accounts.change_quota(runtime, user, changes)
+
+    quota, use = run_with_runtime(action)
+    limits, used = asdict(quota), asdict(use)
+    if as_json:
+        print_json_lines({"name": name, "used": used[name], "limit": limits[name]} for name in QUOTA_NAMES)
+        return
+    rows = [[name, f"{used[name]:,}", "unlimited" if limits[name] is None else f"{limits[name]:,}"] for name in limits]
+    print_table(["quota", "used", "limit"], rows)
+
+
+def _parse_limit(name: str, text: str) -> accounts.QuotaChange:
+    if text in ("unlimited", "default"):
+        return "unlimited" if text == "unlimited" else "default"
+    if not text.isdecimal() or not 0 < int(text) <= QUOTA_LIMIT_MAX:
+        raise InvalidInput(f'--{name.replace("_", "-")}: "{text}" must be a number, "unlimited" or "default"')
+    return int(text)
 
 
 @users_commands.command("remove")

@@ -1,16 +1,22 @@
 """Users, API keys and browser sessions."""
 
+import base64
+import hashlib
+import re
 from dataclasses import asdict
 from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, Field
+from typing_extensions import TypeAliasType
 
 from tidemill.accounts import use_cases as accounts
 from tidemill.accounts.use_cases import SIGN_IN_LINK_TTL_S, StartedSession
 from tidemill.core.errors import InvalidInput
 from tidemill.core.principal import Role
+from tidemill.core.quotas import QUOTA_LIMIT_MAX, QUOTA_NAMES, Quota, QuotaUse
 from tidemill.rest import auth
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.problems import HttpError
@@ -64,6 +70,38 @@ class RoleIn(RequestModel):
     role: Role
 
 
+QuotaKeyword = TypeAliasType("QuotaKeyword", Literal["unlimited", "default"])
+LimitIn = Annotated[int, Field(gt=0, le=QUOTA_LIMIT_MAX)] | QuotaKeyword
+
+
+class QuotaIn(RequestModel):
+    """New limits of a user. A limit that is omitted does not change; `default` restores the default."""
+
+    open_jobs: LimitIn | None = None
+    open_rows: LimitIn | None = None
+    stored_bytes: LimitIn | None = None
+
+
+class QuotaLimitOut(BaseModel):
+    """One limit and its use."""
+
+    used: int
+    limit: int | None = Field(description="null: no limit")
+
+
+class QuotaOut(BaseModel):
+    """The limits of a user. A request that would exceed one is rejected with 413, 429, or 403 for stored files."""
+
+    open_jobs: QuotaLimitOut = Field(description="Jobs that have not ended")
+    open_rows: QuotaLimitOut = Field(description="Rows of all jobs that are not processed yet")
+    stored_bytes: QuotaLimitOut = Field(description="Files of all jobs: uploads, downloads from URLs, and exports")
+
+
+def build_quota_out(quota: Quota, used: QuotaUse) -> QuotaOut:
+    limits, uses = asdict(quota), asdict(used)
+    return QuotaOut.model_validate({name: {"used": uses[name], "limit": limits[name]} for name in QUOTA_NAMES})
+
+
 class UserOut(BaseModel):
     """A user."""
 
@@ -106,6 +144,22 @@ class NewKeyOut(KeyOut):
 root = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
 router = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
 INVALID_LINK = "The sign-in link was already used or has expired. Request a new one."
+_SIGN_IN_STYLE = (
+    "body{font:1rem/1.5 system-ui,sans-serif;display:grid;place-content:center;justify-items:center;min-height:90vh}"
+    "button{font:inherit;padding:.5rem 1.5rem}:root{color-scheme:light dark}"
+)
+_SIGN_IN_STYLE_HASH = base64.b64encode(hashlib.sha256(_SIGN_IN_STYLE.encode()).digest()).decode()
+SIGN_IN_PAGE_CSP = (
+    f"default-src 'none'; style-src 'sha256-{_SIGN_IN_STYLE_HASH}'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+SIGN_IN_PAGE = f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Sign in to Tidemill</title>
+<style>{_SIGN_IN_STYLE}</style></head>
+<body><main><h1>Tidemill</h1><form method="post"><button>Sign in</button></form></main></body>
+</html>
+"""  # without an action: the form posts to the address of the page
 
 
 @router.post("/session", status_code=201, **build_route_options(Permission.PUBLIC, 401, body=BodyLimit.SIGN_IN))
@@ -122,12 +176,36 @@ async def sign_in(body: SignIn, request: Request, runtime: RuntimeDep) -> MeOut:
     return _set_cookie_or_reject_sign_in(request, started, "Invalid API key")
 
 
+_LINK_REGEX = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_PAGE_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A page with a button that signs in", "content": {"text/html": {"schema": {"type": "string"}}}}
+}
+
+
 @root.get(
-    "/sign-in/{link}", status_code=303, response_class=RedirectResponse, **build_route_options(Permission.PUBLIC, 401)
+    "/sign-in/{link}",
+    response_class=HTMLResponse,
+    **build_route_options(Permission.PUBLIC, 401, extra_responses=_PAGE_RESPONSE),
+)
+async def show_link(link: str, request: Request) -> HTMLResponse:
+    """Show a page with a button that signs in. The link stays valid: mail scanners and previews open links, too."""
+    auth.enforce_rate_limit(request, auth.build_anonymous_rate_key(request))
+    if not _LINK_REGEX.fullmatch(link):
+        raise HttpError(401, INVALID_LINK, {"WWW-Authenticate": "Bearer"})
+    return HTMLResponse(SIGN_IN_PAGE, headers={"content-security-policy": SIGN_IN_PAGE_CSP})
+
+
+@root.post(
+    "/sign-in/{link}",
+    status_code=303,
+    response_class=RedirectResponse,
+    **build_route_options(Permission.PUBLIC, 401, body=BodyLimit.SIGN_IN),
 )
 async def follow_link(link: str, request: Request, runtime: RuntimeDep) -> RedirectResponse:
-    """Sign in with a sign-in link and redirect to the start page."""
-    auth.enforce_rate_limit(request, auth.build_anonymous_rate_key(request))
+    """Sign in with a sign-in link and redirect to the start page. A form of another site is rejected with 403."""
+    # A browser sends Origin: null, because the page sends no referrer.
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise HttpError(403, "The sign-in form of another site was rejected. Open the sign-in link itself.")
     started = await accounts.sign_in_with_link(runtime, link[:200], _get_session_token(request))
     if started is None and "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("../sign-in?problem=link", 303)  # the page explains the problem
@@ -185,6 +263,20 @@ async def change_role(name: str, body: RoleIn, db: DatabaseDep) -> UserOut:
 async def remove_user(name: str, db: DatabaseDep) -> None:
     """Remove a user, with the user's API keys and sessions. Admins still see the user's jobs."""
     await accounts.remove_user(db, name)
+
+
+@router.get("/users/{name}/quota", **build_route_options(Permission.ADMIN, 404))
+async def get_quota(name: str, runtime: RuntimeDep) -> QuotaOut:
+    """Get the limits of a user, and how much of them is used."""
+    user = await accounts.get_user(runtime.db, name)
+    return build_quota_out(*await accounts.load_quota(runtime, user.id))
+
+
+@router.patch("/users/{name}/quota", **build_route_options(Permission.ADMIN, 404))
+async def change_quota(name: str, body: QuotaIn, runtime: RuntimeDep) -> QuotaOut:
+    """Change the limits of a user. Limits that the user already exceeds only reject new work."""
+    changes = {limit: change for limit, change in body.model_dump().items() if change is not None}
+    return build_quota_out(*await accounts.change_quota(runtime, name, changes))
 
 
 @router.post("/users/{name}/link", status_code=201, **build_route_options(Permission.ADMIN, 404))

@@ -1,18 +1,22 @@
 """Users, API keys, browser sessions and sign-in links."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from tidemill.core.credentials import parse_key_prefix
 from tidemill.core.errors import Forbidden
 from tidemill.core.principal import Principal, Role
+from tidemill.core.quotas import Quota, QuotaUse
 from tidemill.rest.auth import make_session_limits
 from tidemill.runtime import Runtime
-from tidemill.store import browser_sessions, users
+from tidemill.store import browser_sessions, quota_records, users
 from tidemill.store.browser_sessions import ListedSession
 from tidemill.store.database import Database
 from tidemill.store.users import ListedKey, ListedUser, NewKey, User
 
 SIGN_IN_LINK_TTL_S = 900
+QuotaChange = int | Literal["unlimited", "default"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,25 @@ async def change_role(db: Database, name_or_id: str, role: Role) -> User:
 async def remove_user(db: Database, name_or_id: str) -> None:
     """Remove a user, with the user's API keys and sessions. Admins still see the user's jobs."""
     await db.run(users.remove_user, await get_user(db, name_or_id))
+
+
+async def load_quota(runtime: Runtime, user_id: int) -> tuple[Quota, QuotaUse]:
+    """Return the limits of a user, and how much of them is used."""
+    quota = await runtime.db.read(quota_records.read_quota, user_id, runtime.settings.default_quota)
+    return quota, await runtime.db.read(quota_records.read_quota_use, user_id)
+
+
+async def change_quota(runtime: Runtime, name_or_id: str, changes: Mapping[str, QuotaChange]) -> tuple[Quota, QuotaUse]:
+    """Change limits of a user and return all limits and their use; ``changes`` has the names of limits.
+
+    "default" restores the default of the settings.
+    """
+    user = await get_user(runtime.db, name_or_id)
+    removed = [name for name, change in changes.items() if change == "default"]
+    limits = {name: None if change == "unlimited" else change for name, change in changes.items()}
+    kept = {name: limit for name, limit in limits.items() if isinstance(limit, int | None)}
+    await runtime.db.run(quota_records.set_quota, user.id, kept, removed)
+    return await load_quota(runtime, user.id)
 
 
 async def create_sign_in_link(db: Database, name_or_id: str) -> str:

@@ -13,6 +13,7 @@ from tidemill.app.mill import Mill
 from tidemill.app.runtime_factory import load_limiters, make_runtime, map_builtin_handler_factories
 from tidemill.config import ENV_PREFIX, Settings
 from tidemill.core.job import TimeSliceResult
+from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.dispatch import outbox
 from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory, parse_broker_name
 from tidemill.dispatch.outbox_relay import OutboxRelay
@@ -230,16 +231,21 @@ class Worker:
         emit("worker.stopped", worker=self.id)
         await self._telemetry_stack.aclose()
 
-    async def kickoff(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult:
+    async def kickoff(
+        self, job_id: UUID, kind: str, seconds: float, *, user_id: int = LOCAL_USER_ID
+    ) -> TimeSliceResult:
         """Run a time slice on one job in a child of an ``on_demand`` worker. It ends early when no item is due.
+
+        It also ends early when another user waits for a child. ``user_id`` is the user who requests the slice.
 
         If the caller is cancelled, the slice ends: finished items are kept, others are released without an attempt.
 
         Raises:
             UnknownKind: The kind has no handler.
+            QuotaExceeded: The user has too many slices.
             Busy: No child became free in time.
         """
-        return await self._slice_runner.run_slice(job_id, kind, seconds)
+        return await self._slice_runner.run_slice(job_id, kind, seconds, user_id=user_id)
 
 
 def make_worker(db: Database, mill: Mill, reference: str, processes: int, *, on_demand: bool = False) -> Worker:

@@ -20,13 +20,14 @@ from tidemill.app.worker import Worker
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
 from tidemill.http.application import create_api
-from tidemill.http.middleware import ProblemH11Protocol
+from tidemill.http.connections import make_protocol_factory
 from tidemill.telemetry.metrics_server import collect_metrics
 from tidemill.web.pages import install_pages
 
-logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings duplicate Tidemill's events
+logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its messages duplicate Tidemill's events
 
 HTTP_SHUTDOWN_TIMEOUT_S = 3
+HTTP_CANCEL_TIMEOUT_S = 2.0
 LISTEN_BACKLOG = 512
 LOOPBACK_FOR_WILDCARD_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  a lookup, not a bind address
 
@@ -40,10 +41,10 @@ def run_with_uvloop(main: Coroutine[Any, Any, None]) -> None:
 class HttpServer(uvicorn.Server):
     """Sets ``ready`` when it accepts connections. It does not handle signals: the command stops the whole process."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
         config = uvicorn.Config(
             app,
-            http=ProblemH11Protocol,
+            http=make_protocol_factory(settings),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -56,6 +57,12 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop; requests that do not end in time are cancelled, and get time to respond 503."""
+        await super().shutdown(sockets)
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=HTTP_CANCEL_TIMEOUT_S)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -96,7 +103,7 @@ async def run_http_service(
         async with open_http_runtime(settings, pool, mill) as runtime:
             app = create_api(runtime, meter=meter)
             install_pages(app)
-            server = HttpServer(app)
+            server = HttpServer(app, settings)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await server.ready.wait()
             relax_garbage_collector()

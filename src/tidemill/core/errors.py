@@ -20,6 +20,9 @@ TidemillError
 │   └── UnknownUser
 ├── IdempotencyKeyReused     the idempotency key belongs to a different submission
 ├── Conflict                 the state of the job does not allow the operation
+├── QuotaExceeded            the user has reached a quota; it has room again when jobs end
+│   ├── InputExceedsQuota    the input alone is larger than the quota
+│   └── StorageQuotaExceeded the stored files of the user have reached their quota; delete jobs
 ├── Busy                     all child processes or threads are busy; retry soon
 ├── TooManyRequests          the user has too many requests of this type in progress
 ├── Unavailable              the database is unreachable, or its schema has another version
@@ -147,6 +150,24 @@ class IdempotencyKeyReused(TidemillError):
 
 class Conflict(TidemillError):
     """The state of the job does not allow the operation."""
+
+
+class QuotaExceeded(TidemillError):
+    """The user has reached a quota: ``name``, the use that the request would have led to, and the limit."""
+
+    def __init__(self, name: str, used: int, limit: int, remedy: str) -> None:
+        super().__init__(f'Quota "{name}" exceeded: {used:,} of {limit:,}. {remedy}')
+        self.name = name
+        self.used = used
+        self.limit = limit
+
+
+class InputExceedsQuota(QuotaExceeded):
+    """The input alone is larger than the quota, so that waiting does not help."""
+
+
+class StorageQuotaExceeded(QuotaExceeded):
+    """The stored files of the user have reached their quota. It has room again when the user deletes jobs."""
 
 
 class Busy(TidemillError):

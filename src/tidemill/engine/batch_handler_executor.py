@@ -34,6 +34,7 @@ from tidemill.store import outcome_flush as store
 from tidemill.store.connection_losses import ConnectionLossDetector, describe_loss
 from tidemill.store.database import (
     Connection,
+    describe_error,
     is_contention_error,
     is_out_of_resources_error,
     is_timeout_error,
@@ -215,7 +216,7 @@ class BatchHandlerExecutor:
                     raise _ConnectionLost(describe_loss(error)) from error
                 if not _may_retry_transaction(error, attempt, detector):
                     raise
-                message = str(error).strip()
+                message = describe_error(error)
                 if attempt >= MAX_TRANSIENT_ATTEMPTS:
                     if is_out_of_resources_error(error):
                         raise AbortJob(f"The database server is out of disk space: {message}") from error

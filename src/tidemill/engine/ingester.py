@@ -14,18 +14,20 @@ from tidemill.core.errors import (
     DiskFull,
     Interrupted,
     InvalidInput,
+    QuotaExceeded,
     ReaderKilled,
     StorageUnavailable,
     TidemillError,
 )
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputBlock, InputObserver, InputSource
+from tidemill.core.quotas import Quota
 from tidemill.engine.adaptive.sizing import ChunkSize
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.store import ingestion as store
-from tidemill.store import item_fixes, item_records, job_lifecycle, job_records
+from tidemill.store import item_fixes, item_records, job_lifecycle, job_records, quota_records
 from tidemill.store.database import Database
 from tidemill.store.ingestion import IngestChunk, IngestLease
 from tidemill.store.job_events import report_ingest_completed
@@ -143,6 +145,36 @@ class MonitoredSource(NamedTuple):
     monitor: SourceMonitor
 
 
+QUOTA_CHECK_ROWS = 100_000  # rows that are stored between two counts of the owner's open rows
+
+
+class _RowQuota:
+    """Counts the rows of one ingest towards the owner's quota of open rows.
+
+    Other jobs of the owner may exceed the quota meanwhile, each by at most ``QUOTA_CHECK_ROWS``.
+    """
+
+    def __init__(self, db: Database, owner_id: int, quota: Quota) -> None:
+        self._db = db
+        self._owner_id = owner_id
+        self._quota = quota
+        self._granted_rows = 0
+
+    @classmethod
+    async def load(cls, db: Database, job_id: UUID, defaults: Quota) -> "_RowQuota":
+        return cls(db, *await db.read(quota_records.read_quota_of_job, job_id, defaults))
+
+    async def take_rows(self, rows: int) -> None:
+        """Raise QuotaExceeded if this number of rows does not fit."""
+        if self._quota.open_rows is None:
+            return
+        if rows > self._granted_rows:
+            used = await self._db.read(quota_records.count_open_rows, self._owner_id)
+            self._quota.check_rows(used, rows)
+            self._granted_rows = min(self._quota.open_rows - used, QUOTA_CHECK_ROWS)
+        self._granted_rows -= rows
+
+
 INTAKE_REPLAY_ROWS = 10_000
 STORE_UNAVAILABLE_PAUSE_S = 2.0
 MAX_READER_KILLS = 3  # of reader processes in a row for one source
@@ -216,7 +248,7 @@ class Ingester(PeriodicLoop):
         except (TidemillError, OSError, UnicodeError) as error:
             finished = False
             if await is_lease_held():  # otherwise the worker that holds the lease now gets the error itself
-                prefix = "" if isinstance(error, DiskFull) else "Cannot read the source: "
+                prefix = "" if isinstance(error, DiskFull | QuotaExceeded) else "Cannot read the source: "
                 await self._fail_job_and_report(lease.job_id, f"{prefix}{error}")
         finally:
             if self._intake is not None:
@@ -256,9 +288,11 @@ class Ingester(PeriodicLoop):
 
     async def _ingest_all_chunks(self, lease: IngestLease, lease_id: UUID, monitored: MonitoredSource) -> bool:
         """Store all chunks, reading the next one while one is written; return whether the source is at its end."""
+        quota = await _RowQuota.load(self._context.db, lease.job_id, self._context.settings.default_quota)
         source, run_in_thread = monitored.source, monitored.monitor.run_in_thread
         chunk = await run_in_thread(self._read_and_observe_chunk, lease.next_seq, source)
         while chunk.block.inputs and not self._context.is_stopping:
+            await quota.take_rows(len(chunk.block.inputs))
             async with self._context.isolation_lock.hold(exclusive=False):
                 ahead = asyncio.create_task(run_in_thread(self._read_and_observe_chunk, chunk.hi, source))
                 try:

@@ -25,9 +25,10 @@ from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_row_writer
 from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.runtime import Runtime
-from tidemill.store import retention
-from tidemill.store.database import Connection, Database
+from tidemill.store import quota_records, retention
+from tidemill.store.database import Connection, Database, describe_error
 from tidemill.store.jsonb import decode_input_or_text, decode_json
+from tidemill.telemetry.events import emit
 
 
 class ResultFileWriter:
@@ -91,8 +92,13 @@ def make_export_handler(runtime: Runtime) -> Handler:
     async def run(item: Item) -> ExportedFile:
         try:
             return await (export_table if is_table_export_input(item.input) else export_results)(item)
-        except StorageAccessDenied as error:  # a retry would be denied as well
-            raise Fail(str(error), code="store_denied", retryable=True) from error
+        except Wait:
+            raise
+        except Exception as error:
+            emit("export.failed", job=item.job_id, attempt=item.attempt, error=describe_error(error))
+            if isinstance(error, StorageAccessDenied):  # a retry would be denied as well
+                raise Fail(str(error), code="store_denied", retryable=True) from error
+            raise
 
     retry = RetryPolicy(max_attempts=3)
     return Handler(EXPORT_KIND, run, "async", concurrency=2, timeout=None, retry=retry, columns=EXPORT_COLUMNS)
@@ -117,6 +123,7 @@ class ResultExporter:
             await self._stop_unless_file_needed(request, item)
             expires_at = await self._db.run(retention.set_file_expiry, writing.name, item.job_id, self._ttl_hours)
             blob = await thread.run_after_previous(writing.finish)
+            await self._db.run(quota_records.add_stored_file, blob.id, item.job_id, blob.size)
         except BaseException:
             await thread.run_last(lambda: _discard_result_file(writing, tables))
             raise

@@ -272,12 +272,12 @@ async def _build_row_stream_response(
     )
     plan = await plan_table_export(runtime, wanted, me.role)
     headers = {"Content-Disposition": f'attachment; filename="{plan.build_file_name()}"'}
-    chunks = await run_until_disconnect(request, await_first_chunk(_stream_table_in_slot(runtime, plan)))
+    chunks = await run_until_disconnect(request, await_first_chunk(_stream_table_in_slot(runtime, plan, me.user_id)))
     return ClosingStreamingResponse(chunks, headers, plan.file_spec.content_type)
 
 
-async def _stream_table_in_slot(runtime: Runtime, plan: TableExportPlan) -> AsyncGenerator[bytes]:
-    with runtime.get(make_stream_slots).acquire():
+async def _stream_table_in_slot(runtime: Runtime, plan: TableExportPlan, user_id: int) -> AsyncGenerator[bytes]:
+    with runtime.get(make_stream_slots).acquire(user_id):
         async with aclosing(stream_table_export(runtime.db, plan)) as chunks:
             async for chunk in chunks:
                 yield chunk

@@ -21,7 +21,7 @@ from tidemill.exports.table_export import TableExportPlan
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_copy_encoder
 from tidemill.files.writers.byte_output import CopyEncoder
-from tidemill.store import job_records, retention
+from tidemill.store import job_records, quota_records, retention
 from tidemill.store.database import Database
 from tidemill.store.job_events import compute_rate
 from tidemill.telemetry.events import emit
@@ -220,7 +220,9 @@ class TableExporter:
         """Record when the file expires, then finish it. If the worker dies in between, cleanup removes the file."""
         await self._stop_unless_still_requested(job_id)
         expires_at = await self._db.run(retention.set_file_expiry, writing.name, job_id, self._ttl_hours)
-        return await thread.run_after_previous(writing.finish), expires_at.isoformat()
+        blob = await thread.run_after_previous(writing.finish)
+        await self._db.run(quota_records.add_stored_file, blob.id, job_id, blob.size)
+        return blob, expires_at.isoformat()
 
     async def _stop_unless_still_requested(self, job_id: UUID) -> None:
         """Raise Wait, which ends the attempt, if the export was cancelled or another worker has written its file."""

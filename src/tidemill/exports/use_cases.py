@@ -77,7 +77,7 @@ async def submit_table_export(
         if existing is not None:
             return existing, False
     plan = await plan_table_export(runtime, request, role)
-    spec = replace(spec, params={"asked": request.to_params(), "plan": msgspec.to_builtins(plan)})
+    spec = replace(spec, params={"asked": request.to_params(), "plan": msgspec.to_builtins(plan)}, file_bytes=0)
     return await submit_job(runtime.db, spec, [encode_json({"resource": request.resource})], built_in=True)
 
 
@@ -96,7 +96,7 @@ async def submit_result_export(
         raise Conflict(f"Job {job.key} was purged. Its rows are no longer available.")
     row = encode_json(request.to_item_input())
     key = f"{EXPORT_KIND}:{hashlib.sha256(encode_json([request.to_item_input(), state])).hexdigest()}"
-    spec = replace(spec, kind=EXPORT_KIND, priority=EXPORT_JOB_PRIORITY, idem_key=key)
+    spec = replace(spec, kind=EXPORT_KIND, priority=EXPORT_JOB_PRIORITY, idem_key=key, file_bytes=0)
     for _ in range(RESULT_EXPORT_ATTEMPTS_MAX):
         export_id, is_new = await submit_job(db, spec, [row], built_in=True)
         if is_new:

@@ -1,8 +1,6 @@
-"""The outermost middleware: request id, trace, body, and response headers.
+"""The outermost middleware: request id, trace, body, and response headers."""
 
-It also responds to requests that are not valid HTTP.
-"""
-
+import asyncio
 import re
 import time
 from collections.abc import MutableMapping
@@ -11,20 +9,23 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import uuid4
 
-import h11
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tidemill.core.errors import TidemillError
 from tidemill.rest import problems
 from tidemill.rest.request_body import RequestBody
+from tidemill.rest.responses import SlowReader
 from tidemill.telemetry.events import bind_fields, emit
 
 _REQUEST_ID_REGEX = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _TRACEPARENT_REGEX = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
+ABORT_CONNECTION_KEY = "tidemill.abort_connection"  # in the state of a request: closes the connection at once
+# After a response has started, these have causes outside of Tidemill: the client, the database or the file store.
+EXPECTED_STREAM_ERRORS = (SlowReader, TidemillError, OSError, EOFError)
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -53,7 +54,7 @@ class RequestMiddleware:
             try:
                 await self._handle_request(scope, tracked)
             except ClientDisconnect:
-                pass  # there is no client to respond to
+                tracked.is_complete = False  # there is no client to respond to
             finally:
                 tracked.report_request_done()
 
@@ -75,10 +76,22 @@ class RequestMiddleware:
             await self._app(scope, tracked.body.receive, tracked.send)
         except ClientDisconnect:
             raise
-        except Exception as error:  # logged in full; the client gets no details
-            emit("request.failed", request_id=tracked.request_id, route=tracked.route, error=repr(error))
+        except asyncio.CancelledError:  # uvicorn cancels requests only when the server stops
             if tracked.status:
-                raise  # break the connection, so that the response does not look complete
+                tracked.abort("the server is shutting down")
+            else:
+                detail = "The server is shutting down. Retry the request."
+                await tracked.send_last_problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, {"Retry-After": "5"})
+        except Exception as error:  # noqa: BLE001  logged; the client gets no details
+            cause = error.__cause__ or error  # Starlette wraps an error that it could not report in the response
+            if tracked.status and isinstance(cause, EXPECTED_STREAM_ERRORS):
+                tracked.abort(str(cause))
+                return
+            reason = problems.describe_internal_error(error)
+            emit("request.failed", request_id=tracked.request_id, route=tracked.route, error=reason)
+            if tracked.status:
+                tracked.abort("internal error")
+                return
             detail = "Internal error. See the log entries with this request id."
             await tracked.send_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
@@ -91,6 +104,7 @@ class _TrackedRequest:
         self._started = self._ended = time.monotonic()
         self.body = body
         self.status = 0
+        self.is_complete = True
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
         self.request_id = keep_if_matching(headers.get("x-request-id"), _REQUEST_ID_REGEX) or uuid4().hex
         self.traceparent = keep_if_matching(headers.get("traceparent"), _TRACEPARENT_REGEX)
@@ -103,6 +117,17 @@ class _TrackedRequest:
     async def send_problem(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
         response = problems.build_problem_response(self.request_id, status, detail, headers)
         await response(self._scope, self.body.receive, self.send)
+
+    async def send_last_problem(self, status: int, detail: str, headers: dict[str, str]) -> None:
+        """Send a problem and close the connection, without reading the rest of the body."""
+        self.body.is_unread = False
+        await self.send_problem(status, detail, headers | {"Connection": "close"})
+
+    def abort(self, reason: str) -> None:
+        """Report that the response ends early, and break the connection, so that it does not look complete."""
+        self.is_complete = False
+        emit("response.aborted", request_id=self.request_id, route=self.route, status=self.status, reason=reason)
+        self._scope["state"].get(ABORT_CONNECTION_KEY, _do_nothing)()
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -145,7 +170,12 @@ class _TrackedRequest:
             route=self.route,
             status=self.status,
             ms=ms,
+            complete=self.is_complete,
         )
+
+
+def _do_nothing() -> None:
+    """The server of a test has no connection to abort."""
 
 
 def keep_if_matching(value: str | None, pattern: re.Pattern[str]) -> str | None:
@@ -163,27 +193,3 @@ def convert_query_to_snake_case(query: bytes) -> bytes:
 
 def _convert_name_to_snake_case(name: str) -> str:
     return name if name.startswith("filter[") else _CAMEL_CASE_BOUNDARY.sub(lambda hump: f"_{hump[1].lower()}", name)
-
-
-class ProblemH11Protocol(H11Protocol):
-    """The HTTP protocol of uvicorn, with problem documents for invalid requests."""
-
-    def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # otherwise a response has started
-            for event in _build_bad_request_and_report(msg):
-                self.transport.write(self.conn.send(event))
-        self.transport.close()
-
-
-def _build_bad_request_and_report(detail: str) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
-    request_id = uuid4().hex
-    document = problems.build_problem_response(request_id, HTTPStatus.BAD_REQUEST, detail)
-    more = SECURITY_HEADERS | {"x-request-id": request_id, "connection": "close"}
-    headers = [*document.raw_headers, *((name.encode(), value.encode()) for name, value in more.items())]
-    emit("request.done", request_id=request_id, method="unknown", route="unknown", status=400, ms=0.0)
-    reason = HTTPStatus.BAD_REQUEST.phrase.encode()
-    return (
-        h11.Response(status_code=400, headers=headers, reason=reason),
-        h11.Data(data=bytes(document.body)),
-        h11.EndOfMessage(),
-    )

@@ -90,6 +90,11 @@ _BATCH |= {"tallies": {"done": 240, "not_found": 2, "skipped": 0, "failed": 1, "
 _BATCH |= {"codes": {"invalid": 1}, "since": EXAMPLE_CREATED_AT, "closed_at": EXAMPLE_UPDATED_AT, "duration_ms": 41250}
 _BATCH |= {"not_before": EXAMPLE_CREATED_AT, "worker": EXAMPLE_WORKER_ID, "isolated": False, "crashes": 0, "losses": 0}
 _API_KEY = {"prefix": "tm_1a2b3c4d", "name": "nightly import", "user_id": 3, "created_at": EXAMPLE_CREATED_AT}
+_QUOTA = {
+    "open_jobs": {"used": 3, "limit": 50},
+    "open_rows": {"used": 12_000, "limit": None},
+    "stored_bytes": {"used": 48_210_944, "limit": 10 << 30},
+}
 _USER = {"id": 3, "name": "ada", "role": "user", "created_at": EXAMPLE_CREATED_AT, "keys": 1}
 _OPERATION = {"id": "019a8b7d-0000-7000-8000-0000000000aa", "verb": "reprocess", "state": "done", "items": 12}
 _OPERATION |= {
@@ -138,6 +143,7 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "sources": ["inbox"],
         "pending_dashboard": True,
         "features": ["exports", "imports"],
+        "quota": _QUOTA,
     },
     quarantine.QuarantinePage: {
         "items": [
@@ -171,6 +177,8 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     account_routes.LinkOut: {"path": "/sign-in/9n0Xq3", "expires_in_s": 900},
     account_routes.SessionOut: {"created_at": EXAMPLE_CREATED_AT, "seen_at": EXAMPLE_UPDATED_AT, "is_this": True},
     account_routes.RoleIn: {"role": "admin"},
+    account_routes.QuotaIn: {"open_jobs": 50, "open_rows": "unlimited"},
+    account_routes.QuotaOut: _QUOTA,
     account_routes.UserOut: _USER,
     account_routes.KeyIn: {"name": "nightly import", "expires_in_s": 7776000},
     account_routes.KeyOut: _API_KEY | {"user_name": "ada", "last_used_at": EXAMPLE_UPDATED_AT},

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
-from tidemill.accounts.routes import MeOut
+from tidemill.accounts import use_cases as accounts
+from tidemill.accounts.routes import MeOut, QuotaOut, build_quota_out
 from tidemill.jobs import administration
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
@@ -38,7 +39,7 @@ class HealthOut(BaseModel):
     queue_age_s: float = Field(
         description="Waiting time of the oldest due batch, or of the oldest file that no worker reads yet"
     )
-    reasons: list[str] = Field(description="Why the status is degraded")
+    reasons: list[str] = Field(description="Why the status is not `ok`")
     broker: str | None = Field(
         description="`ok`, or `lost` if it is unreachable and workers poll the database; null without a broker"
     )
@@ -61,6 +62,7 @@ class RequestLimitsOut(BaseModel):
     sources: list[str] = Field(description="Folder names for the `source` of a submission")
     pending_dashboard: bool
     features: list[str] = Field(description="Enabled features, such as `imports`")
+    quota: QuotaOut = Field(description="Your quotas")
 
 
 class WorkerOut(BaseModel):
@@ -94,7 +96,7 @@ async def get_health(response: Response, runtime: RuntimeDep) -> HealthOut:
     """Check the database, its schema, the workers and the queue. The status is 503 if the service cannot work."""
     health = await administration.check_health(runtime.db)
     response.status_code = 200 if health.is_operational else 503
-    return HealthOut.model_validate(asdict(health) | {"status": health.status, "reasons": health.degraded_reasons})
+    return HealthOut.model_validate(asdict(health) | {"status": health.status, "reasons": health.reasons})
 
 
 @router.get("/me", **build_route_options(Permission.USER))
@@ -104,8 +106,8 @@ async def get_me(me: CurrentUser) -> MeOut:
 
 
 @router.get("/limits", **build_route_options(Permission.USER))
-async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
-    """Get the request limits."""
+async def get_limits(me: CurrentUser, runtime: RuntimeDep) -> RequestLimitsOut:
+    """Get the request limits and your quotas."""
     settings = runtime.settings
     return RequestLimitsOut(
         max_file_size_mb=settings.max_file_size_mb,
@@ -119,6 +121,7 @@ async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
         sources=sorted(settings.sources),
         pending_dashboard=settings.pending_dashboard,
         features=sorted(feature.name for feature in runtime.features),
+        quota=build_quota_out(*await accounts.load_quota(runtime, me.user_id)),
     )
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from tidemill.core.errors import Conflict, Unavailable, UnknownFile, UnknownJob
+from tidemill.core.errors import Conflict, QuotaExceeded, Unavailable, UnknownFile, UnknownJob
 from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
@@ -84,12 +84,13 @@ async def promote_dry_run(
         sparse=True,
         requires=plan.resource.requirements,
         file_id=blob.id,
+        file_bytes=blob.size,
         idem_key=key,
         idem_print=job.id.bytes,
     )
     try:
         job_id, is_new = await _submit_promoted_with_fixes(db, spec, job, by)
-    except (UnknownJob, Conflict):
+    except (UnknownJob, Conflict, QuotaExceeded):
         await staged_files.discard(blob.id)
         raise
     if not is_new:

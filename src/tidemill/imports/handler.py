@@ -101,7 +101,6 @@ def _have_same_key(
     return True
 
 
-IMPORT_BATCH_ROWS = 10_000  # rows per transaction, so that COPY, lookups and the fence cost little per row
 CACHED_PLANS_MAX = 100
 
 
@@ -182,7 +181,7 @@ def make_import_handler(runtime: Runtime) -> Handler:
         sparse=True,
         in_transaction=True,
         exact=True,
-        batch_size=IMPORT_BATCH_ROWS,
+        batch_size=runtime.settings.import_batch_rows,
         provides=frozenset(f"normalizer:{name}" for name in normalizers),
         make_input_observer=lambda params, source: _import_and_make_detector(params, source, normalizers),
     )

@@ -15,11 +15,11 @@ from tidemill.imports.fixed_rows import FixedRowsFile
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, ImportSubmission
 from tidemill.imports.schemas import ImportIn, ImportSourceIn, LayoutIn
-from tidemill.imports.use_cases import ImportUseCases, make_import_use_cases
+from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import upload
 from tidemill.jobs.file_inspection import parse_layout_options
 from tidemill.jobs.staged_files import make_staged_files
-from tidemill.jobs.submission import Submission
+from tidemill.jobs.submission import Submission, check_quota_before_upload
 from tidemill.rest.json_body import make_validation_error, to_request_validation_error
 from tidemill.rest.request_body import carries_json_parameters
 from tidemill.runtime import Runtime
@@ -126,7 +126,7 @@ async def receive_import(
             body = body.model_copy(update={"spreadsheet_safe": True})
         submission = await imports.check_and_prepare_submission(build_import_options(body), role=me.role, spec=spec)
         return ReceivedImport(body, submission, reference)
-    fields = _UploadFields(imports, model, get_parameter_location(request), me, spec)
+    fields = _UploadFields(runtime, model, get_parameter_location(request), me, spec)
     uploaded = await upload.receive_upload(request, runtime, check=fields.check, accept_any_type=True)
     try:
         body, submission = await fields.check_and_prepare_from_fields(uploaded.fields)
@@ -140,9 +140,10 @@ class _UploadFields(Generic[ImportModel]):
     """Prepares an import before its file is read, and again if more form fields follow the file."""
 
     def __init__(
-        self, imports: ImportUseCases, model: type[ImportModel], location: str, me: Principal, spec: Submission
+        self, runtime: Runtime, model: type[ImportModel], location: str, me: Principal, spec: Submission
     ) -> None:
-        self._imports = imports
+        self._db = runtime.db
+        self._imports = runtime.get(make_import_use_cases)
         self._model = model
         self._location = location
         self._role = me.role
@@ -157,11 +158,10 @@ class _UploadFields(Generic[ImportModel]):
         if self._prepared is None or fields != self._fields:
             body = parse_form_fields(self._model, fields, self._location)
             options = build_import_options(body)
-            self._prepared = (
-                body,
-                await self._imports.check_and_prepare_submission(options, role=self._role, spec=self._spec),
-            )
-            self._fields = dict(fields)
+            submission = await self._imports.check_and_prepare_submission(options, role=self._role, spec=self._spec)
+            if self._model.creates_job and submission.existing_job is None:
+                await check_quota_before_upload(self._db, submission.spec)
+            self._prepared, self._fields = (body, submission), dict(fields)
         return self._prepared
 
 

@@ -1,7 +1,7 @@
 """Request and response models of imports, and OpenAPI descriptions of bodies that are read as a stream."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Field, field_validator
@@ -62,6 +62,7 @@ class ImportSourceIn(RequestModel):
 class ImportIn(LayoutIn):
     """The target, the source and the options of an import."""
 
+    creates_job: ClassVar[bool] = True
     resource: str = Field(
         min_length=1, max_length=200, description="Name of a declared resource; admins can also use the name of a table"
     )
@@ -97,6 +98,7 @@ class ImportIn(LayoutIn):
 class PreviewIn(ImportIn):
     """The options of an import, and the number of rows to preview."""
 
+    creates_job: ClassVar[bool] = False
     rows: int = Field(20, ge=1, le=PREVIEW_ROWS_MAX)
 
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, UnknownJob
+from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, QuotaExceeded, UnknownJob
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
@@ -161,11 +161,22 @@ class ImportUseCases:
         layout = inspection.layout
         source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
         params = {"asked": submission.stored_request, "plan": msgspec.to_builtins(plan)}
-        requires = submission.resource.requirements
-        spec = replace(spec, params=params, source=source, sparse=True, file_id=blob_id, requires=requires)
+        spec = replace(
+            spec,
+            params=params,
+            source=source,
+            sparse=True,
+            file_id=blob_id,
+            file_bytes=file.blob.size,
+            requires=submission.resource.requirements,
+        )
         try:
             job_id, is_new = await submit_job(self._db, spec, built_in=True)
-        except (InvalidInput, IdempotencyKeyReused):  # after other errors, the job may exist and own the file
+        except (
+            InvalidInput,
+            IdempotencyKeyReused,
+            QuotaExceeded,
+        ):  # after other errors, the job may exist and own the file
             await self._staged_files.discard(blob_id)
             raise
         if not is_new:
@@ -197,6 +208,7 @@ class ImportUseCases:
             source=source,
             sparse=True,
             file_id=blob_id,
+            file_bytes=0,
             idem_print=url.encode(),
             requires=submission.resource.requirements,
         )
@@ -434,13 +446,12 @@ async def _check_target_writable(runtime: Runtime, user: Principal, resource: st
 
 
 def _report_import_completed(job: Job, seconds: float) -> None:
-    if "plan" not in job.params:
-        return
-    plan, counts = job.params["plan"], job.counts
+    # An import that ends before its file is fetched has the request instead of a plan.
+    counts, plan = job.counts, job.params.get("plan") or job.params["request"]
     emit(
         "import.completed",
         job=job.id,
-        resource_type=plan["resource"]["name"],
+        resource_type=_get_target_resource_name(job),
         mode="validate_only" if plan["validate_only"] else plan["mode"],
         status=job.status,
         total_records=counts.total,

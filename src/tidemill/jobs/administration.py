@@ -40,11 +40,17 @@ class SystemHealth:
     def status(self) -> str:
         if not self.is_operational:
             return "unfit"
-        return "degraded" if self.degraded_reasons else "ok"
+        return "degraded" if self.reasons else "ok"
 
     @property
-    def degraded_reasons(self) -> list[str]:
-        """Why the status is degraded."""
+    def reasons(self) -> list[str]:
+        """Why the status is not ok."""
+        if self.database != "ok":
+            return [f"The database is {self.database}"]
+        return self._degraded_reasons if self.migrations == "ok" else [self.migrations]
+
+    @property
+    def _degraded_reasons(self) -> list[str]:
         # Without a broker, no one sends the hints in the outbox.
         is_late = self.broker is not None and self.outbox_age_s > OUTBOX_AGE_DEGRADED_S
         checks = {

@@ -20,7 +20,7 @@ from tidemill.jobs.submission import Submission
 from tidemill.rest import schema_types
 from tidemill.rest.auth import CurrentUser, get_client_ip
 from tidemill.rest.json_body import make_validation_error
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep, get_runtime
 from tidemill.rest.schema_types import JOB_NAME_PATTERN
 
 _JOB_NAME_REGEX = re.compile(JOB_NAME_PATTERN)
@@ -148,6 +148,7 @@ def make_submission(request: Request, me: Principal, **fields: Any) -> Submissio
         request_id=request.state.request_id,
         traceparent=request.state.traceparent,
         ip_address=get_client_ip(request),
+        quota=get_runtime(request).settings.default_quota,
     )
 
 

@@ -214,21 +214,20 @@ class KickoffQuery(Parameters):
 
 @router.post("/jobs/{job}/kickoff", **build_route_options(Permission.USER, 404, 409))
 async def kickoff_job(
-    job: RunnableJob, query: Annotated[KickoffQuery, Query()], request: Request, runtime: RuntimeDep
+    job: RunnableJob, query: Annotated[KickoffQuery, Query()], me: CurrentUser, request: Request, runtime: RuntimeDep
 ) -> KickoffOut:
     """Run one time slice of the job in this request. You can repeat the request.
 
-    The slice ends early when no item is due. If the client disconnects, the results of finished items are kept, and
-    workers can run the others.
+    The slice ends early when no item is due, and when other users wait for a process. If the client disconnects, the
+    results of finished items are kept, and workers can run the others.
     """
     if runtime.on_demand_pool is None:
         raise Conflict("This service has no handlers. Start it with `tidemill serve MODULE:NAME`.")
     if job.status not in KICKOFF_STATUSES:
         raise Conflict(f"Job {job.key} is {job.status} and has no items to run")
     try:
-        result = await run_until_disconnect(
-            request, runtime.on_demand_pool.kickoff(job.id, job.kind, query.duration_ms / 1000)
-        )
+        kickoff = runtime.on_demand_pool.kickoff(job.id, job.kind, query.duration_ms / 1000, user_id=me.user_id)
+        result = await run_until_disconnect(request, kickoff)
     except UnknownKind as error:
         raise Conflict(str(error)) from error
     return KickoffOut.model_validate(result, from_attributes=True)

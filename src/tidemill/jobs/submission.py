@@ -10,7 +10,15 @@ from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
 
-from tidemill.core.errors import Conflict, IdempotencyKeyReused, InvalidInput, Unavailable, UnknownJob, UnknownKind
+from tidemill.core.errors import (
+    Conflict,
+    IdempotencyKeyReused,
+    InvalidInput,
+    QuotaExceeded,
+    Unavailable,
+    UnknownJob,
+    UnknownKind,
+)
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
@@ -24,7 +32,7 @@ from tidemill.files.layout_detection import COMPRESSED_SUFFIXES, detect_layout
 from tidemill.jobs.file_inspection import inspect_file
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import KindHooks, Runtime
-from tidemill.store import job_records, workers
+from tidemill.store import job_records, quota_records, workers
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.job_submission import (
     ExistingJob,
@@ -119,6 +127,16 @@ async def _find_submission_hooks(runtime: Runtime, spec: Submission) -> KindHook
     return hooks
 
 
+async def check_quota_before_upload(db: Database, spec: Submission) -> None:
+    """Raise QuotaExceeded if the owner has no room for another job with a file, before the file is read.
+
+    The transaction that creates the job checks the quota again, with the size of the file.
+    """
+    quota = await db.read(quota_records.read_quota, spec.owner_id, spec.quota)
+    if not quota.is_unlimited:
+        quota.check_job(await db.read(quota_records.read_quota_use, spec.owner_id), file_bytes=0)
+
+
 def check_columns(runtime: Runtime, spec: Submission, columns: Sequence[str]) -> None:
     """Raise InvalidInput if the inputs lack columns that the submission refers to."""
     hooks = runtime.kind_hooks.get(spec.kind)
@@ -207,9 +225,9 @@ async def submit_stored_file(
             layout = inspection.layout
         is_complete = layout != FileLayout(format=layout.format)
         source = SourceReference(blob=blob.id, format=layout.format, layout=layout if is_complete else None, name=name)
-        spec = replace(spec, source=source, file_id=blob.id)
+        spec = replace(spec, source=source, file_id=blob.id, file_bytes=blob.size)
         job, is_new = await submit_and_get_job(runtime.db, spec, built_in=True)
-    except (InvalidInput, IdempotencyKeyReused):
+    except (InvalidInput, IdempotencyKeyReused, QuotaExceeded):
         await staged.discard(blob.id)
         raise
     if not is_new:

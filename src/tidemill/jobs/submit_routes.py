@@ -174,6 +174,8 @@ async def _submit_upload(request: Request, runtime: Runtime, base: Submission, r
             body = _parse_upload_fields(fields, location)
             spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
             checked_fields = dict(fields)
+            if spec.existing is None:
+                await submission.check_quota_before_upload(runtime.db, spec)
 
     file = await upload.receive_upload(request, runtime, check=check_fields)
     async with upload.discard_on_error(runtime, file):

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from tidemill.core import errors
+from tidemill.store.database import describe_error
 
 JSON_MEDIA_TYPE = "application/json"
 PROBLEM_MEDIA_TYPE = "application/problem+json"
@@ -30,13 +31,16 @@ STATUS_BY_ERROR: dict[type[errors.TidemillError], int] = {
     errors.UnknownEntity: 404,
     errors.Conflict: 409,
     errors.TooManyRequests: 429,
+    errors.InputExceedsQuota: 413,
+    errors.StorageQuotaExceeded: 403,
+    errors.QuotaExceeded: 429,
     errors.Busy: 503,
     errors.Unavailable: 503,
     errors.RemoteUnreachable: 502,
 }
 
 
-RETRY_LATER_STATUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+RETRY_AFTER_BY_STATUS = {429: "10", 503: "1"}
 ProblemText = Annotated[str, BeforeValidator(errors.escape_unprintable)]  # messages quote values of the request
 
 
@@ -48,6 +52,14 @@ class FieldProblem(BaseModel):
     detail: ProblemText
 
 
+class QuotaProblem(BaseModel):
+    """The quota that a request would exceed."""
+
+    name: str = Field(examples=["open_jobs"])
+    used: int = Field(description="The use including this request", examples=[1001])
+    limit: int = Field(examples=[1000])
+
+
 class ProblemDetails(BaseModel):
     """The reason why a request failed."""
 
@@ -57,6 +69,7 @@ class ProblemDetails(BaseModel):
     detail: ProblemText = Field(examples=['Unknown job "J20261115_000777"'])
     request_id: str = Field(examples=["3f1c6a0e9b2d4c58"])
     errors: list[FieldProblem] | None = None
+    quota: QuotaProblem | None = Field(None, description="Only if the request would exceed a quota")
 
 
 PROBLEM_EXAMPLES = {
@@ -125,17 +138,23 @@ def build_problem_response(
     detail: str,
     headers: dict[str, str] | None = None,
     field_problems: Sequence[FieldProblem] | None = None,
+    quota: QuotaProblem | None = None,
 ) -> JSONResponse:
-    return JSONResponse(
-        _build_problem(request_id, status, detail, field_problems), status, headers, media_type=PROBLEM_MEDIA_TYPE
-    )
+    problem = _build_problem(request_id, status, detail, field_problems, quota)
+    return JSONResponse(problem, status, headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
 def _build_problem(
-    request_id: str, status: int, detail: str, field_problems: Sequence[FieldProblem] | None
+    request_id: str,
+    status: int,
+    detail: str,
+    field_problems: Sequence[FieldProblem] | None,
+    quota: QuotaProblem | None = None,
 ) -> dict[str, Any]:
     title = HTTPStatus(status).phrase
-    problem = ProblemDetails(title=title, status=status, detail=detail, request_id=request_id, errors=field_problems)
+    problem = ProblemDetails(
+        title=title, status=status, detail=detail, request_id=request_id, errors=field_problems, quota=quota
+    )
     return problem.model_dump(exclude_none=True)
 
 
@@ -144,6 +163,11 @@ def install_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_starlette_exception)
     app.add_exception_handler(HttpError, _handle_http_error)
+
+
+def describe_internal_error(error: Exception) -> str:
+    """Describe an unexpected error for the log, without values of users' rows."""
+    return describe_error(error)
 
 
 def get_error_status(error: errors.TidemillError) -> int:
@@ -158,7 +182,7 @@ async def _handle_tidemill_error(request: Request, error: Exception) -> JSONResp
     if not isinstance(error, errors.TidemillError):
         raise error
     status = get_error_status(error)
-    headers = {"Retry-After": "1"} if status in RETRY_LATER_STATUSES else None
+    headers = {"Retry-After": RETRY_AFTER_BY_STATUS[status]} if status in RETRY_AFTER_BY_STATUS else None
     field_problems = [
         _build_located_problem(request, error, at)
         for at in range(len(getattr(error, "problems", ())))[:PROBLEM_ERRORS_MAX]
@@ -167,9 +191,13 @@ async def _handle_tidemill_error(request: Request, error: Exception) -> JSONResp
         FieldProblem(pointer=make_json_pointer(*path), detail=reason)
         for path, reason in getattr(error, "faults", ())[:PROBLEM_ERRORS_MAX]
     ]
-    return build_problem_response(
-        _get_request_id(request), status, str(error)[:PROBLEM_DETAIL_MAX_CHARS], headers, field_problems or None
+    detail = str(error)[:PROBLEM_DETAIL_MAX_CHARS]
+    quota = (
+        QuotaProblem(name=error.name, used=error.used, limit=error.limit)
+        if isinstance(error, errors.QuotaExceeded)
+        else None
     )
+    return build_problem_response(_get_request_id(request), status, detail, headers, field_problems or None, quota)
 
 
 def _build_located_problem(request: Request, error: Any, index: int) -> FieldProblem:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
@@ -12,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tidemill.core.errors import Busy
+from tidemill.core.errors import Busy, QuotaExceeded
 from tidemill.rest.problems import HttpError
 from tidemill.runtime import Runtime
 
@@ -28,26 +30,46 @@ class JsonBytesResponse(Response):
         super().__init__(body)
 
 
-# For one chunk. While a stream waits for a slow client, it blocks vacuuming of rows and holds a stream slot.
-STREAM_SEND_TIMEOUT_S = 300.0
+# A stream holds a snapshot and a stream slot while it waits for its client.
+STREAM_GRACE_S = 30.0  # a client may be slower in total for this duration
+MIN_STREAM_BYTES_PER_S = 10_000
+
+
+class SlowReader(Exception):
+    """The client of a stream reads more slowly than the minimum rate."""
 
 
 class StreamSlots:
-    """Limits concurrent streams, each of which holds a database connection."""
+    """Limits concurrent streams, each of which holds a database connection: in total, and for each user."""
 
-    def __init__(self, most: int) -> None:
-        self._max_open = most
-        self._open = 0
+    def __init__(self, *, max_open: int, max_per_user: int) -> None:
+        self._max_open = max_open
+        self._max_per_user = max_per_user
+        self._open: Counter[int] = Counter()
 
     @contextmanager
-    def acquire(self) -> Iterator[None]:
-        if self._open >= self._max_open:
-            raise Busy(f"{self._open} exports are already being streamed. Retry later, or submit the export as a job.")
-        self._open += 1
+    def acquire(self, user_id: int) -> Iterator[None]:
+        """Hold a slot of this user.
+
+        Raises:
+            QuotaExceeded: The user has no free slot.
+            Busy: All slots are in use.
+        """
+        own, total = self._open[user_id], self._open.total()
+        if own >= self._max_per_user:
+            raise QuotaExceeded("export_streams", own + 1, self._max_per_user, STREAM_SLOT_REMEDY)
+        if total >= self._max_open:
+            raise Busy(f"{total} exports are already being streamed. {STREAM_SLOT_REMEDY}")
+        self._open[user_id] += 1
         try:
             yield
         finally:
-            self._open -= 1
+            self._open[user_id] -= 1
+            if not self._open[user_id]:
+                del self._open[user_id]
+
+
+STREAM_SLOT_REMEDY = "Retry later, or submit the export as a job."
 
 
 class ClosingStreamingResponse(StreamingResponse):
@@ -56,14 +78,24 @@ class ClosingStreamingResponse(StreamingResponse):
     def __init__(self, pieces: AsyncGenerator[bytes], headers: dict[str, str], media_type: str) -> None:
         super().__init__(pieces, 200, headers, media_type)
         self._pieces = pieces
+        self._sent_bytes = 0
+        self._waited_s = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_timeout(message: Message) -> None:
-            async with asyncio.timeout(STREAM_SEND_TIMEOUT_S):
-                await send(message)
+        async def send_at_minimum_rate(message: Message) -> None:
+            allowed_s = STREAM_GRACE_S + self._sent_bytes / MIN_STREAM_BYTES_PER_S - self._waited_s
+            started = time.monotonic()
+            try:
+                async with asyncio.timeout(max(0.0, allowed_s)):
+                    await send(message)
+            except TimeoutError:
+                rate = f"{MIN_STREAM_BYTES_PER_S:,} bytes per second"
+                raise SlowReader(f"the client read less than {rate}") from None
+            self._waited_s += time.monotonic() - started
+            self._sent_bytes += len(message.get("body", b""))
 
         async with aclosing(self._pieces):
-            await super().__call__(scope, receive, send_with_timeout)
+            await super().__call__(scope, receive, send_at_minimum_rate)
 
 
 async def await_first_chunk(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
@@ -108,4 +140,5 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 def make_stream_slots(runtime: Runtime) -> StreamSlots:
-    return StreamSlots(runtime.settings.export_streams)
+    settings = runtime.settings
+    return StreamSlots(max_open=settings.export_streams, max_per_user=settings.export_streams_per_user)

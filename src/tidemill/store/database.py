@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -15,6 +16,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from tidemill.core.decide import describe_exception
 from tidemill.core.errors import Unavailable
 from tidemill.core.moving_average import MOVING_AVERAGE_ALPHA
 from tidemill.store.jsonb import decode_json
@@ -69,6 +71,20 @@ def is_unstorable_value_error(error: BaseException) -> bool:
     return isinstance(
         error, psycopg.DataError | psycopg.errors.ProgramLimitExceeded | psycopg.errors.StatementTooComplex
     )
+
+
+def describe_error(error: BaseException) -> str:
+    """Describe an error in one line for the log, without the values that PostgreSQL quotes: they may be users' data.
+
+    The detail and the context of an error of PostgreSQL contain complete rows, and its message can quote a value.
+    """
+    if not isinstance(error, psycopg.Error):
+        return describe_exception(error)
+    message = error.diag.message_primary or (str(error).strip().splitlines() or [""])[0]
+    return f"{error.sqlstate or type(error).__name__}: {_QUOTED_VALUE_REGEX.sub('…', message)}"
+
+
+_QUOTED_VALUE_REGEX = re.compile(r'"[^"]*"|(?<!\w)\'[^\']*\'(?!\w)|\([^)]*\)=\(.*\)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +314,7 @@ class Database:
                     raise
                 if self._retry_for_s is not None and time.monotonic() - started > self._retry_for_s:
                     raise Unavailable("The database is not available. Try again later.") from error
-                emit("database.retry", verb=verb.__name__, attempt=failed, error=str(error).strip())
+                emit("database.retry", verb=verb.__name__, attempt=failed, error=describe_error(error))
                 await asyncio.sleep(min(5.0, 0.02 * 2 ** min(failed, 10)) * (0.5 + random.random()))  # noqa: S311
 
     def _was_pool_exhausted(self) -> bool:

@@ -18,6 +18,8 @@ from psycopg.types.json import Jsonb
 from tidemill.core.batch import BatchCutter
 from tidemill.core.errors import Conflict, IdempotencyKeyReused
 from tidemill.core.input_source import SourceReference
+from tidemill.core.principal import LOCAL_USER_ID, Role
+from tidemill.core.quotas import UNLIMITED, Quota, QuotaUse, resolve_quota
 from tidemill.store.copy_rows import encode_item_row
 from tidemill.store.database import Connection
 from tidemill.store.jsonb import encode_json
@@ -64,6 +66,8 @@ class Submission:
     traceparent: str | None = None
     ip_address: str | None = None
     file_id: str | None = None
+    file_bytes: int | None = None  # of the file that the job stores, 0 if it is not known yet; None without a file
+    quota: Quota = UNLIMITED  # of users for whom no other limits are set
     idem_key: str | None = None
     idem_print: bytes | None = None
     existing: ExistingJob | None = None  # what a lookup of idem_key found
@@ -105,11 +109,16 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
     else:  # the job was deleted between the two statements, each time
         raise Conflict(f'The job with idempotency key "{spec.idem_key}" is being deleted. Try again.')
     job_id, at = added
+    quota, used = yield from _check_quota(spec, job_id)
     if spec.file_id is not None:
         yield ExecuteStep(sql("file/keep"), {"file_id": spec.file_id})
+        if spec.file_bytes:
+            size = {"file_id": spec.file_id, "job_id": job_id, "bytes": spec.file_bytes}
+            yield ExecuteStep(sql("file/add_stored"), size)
     counter = _RowAccumulator(spec)
     if spec.source is None:
         yield CopyStep(sql("item/copy"), _encode_and_count_rows(job_id, at, rows, counter))
+        quota.check_rows(used.open_rows, counter.n)
     fetch_pending = spec.source is not None and spec.source.url is not None
     state = {"job_id": job_id, "next_seq": counter.n, "fetch_pending": fetch_pending}
     yield ExecuteStep(sql("ingest/add"), state)
@@ -121,6 +130,22 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
         yield ExecuteStep(sql("job/set_print"), {"job_id": job_id, "print": counter.fingerprint})
     yield ExecuteStep(sql("outbox/announce"), {"job_id": job_id})
     return job_id, True
+
+
+def _check_quota(spec: Submission, job_id: UUID) -> Generator[ExecuteStep | CopyStep, Any, tuple[Quota, QuotaUse]]:
+    """Return the limits of the owner and their use without this job; raise QuotaExceeded if the job does not fit.
+
+    The lock serializes the submissions of a user with limits, so that concurrent ones do not exceed them together.
+    """
+    owner = {"owner_id": spec.owner_id}
+    found = None if spec.owner_id == LOCAL_USER_ID else (yield ExecuteStep(sql("quota/limits"), owner))
+    quota = UNLIMITED if found is None else resolve_quota(spec.quota, Role(found[0]), found[1])
+    if quota.is_unlimited:
+        return quota, QuotaUse()
+    yield ExecuteStep(sql("quota/lock"), owner)
+    used = QuotaUse(*(yield ExecuteStep(sql("quota/use"), owner | {"job_id": job_id})))
+    quota.check_job(used, file_bytes=spec.file_bytes)
+    return quota, used
 
 
 async def find_repeated_submission(conn: Connection, spec: Submission) -> UUID | None:

@@ -15,6 +15,7 @@ job.closed           job, kind, closed_as, duration_ms, rows_per_sec, error_rate
 import.completed     job, resource_type, mode, status, total_records, successful_records, skipped_records,
                      failed_records, duration_ms, rows_per_sec, error_rate  an import was closed
 export.completed     job, resource_type, format, total_records, duration_ms, rows_per_sec  rows were exported
+export.failed        job, attempt, error                        an attempt to write the file of an export failed
 job.failed           job, reason                                a job failed by its policy or its source
 ingest.chunk         job, lo, hi, ms                            a chunk of items is durable
 ingest.completed     job, rows, total, defects, duration_ms, rows_per_sec, error_rate  a source was read to its end
@@ -67,7 +68,8 @@ database.latency     ms, transactions                           the mean time of
 query.slow           verb, ms, threshold_ms                     a transaction exceeded TIDEMILL_SLOW_QUERY_MS
 pool.waited          ms                                         a transaction waited `ms` for a connection
 page.listed          list, rows, first, last, ms                a page of a list was read, between these cursors
-request.done         request_id, method, route, status, ms      an HTTP request was answered
+request.done         request_id, method, route, status, ms, complete  an HTTP request was answered
+response.aborted     request_id, route, status, reason          a response ended early: slow client, lost database
 request.failed       request_id, route, error                   an HTTP request failed with an unexpected error
 metrics.served       host, port, path                           the metrics endpoint is ready
 relay.lost           events                                     a child could not send events to its parent

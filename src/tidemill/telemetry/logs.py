@@ -27,6 +27,8 @@ _EVENT_LEVELS = {
     "migration.blocked": logging.WARNING,
     "hook.failed": logging.ERROR,
     "request.failed": logging.ERROR,
+    "response.aborted": logging.WARNING,
+    "export.failed": logging.WARNING,
     "database.retry": logging.WARNING,
     "file.abandoned": logging.WARNING,
     "store.unavailable": logging.WARNING,

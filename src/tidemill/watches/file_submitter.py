@@ -9,6 +9,7 @@ from tidemill.core.errors import (
     IdempotencyKeyReused,
     Interrupted,
     InvalidInput,
+    QuotaExceeded,
     RemoteUnreachable,
     StorageAccessDenied,
     StorageUnavailable,
@@ -75,6 +76,7 @@ class WatchFileSubmitter:
             policy=dict(watch.policy),
             priority=watch.priority,
             batch_size=self._runtime.settings.claim_max,
+            quota=self._runtime.settings.default_quota,
         )
         return PreparedWatch(watch, owner, await watch.task.prepare(self._runtime, owner, spec, watch.layout))
 
@@ -95,6 +97,9 @@ class WatchFileSubmitter:
                 consecutive_failures = 0
             except Interrupted:  # the file stays claimed, and the next scan continues with it
                 return FileSubmissionResult(submitted, problem, has_more=True)
+            except QuotaExceeded as error:  # a later scan submits the file when the owner has room
+                await self._db.run(watch_files.requeue_changed_file, file, file.entry, str(error))
+                return FileSubmissionResult(submitted, problem or f'Cannot submit "{file.path}": {error}')
             except (StorageAccessDenied, StorageUnavailable, RemoteUnreachable, OSError) as error:
                 await self._db.run(watch_files.requeue_changed_file, file, file.entry, f"Cannot read the file: {error}")
                 problem = problem or f'Cannot read "{file.path}": {error}'
@@ -155,6 +160,9 @@ class WatchFileSubmitter:
             await self._staged_files.discard(blob.id)
             await self._set_state_and_report(file, FileState.REJECTED, str(error))
             return None
+        except QuotaExceeded:
+            await self._staged_files.discard(blob.id)
+            raise
         except IdempotencyKeyReused:  # another scanner submitted the file with another configuration of the watch
             existing = await self._db.run(find_job_by_idempotency_key, prepared.owner.id, key)
             if existing is None:

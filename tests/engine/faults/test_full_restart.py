@@ -59,7 +59,7 @@ async def browser(link: str) -> AsyncIterator[httpx2.AsyncClient]:
     """Return a client that signed in with the link."""
     base = link.partition("/sign-in/")[0]
     async with httpx2.AsyncClient(base_url=base, timeout=60, trust_env=False) as client:
-        assert (await client.get(link)).status_code == 303
+        assert (await client.post(link)).status_code == 303
         client.headers["X-CSRF-Token"] = (await client.get("/v1/me")).json()["csrf_token"]
         yield client
 

@@ -2,9 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from uuid import UUID
 
-from tidemill.core.errors import Busy, Unavailable
+from tidemill.core.errors import Busy, QuotaExceeded, Unavailable
 from tidemill.core.job import TimeSliceResult
 from tidemill.core.kinds import HandlerLookup
 from tidemill.engine.children.child_process import SLICE_OVERDUE_S, ChildProcess
@@ -118,9 +121,69 @@ class TimeSliceWork:
 
 
 FREE_CHILD_TIMEOUT_S = 2.0
+SHARED_CHILD_TIMEOUT_S = 10.0  # while slices of other users run or wait
+FAIR_SLICE_S = 1.0  # a slice that has run for longer ends if a user with fewer slices waits
+SLICES_PER_USER_MAX = 4  # running and waiting
 CHILD_START_TIMEOUT_S = 15.0  # while a child is starting or restarting
 SLICE_POLL_S = 0.02
 SLICE_SUMMARY_TIMEOUT_S = 5.0
+
+
+@dataclass(eq=False, slots=True)
+class _SliceTicket:
+    """A slice that waits for a child, or runs in one."""
+
+    user_id: int
+    child: ChildProcess | None = None
+    started: float = 0.0
+    is_ending: bool = False
+
+
+class SliceQueue:
+    """The waiting and running slices of one supervisor. Users take turns; their number of slices is limited."""
+
+    def __init__(self) -> None:
+        self._tickets: list[_SliceTicket] = []  # in the order of arrival
+
+    @contextmanager
+    def enter(self, user_id: int) -> Iterator[_SliceTicket]:
+        """Add a slice of this user; raise QuotaExceeded if the user has too many slices."""
+        own = sum(ticket.user_id == user_id for ticket in self._tickets)
+        if own >= SLICES_PER_USER_MAX:
+            raise QuotaExceeded("time_slices", own + 1, SLICES_PER_USER_MAX, "Wait until one of your slices ends.")
+        ticket = _SliceTicket(user_id)
+        self._tickets.append(ticket)
+        try:
+            yield ticket
+        finally:
+            self._tickets.remove(ticket)
+
+    def is_next(self, ticket: _SliceTicket) -> bool:
+        """Return whether the slice is the next to start: of the user with the fewest running slices."""
+        waiting = [one for one in self._tickets if one.child is None]
+        return ticket is min(waiting, key=lambda one: self._count_running(one.user_id))
+
+    def has_other_users(self, ticket: _SliceTicket) -> bool:
+        return any(one.user_id != ticket.user_id for one in self._tickets)
+
+    def end_longest_slice(self, ticket: _SliceTicket, grace_s: float) -> None:
+        """End the longest slice of a user with more running slices, if it has run for ``FAIR_SLICE_S``.
+
+        At most one slice ends for each waiting one.
+        """
+        own, now = self._count_running(ticket.user_id), time.monotonic()
+        for one in sorted(self._tickets, key=lambda one: one.started):
+            if one.child is None or one.user_id == ticket.user_id or self._count_running(one.user_id) <= own:
+                continue
+            if one.is_ending:
+                return
+            if now - one.started >= FAIR_SLICE_S:
+                one.is_ending = True
+                one.child.request_slice_end(grace_s)
+                return
+
+    def _count_running(self, user_id: int) -> int:
+        return sum(one.user_id == user_id and one.child is not None for one in self._tickets)
 
 
 class SliceRunner:
@@ -140,24 +203,28 @@ class SliceRunner:
         self._find_kind_hooks = find_kind_hooks
         self._supervisor = supervisor
         self._grace_s = grace
+        self._queue = SliceQueue()
 
-    async def run_slice(self, job_id: UUID, kind: str, seconds: float) -> TimeSliceResult:
+    async def run_slice(self, job_id: UUID, kind: str, seconds: float, *, user_id: int) -> TimeSliceResult:
         """Run one slice. If the caller is cancelled, the slice ends and its unfinished items are released.
+
+        A slice may end early if other users wait for a child.
 
         Raises:
             UnknownKind: No handler is registered for the kind.
+            QuotaExceeded: The user has too many slices.
             Busy: No child is free.
             Unavailable: The database does not respond.
         """
         self._handlers.get(kind)
-        child = await self._start_slice_in_free_child(job_id, kind, seconds)
-        started = time.monotonic()
-        try:
-            await self._wait_until_slice_over(
-                child, started + seconds + self._grace_s + SLICE_OVERDUE_S + DRAIN_GIVE_UP_S
-            )
-        finally:
-            child.request_slice_end(self._grace_s)
+        with self._queue.enter(user_id) as ticket:
+            child = await self._start_slice_in_free_child(ticket, job_id, kind, seconds)
+            started = time.monotonic()
+            try:
+                deadline = started + seconds + self._grace_s + SLICE_OVERDUE_S + DRAIN_GIVE_UP_S
+                await self._wait_until_slice_over(child, deadline)
+            finally:
+                child.request_slice_end(self._grace_s)
         did, elapsed, died = child.read_slice_counters(), time.monotonic() - started, not child.is_slice_over
         async with bind_job_fields(self._db, job_id):
             emit(
@@ -182,20 +249,29 @@ class SliceRunner:
             child_died=died,
         )
 
-    async def _start_slice_in_free_child(self, job_id: UUID, kind: str, seconds: float) -> ChildProcess:
+    async def _start_slice_in_free_child(
+        self, ticket: _SliceTicket, job_id: UUID, kind: str, seconds: float
+    ) -> ChildProcess:
         """Start the slice in the first free child that accepts it; a child may have died since the last check."""
         supervisor, waiting_since = self._supervisor, time.monotonic()
         while True:
-            child = supervisor.find_free_child()
-            if child is not None and child.request_slice(job_id, kind, seconds, self._grace_s):
-                return child
+            if self._queue.is_next(ticket):
+                child = supervisor.find_free_child()
+                if child is not None and child.request_slice(job_id, kind, seconds, self._grace_s):
+                    ticket.child, ticket.started = child, time.monotonic()
+                    return child
+                if child is None:
+                    self._queue.end_longest_slice(ticket, self._grace_s)
             if supervisor.failure is not None:
                 raise supervisor.failure
-            if time.monotonic() - waiting_since > (
-                CHILD_START_TIMEOUT_S if supervisor.has_starting_child else FREE_CHILD_TIMEOUT_S
-            ):
+            if time.monotonic() - waiting_since > self._get_wait_timeout_s(ticket):
                 raise Busy("All child processes are busy. Retry in a few seconds.")
             await asyncio.sleep(SLICE_POLL_S)
+
+    def _get_wait_timeout_s(self, ticket: _SliceTicket) -> float:
+        if self._supervisor.has_starting_child:
+            return CHILD_START_TIMEOUT_S
+        return SHARED_CHILD_TIMEOUT_S if self._queue.has_other_users(ticket) else FREE_CHILD_TIMEOUT_S
 
     async def _wait_until_slice_over(self, child: ChildProcess, deadline: float) -> None:
         """Wait until the child reports the end of the slice, or is dead and cleaned up."""

@@ -1,11 +1,14 @@
 -- Return the facts of a health check. Queue age is the age of the oldest due batch of a job that may run, or of the
--- oldest source that no worker ingests. Work behind a blocked limiter counts as due when the block ends. Reads only the
+-- oldest source that no worker ingests. Work behind a blocked limiter counts as due when the block ends, and work of a
+-- paused job when a user resumes it. Reads only the
 -- first 1000 rows of each. Workers that run only on demand do not count, because no kickoff request may come. The
--- broker's state is what workers with a broker report. Index: batch_open_all, batch_disconnected, job_runnable, ingest_pkey.
+-- broker's state is what workers with a broker report. Index: batch_open_all, batch_disconnected, job_runnable,
+-- ingest_pkey, activity_job.
 SELECT (SELECT count(*) FROM tidemill.worker WHERE seen_at > tidemill.now() - %(silent)s * interval '1 second'
         AND NOT coalesce((info->>'on_demand')::boolean, false)) AS workers,
     (SELECT count(*) FROM (SELECT 1 FROM tidemill.job WHERE closed_as IS NULL AND intent = 'run' LIMIT 1000) j) AS open_jobs,
-    greatest((SELECT greatest(0, max(extract(epoch FROM tidemill.now() - greatest(b.since, b.not_before, l.blocked_until))))::float8
+    greatest((SELECT greatest(0, max(extract(epoch FROM tidemill.now() - greatest(b.since, b.not_before, l.blocked_until,
+            (SELECT max(a.at) FROM tidemill.activity a WHERE a.job_id = j.id AND a.verb = 'resume')))))::float8
         FROM (SELECT * FROM tidemill.batch WHERE state IN ('ready', 'leased') ORDER BY since, id LIMIT 1000) b
         JOIN tidemill.job j ON j.id = b.job_id LEFT JOIN tidemill.kind k ON k.name = j.kind
         LEFT JOIN tidemill.limiter l ON l.name = coalesce(k.options->>'limiter', j.limiter) AND l.key = ''
