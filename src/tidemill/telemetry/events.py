@@ -61,6 +61,10 @@ loop.failed          loop, error                                a tick of a back
 hook.failed          hook, error                                a stop hook of a mill raised
 database.retry       verb, attempt, error                       a transaction is retried
 database.latency     ms, transactions                           the mean time of transactions, about every second
+postgres.lost        folder, attempt                            the embedded server has died; it is restarted
+postgres.restarted   folder, attempt                            the embedded server accepts connections again
+postgres.failed      folder, attempt, error                     the embedded server did not start again
+postgres.abandoned   folder, restarts                           the embedded server died too often; no further restarts
 query.slow           verb, ms, threshold_ms                     a transaction exceeded TIDEMILL_SLOW_QUERY_MS
 pool.waited          ms                                         a transaction waited `ms` for a connection
 page.listed          list, rows, first, last, ms                a page of a list was read, between these cursors
