@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tidemill.config import ENV_PREFIX, Settings, load_settings
+from tidemill.config import ENV_PREFIX, Settings, SourceFolder, load_settings
 from tidemill.core.errors import InvalidSettings
+from tidemill.core.principal import Role
 
 
 def problems(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
@@ -165,11 +166,14 @@ def test_every_setting_has_description(name: str) -> None:
 def test_list_setting_accepts_comma_separated_values_or_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TIDEMILL_CORS_ORIGINS", "https://a.example, https://b.example")
     monkeypatch.setenv("TIDEMILL_TRUSTED_PROXIES", '["127.0.0.1", "10.0.0.0/8"]')
-    monkeypatch.setenv("TIDEMILL_SOURCES", f'{{"inbox": "{tmp_path}"}}')
+    monkeypatch.setenv("TIDEMILL_SOURCES", f'{{"inbox": "{tmp_path}", "all": {{"path": "/srv", "read": ["user"]}}}}')
+    monkeypatch.setenv("TIDEMILL_KIND_ROLES", "admin")
     settings = load_settings()
     assert settings.cors_origins == ["https://a.example", "https://b.example"]
     assert [str(network) for network in settings.trusted_proxies] == ["127.0.0.1/32", "10.0.0.0/8"]
-    assert settings.sources == {"inbox": tmp_path}
+    admins, users = SourceFolder(path=tmp_path), SourceFolder(path=Path("/srv"), read=(Role.USER,))
+    assert settings.sources == {"inbox": admins, "all": users}
+    assert settings.kind_roles == [Role.ADMIN]
 
 
 def test_malformed_list_setting_is_reported_with_other_problems(monkeypatch: pytest.MonkeyPatch) -> None:

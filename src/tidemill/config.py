@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -11,7 +12,9 @@ import platformdirs
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     IPvAnyNetwork,
     ValidationError,
@@ -22,6 +25,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from tidemill.core.allowed_hosts import AllowedHost
 from tidemill.core.blob_location import parse_blob_location
 from tidemill.core.errors import InvalidInput, InvalidSettings
+from tidemill.core.principal import Role, has_role
 
 ENV_PREFIX = "TIDEMILL_"
 DATABASE_SCHEMES = ("postgresql", "postgres")
@@ -78,6 +82,27 @@ def _check_broker_url(text: str) -> str:
     if not text.startswith(BROKER_URL_PREFIXES):
         raise ValueError(f"must start with one of {', '.join(BROKER_URL_PREFIXES)}")
     return text
+
+
+def _path_to_folder(value: object) -> object:
+    return {"path": value} if isinstance(value, str | Path) else value
+
+
+class SourceFolder(BaseModel):
+    """A folder with files for submissions, and the roles that may submit them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Path
+    read: tuple[Role, ...] = (Role.ADMIN,)
+
+    def is_allowed_for(self, role: Role) -> bool:
+        return has_role(self.read, role)
+
+
+def list_allowed_sources(folders: Mapping[str, SourceFolder], role: Role) -> list[str]:
+    """Return the names of the source folders that a role may read."""
+    return sorted(name for name, folder in folders.items() if folder.is_allowed_for(role))
 
 
 # Parsed here and not by pydantic-settings, so that invalid JSON is reported with all other problems.
@@ -211,8 +236,14 @@ class Settings(BaseSettings):
     disabled_features: Annotated[list[str], *LIST_OR_JSON] = Field(
         default=[], description="Features to disable: imports, exports, distributions, enrichment, watches"
     )
-    sources: Annotated[dict[str, Path], *LIST_OR_JSON] = Field(
-        default={}, description="Folders that submissions may read files from, as a JSON object of names and paths"
+    sources: Annotated[dict[str, Annotated[SourceFolder, BeforeValidator(_path_to_folder)]], *LIST_OR_JSON] = Field(
+        default={},
+        description="Folders that submissions and watches may read, as a JSON object: name -> path, or path and roles",
+    )
+    kind_roles: Annotated[list[Role], *LIST_OR_JSON] = Field(
+        default=["user", "admin"],  # type: ignore[list-item]  validated
+        validate_default=True,
+        description="Roles that may submit jobs of kinds that declare no roles",
     )
     scan_watches: bool = Field(default=True, description="Whether workers scan watches")
     scan_max_files: Annotated[int, Field(gt=0, le=10_000)] = Field(

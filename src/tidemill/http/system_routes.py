@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from tidemill.accounts.routes import MeOut
+from tidemill.config import list_allowed_sources
 from tidemill.jobs import administration
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
@@ -104,7 +105,7 @@ async def get_me(me: CurrentUser) -> MeOut:
 
 
 @router.get("/limits", **build_route_options(Permission.USER))
-async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
+async def get_limits(runtime: RuntimeDep, me: CurrentUser) -> RequestLimitsOut:
     """Get the request limits."""
     settings = runtime.settings
     return RequestLimitsOut(
@@ -116,7 +117,7 @@ async def get_limits(runtime: RuntimeDep) -> RequestLimitsOut:
         rate_limit_burst=settings.rate_limit_burst,
         max_concurrent_jobs=settings.max_concurrent_jobs,
         max_distribution_inputs=settings.max_distribution_inputs,
-        sources=sorted(settings.sources),
+        sources=list_allowed_sources(settings.sources, me.role),
         pending_dashboard=settings.pending_dashboard,
         features=sorted(feature.name for feature in runtime.features),
     )
