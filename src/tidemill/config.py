@@ -241,7 +241,7 @@ class Settings(BaseSettings):
         description="Folders that submissions and watches may read, as a JSON object: name -> path, or path and roles",
     )
     kind_roles: Annotated[list[Role], *LIST_OR_JSON] = Field(
-        default=["user", "admin"],  # type: ignore[list-item]  validated
+        default=["user", "admin"],  # type: ignore[list-item]
         validate_default=True,
         description="Roles that may submit jobs of kinds that declare no roles",
     )

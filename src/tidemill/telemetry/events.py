@@ -41,8 +41,8 @@ child.started        child, pid                                 a child process 
 child.stopped        child, pid, cause, returncode, in_hand     a child process stopped on request
 child.died           child, pid, cause, returncode, in_hand     a child process died
 slice.ended          job, child, settled, failed, retried, ms, died  a requested time slice ended
-worker.started       worker, processes, kinds                   a worker started
-worker.stopped       worker                                     a worker stopped normally
+worker.started       worker, processes, kinds, on_demand        a worker started; `on_demand`: only for kickoff requests
+worker.stopped       worker, on_demand                          a worker stopped normally
 worker.adapted       children                                   the adaptive state of the children, for the metrics
 queue.sampled        pending, processing, retry_wait, oldest_s  open items were counted, for the metrics
 file.removed         files                                      unneeded stored files were removed
