@@ -191,3 +191,32 @@ def test_malformed_list_setting_is_reported_with_other_problems(monkeypatch: pyt
         "TIDEMILL_SOURCES",
         "TIDEMILL_POLL_MS",
     }
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://ada:hunter2@db/shop",
+        "postgresql://ada:hunter2/x@db/shop",
+        "postgresql://ada:x@hunter2@db/shop",
+        "postgresql://ada:x/hunter2@db/shop?sslmode=require",
+    ],
+)
+def test_malformed_database_url_is_reported_without_its_password(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("DATABASE_URL", url)
+    with pytest.raises(InvalidSettings) as settings_error:
+        load_settings()
+    assert str(settings_error.value).startswith("Invalid settings: DATABASE_URL: has ")
+    monkeypatch.delenv("DATABASE_URL")
+    with pytest.raises(ValidationError) as direct_error:
+        Settings(database_url=url)
+    assert "hunter2" not in f"{settings_error.value!r} {direct_error.value!r} {direct_error.value}"
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://ada:hun%40ter2%2F@db/shop", "postgresql://db/shop?options=-c%20x%3Da@b", "host=db dbname=a@b"]
+)
+def test_valid_database_url_is_accepted_and_not_in_repr(url: str) -> None:
+    settings = Settings(database_url=url, broker="redis://:hunter2@cache/0")
+    assert settings.database_url == url
+    assert "ter2" not in repr(settings)

@@ -65,12 +65,17 @@ def _check_blob_location(text: str) -> str:
     return text
 
 
+_UNESCAPED_PASSWORD_PATTERN = re.compile(r"[^:]*://(?:[^/?]*@[^/?]*@|[^@/?]*/[^?]*@)")
+
+
 def _check_database_url(url: str) -> str:
     if not url.strip():
         raise ValueError("is empty. Unset it to use the embedded server, or set it to postgresql://USER@HOST/DATABASE")
     scheme, found, _ = url.partition("://")
     if found and scheme not in DATABASE_SCHEMES:
         raise ValueError(f'has the scheme "{scheme}". Use postgresql://, without the name of a driver')
+    if found and _UNESCAPED_PASSWORD_PATTERN.match(url):  # a part of the password would be shown as host or database
+        raise ValueError('has an unescaped character in the password. Write "@" as %40 and "/" as %2F')
     return url
 
 
@@ -112,11 +117,15 @@ LIST_OR_JSON = (NoDecode, BeforeValidator(_parse_list_or_json))
 class Settings(BaseSettings):
     """All settings with their defaults. The environment variable is ``TIDEMILL_`` and the name in upper case."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore", populate_by_name=True)
+    # Neither error messages nor repr() show passwords.
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, frozen=True, extra="ignore", populate_by_name=True, hide_input_in_errors=True
+    )
 
     database_url: Annotated[str, AfterValidator(_check_database_url)] | None = Field(
         default=None,
         validation_alias=AliasChoices("TIDEMILL_DATABASE_URL", "DATABASE_URL"),
+        repr=False,
         description="URL of a PostgreSQL 15-18 server; default: an embedded server under TIDEMILL_HOME",
     )
     home: Path = Field(
@@ -187,6 +196,7 @@ class Settings(BaseSettings):
     broker: Annotated[Annotated[str, AfterValidator(_check_broker_url)] | None, BeforeValidator(_empty_to_none)] = (
         Field(
             default=None,
+            repr=False,
             description="Broker for hints, redis://… or amqp://… (extra `brokers`); default: the database",
         )
     )
@@ -241,7 +251,7 @@ class Settings(BaseSettings):
         description="Folders that submissions and watches may read, as a JSON object: name -> path, or path and roles",
     )
     kind_roles: Annotated[list[Role], *LIST_OR_JSON] = Field(
-        default=["user", "admin"],  # type: ignore[list-item]
+        default=["user", "admin"],
         validate_default=True,
         description="Roles that may submit jobs of kinds that declare no roles",
     )

@@ -244,7 +244,7 @@ def test_image_installs_only_packages_of_the_lock_with_hashes(image: Path) -> No
 
 
 def test_image_lock_has_all_packages_that_tidemill_needs() -> None:
-    check = [sys.executable, DEPLOY.parent / "scripts" / "write-image-lock", "--check"]
+    check = [sys.executable, str(DEPLOY.parent / "scripts" / "write-image-lock"), "--check"]
     subprocess.run(check, check=True, timeout=60)
     locked = set(re.findall(r"^([a-z0-9-]+)==", (DEPLOY / "requirements.lock").read_text(), re.MULTILINE))
     assert "pytest" not in locked
