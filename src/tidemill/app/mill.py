@@ -190,7 +190,7 @@ class Mill(MillSubmission):
     def open_image(self, item: Item) -> IO[bytes]:
         """Open the image of an item. The caller must close it.
 
-        Only images that were uploaded with the item's own job can be opened, whatever the input of the item refers to.
+        The input selects one of the images that were uploaded with the item's own job. It cannot refer to other files.
 
         Raises:
             InvalidInput: The job has no images, or no image for this item.
