@@ -77,6 +77,7 @@ lock: $(READY) ## update requirements.lock (with hashes, without an index URL)
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --extra build --universal --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-header --quiet --upgrade -o requirements.lock
+	$(BIN)/python scripts/write-image-lock
 
 clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) $(DOCS_VENV) build/site node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tidemill.config import ENV_PREFIX, Settings, load_settings
+from tidemill.config import ENV_PREFIX, Settings, SourceFolder, load_settings
 from tidemill.core.errors import InvalidSettings
+from tidemill.core.principal import Role
 
 
 def problems(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
@@ -165,11 +166,14 @@ def test_every_setting_has_description(name: str) -> None:
 def test_list_setting_accepts_comma_separated_values_or_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TIDEMILL_CORS_ORIGINS", "https://a.example, https://b.example")
     monkeypatch.setenv("TIDEMILL_TRUSTED_PROXIES", '["127.0.0.1", "10.0.0.0/8"]')
-    monkeypatch.setenv("TIDEMILL_SOURCES", f'{{"inbox": "{tmp_path}"}}')
+    monkeypatch.setenv("TIDEMILL_SOURCES", f'{{"inbox": "{tmp_path}", "all": {{"path": "/srv", "read": ["user"]}}}}')
+    monkeypatch.setenv("TIDEMILL_KIND_ROLES", "admin")
     settings = load_settings()
     assert settings.cors_origins == ["https://a.example", "https://b.example"]
     assert [str(network) for network in settings.trusted_proxies] == ["127.0.0.1/32", "10.0.0.0/8"]
-    assert settings.sources == {"inbox": tmp_path}
+    admins, users = SourceFolder(path=tmp_path), SourceFolder(path=Path("/srv"), read=(Role.USER,))
+    assert settings.sources == {"inbox": admins, "all": users}
+    assert settings.kind_roles == [Role.ADMIN]
 
 
 def test_malformed_list_setting_is_reported_with_other_problems(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,3 +191,32 @@ def test_malformed_list_setting_is_reported_with_other_problems(monkeypatch: pyt
         "TIDEMILL_SOURCES",
         "TIDEMILL_POLL_MS",
     }
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://ada:hunter2@db/shop",
+        "postgresql://ada:hunter2/x@db/shop",
+        "postgresql://ada:x@hunter2@db/shop",
+        "postgresql://ada:x/hunter2@db/shop?sslmode=require",
+    ],
+)
+def test_malformed_database_url_is_reported_without_its_password(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("DATABASE_URL", url)
+    with pytest.raises(InvalidSettings) as settings_error:
+        load_settings()
+    assert str(settings_error.value).startswith("Invalid settings: DATABASE_URL: has ")
+    monkeypatch.delenv("DATABASE_URL")
+    with pytest.raises(ValidationError) as direct_error:
+        Settings(database_url=url)
+    assert "hunter2" not in f"{settings_error.value!r} {direct_error.value!r} {direct_error.value}"
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://ada:hun%40ter2%2F@db/shop", "postgresql://db/shop?options=-c%20x%3Da@b", "host=db dbname=a@b"]
+)
+def test_valid_database_url_is_accepted_and_not_in_repr(url: str) -> None:
+    settings = Settings(database_url=url, broker="redis://:hunter2@cache/0")
+    assert settings.database_url == url
+    assert "ter2" not in repr(settings)

@@ -45,6 +45,7 @@ WITH_ASYNC_TWIN = {
     "iter_results",
     "job",
     "open_export",
+    "open_image",
     "pause",
     "reprocess",
     "resume",
@@ -54,7 +55,7 @@ WITH_ASYNC_TWIN = {
     "submit_import",
     "wait",
 }
-OTHERS = {"limit", "open_image", "settings", "shared_database"}
+OTHERS = {"limit", "settings", "shared_database"}
 
 
 def test_the_methods_of_a_mill_are_these() -> None:

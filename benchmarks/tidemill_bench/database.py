@@ -1,6 +1,5 @@
 """Database access of the benchmarks: the baseline of the items benchmark, counters of the server, and cleanup."""
 
-import atexit
 import shutil
 import tempfile
 import time
@@ -30,11 +29,9 @@ def run_durable_server(home: Path) -> Iterator[str]:
         server = embedded_postgres.prepare_server(folder / "postgres", embedded_postgres.EMBEDDED_SERVER_SETTINGS)
         try:
             server.start()
-            yield str(server.get_uri())
+            yield server.get_uri()
         finally:
             server.cleanup()
-            # Otherwise it would run again at exit, and leave its lock file in a new folder.
-            atexit.unregister(server._cleanup)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -11,7 +12,9 @@ import platformdirs
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     IPvAnyNetwork,
     ValidationError,
@@ -22,6 +25,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from tidemill.core.allowed_hosts import AllowedHost
 from tidemill.core.blob_location import parse_blob_location
 from tidemill.core.errors import InvalidInput, InvalidSettings
+from tidemill.core.principal import Role, has_role
 from tidemill.core.quotas import Quota
 
 ENV_PREFIX = "TIDEMILL_"
@@ -63,12 +67,17 @@ def _check_blob_location(text: str) -> str:
     return text
 
 
+_UNESCAPED_PASSWORD_PATTERN = re.compile(r"[^:]*://(?:[^/?]*@[^/?]*@|[^@/?]*/[^?]*@)")
+
+
 def _check_database_url(url: str) -> str:
     if not url.strip():
         raise ValueError("is empty. Unset it to use the embedded server, or set it to postgresql://USER@HOST/DATABASE")
     scheme, found, _ = url.partition("://")
     if found and scheme not in DATABASE_SCHEMES:
         raise ValueError(f'has the scheme "{scheme}". Use postgresql://, without the name of a driver')
+    if found and _UNESCAPED_PASSWORD_PATTERN.match(url):  # a part of the password would be shown as host or database
+        raise ValueError('has an unescaped character in the password. Write "@" as %40 and "/" as %2F')
     return url
 
 
@@ -82,6 +91,27 @@ def _check_broker_url(text: str) -> str:
     return text
 
 
+def _path_to_folder(value: object) -> object:
+    return {"path": value} if isinstance(value, str | Path) else value
+
+
+class SourceFolder(BaseModel):
+    """A folder with files for submissions, and the roles that may submit them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Path
+    read: tuple[Role, ...] = (Role.ADMIN,)
+
+    def is_allowed_for(self, role: Role) -> bool:
+        return has_role(self.read, role)
+
+
+def list_allowed_sources(folders: Mapping[str, SourceFolder], role: Role) -> list[str]:
+    """Return the names of the source folders that a role may read."""
+    return sorted(name for name, folder in folders.items() if folder.is_allowed_for(role))
+
+
 # Parsed here and not by pydantic-settings, so that invalid JSON is reported with all other problems.
 LIST_OR_JSON = (NoDecode, BeforeValidator(_parse_list_or_json))
 
@@ -89,11 +119,15 @@ LIST_OR_JSON = (NoDecode, BeforeValidator(_parse_list_or_json))
 class Settings(BaseSettings):
     """All settings with their defaults. The environment variable is ``TIDEMILL_`` and the name in upper case."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore", populate_by_name=True)
+    # Neither error messages nor repr() show passwords.
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, frozen=True, extra="ignore", populate_by_name=True, hide_input_in_errors=True
+    )
 
     database_url: Annotated[str, AfterValidator(_check_database_url)] | None = Field(
         default=None,
         validation_alias=AliasChoices("TIDEMILL_DATABASE_URL", "DATABASE_URL"),
+        repr=False,
         description="URL of a PostgreSQL 15-18 server; default: an embedded server under TIDEMILL_HOME",
     )
     home: Path = Field(
@@ -183,6 +217,7 @@ class Settings(BaseSettings):
     broker: Annotated[Annotated[str, AfterValidator(_check_broker_url)] | None, BeforeValidator(_empty_to_none)] = (
         Field(
             default=None,
+            repr=False,
             description="Broker for hints, redis://… or amqp://… (extra `brokers`); default: the database",
         )
     )
@@ -250,8 +285,14 @@ class Settings(BaseSettings):
     disabled_features: Annotated[list[str], *LIST_OR_JSON] = Field(
         default=[], description="Features to disable: imports, exports, distributions, enrichment, watches"
     )
-    sources: Annotated[dict[str, Path], *LIST_OR_JSON] = Field(
-        default={}, description="Folders that submissions may read files from, as a JSON object of names and paths"
+    sources: Annotated[dict[str, Annotated[SourceFolder, BeforeValidator(_path_to_folder)]], *LIST_OR_JSON] = Field(
+        default={},
+        description="Folders that submissions and watches may read, as a JSON object: name -> path, or path and roles",
+    )
+    kind_roles: Annotated[list[Role], *LIST_OR_JSON] = Field(
+        default=["user", "admin"],
+        validate_default=True,
+        description="Roles that may submit jobs of kinds that declare no roles",
     )
     scan_watches: bool = Field(default=True, description="Whether workers scan watches")
     scan_max_files: Annotated[int, Field(gt=0, le=10_000)] = Field(

@@ -23,7 +23,7 @@ from tidemill.store.job_submission import Submission
 from tidemill.store.users import User
 
 DEFAULT_CONFIG_PATH = Path("tidemill.toml")
-CORE_SECTIONS = ("resources", "limiters")
+CORE_SECTIONS = ("resources", "limiters", "kinds")
 APP_KEY = "app"  # a key of the file, beside its sections
 T = TypeVar("T")
 

@@ -37,7 +37,6 @@ def test_config_lists_every_setting_with_value_and_source(tidemill: "Tidemill") 
     "url",
     [
         f"postgresql://ann:{SECRET}@h/x",
-        f"postgresql://ann:a/b@c{SECRET}@h/x?sslmode=require",
         f"postgresql://ann@h/x?password={SECRET}&sslpassword={SECRET}",
         f"host=h user=ann password={SECRET}",
         f"host=h password = 'a \\' {SECRET}' user=ann",

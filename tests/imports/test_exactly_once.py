@@ -3,9 +3,7 @@
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -40,12 +38,8 @@ def tidemill_database(own_server: ThrowawayServer) -> Iterator[str]:
 
 def restart(server: ThrowawayServer) -> None:
     """Stop at once, like a crash."""
-    ours = server.server
-    argv = [str(Path(ours.bin_path) / "pg_ctl"), "-D", str(ours.pgdata), "-m", "immediate", "-w", "stop"]
-    user = ours.system_user
-    command = argv if user is None else ["su", "-s", "/bin/sh", user, "-c", " ".join(argv)]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
-    ours.ensure_postgres_running()
+    server.server.suspend(immediately=True)
+    server.server.resume()
 
 
 def file_of(count: int) -> str:

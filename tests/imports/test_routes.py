@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support import rows
-from support.api import Api
+from support.api import Api, share_with_users
 from support.import_requests import CSV_TYPE, GOOD, MIXED, Shop, open_shop
 from support.loopback_server import Server, ranged
 from tidemill import Mill
@@ -28,7 +28,7 @@ async def shop(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> Shop:
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     (inbox / "people.csv").write_bytes(GOOD)
-    return await open_shop(make_api, toy, tmp_path, sources={"inbox": inbox})
+    return await open_shop(make_api, toy, tmp_path, sources={"inbox": share_with_users(inbox)})
 
 
 async def test_import_ignores_column_mapped_to_empty_name(shop: Shop) -> None:

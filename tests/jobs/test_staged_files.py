@@ -9,7 +9,7 @@ import pytest
 
 from jobs.test_submit_routes import CSV, PNG, files
 from support import rows, shift_clock
-from support.api import Api
+from support.api import Api, share_with_users
 from support.import_requests import CSV_TYPE, GOOD, open_shop
 from tidemill import Mill
 from tidemill.engine.maintenance_loop import BlobCleanupLoop
@@ -37,7 +37,7 @@ async def api(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> Api:
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     (inbox / "a.csv").write_bytes(GOOD)
-    found = (await open_shop(make_api, toy, tmp_path, sources={"inbox": inbox})).api
+    found = (await open_shop(make_api, toy, tmp_path, sources={"inbox": share_with_users(inbox)})).api
     await rows(found.db, NO_JOBS)
     return found
 

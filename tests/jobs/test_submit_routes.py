@@ -7,16 +7,20 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx2
 import pytest
 
 from files.test_image_zip import zipped
 from support import eventually, rows
-from support.api import Api
+from support.api import Api, share_with_users
 from support.import_requests import stocked
-from tidemill import Mill
-from tidemill.config import Settings
+from tidemill import Item, Mill
+from tidemill.config import Settings, SourceFolder
+from tidemill.core.errors import InvalidInput
+from tidemill.core.principal import Role
+from tidemill.files.source_folders import open_source_file
 from tidemill.testing import drain
 
 CSV = b"sku,name\n1,one\n2,two\n3,three\n"
@@ -232,8 +236,24 @@ async def test_uploaded_images_become_items_with_type_and_dimensions(
     shown = {"size": len(PNG), "content_type": "image/png", "width": 640, "height": 480}
     assert cat == {"name": "cat.png", "blob": blob, "entry": 0} | shown
     assert (dog["content_type"], dog["width"], dog["height"], dog["entry"]) == ("image/gif", 3, 4, 1)
-    with toy.open_image(dog) as file:
-        assert file.read() == GIF
+    job_id = UUID(answer.json()["id"])
+    for input_ in (dog, dog | {"blob": "another file"}):
+        with await toy.open_image_async(Item(job_id, 1, input_)) as file:
+            assert file.read() == GIF
+    for wrong in ({"entry": 2}, {"entry": -1}, {"entry": "0"}, {}, "text", None):
+        with pytest.raises(InvalidInput, match="refers to no uploaded image"):
+            await toy.open_image_async(Item(job_id, 1, wrong))
+
+
+async def test_open_image_opens_no_stored_file_that_an_input_names(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
+    secret = await ada.post("/v1/jobs", data={"kind": "echo"}, files=[("images", ("cat.png", PNG, "image/png"))])
+    blob = (await job_row(api, secret, "file_id"))[0]
+    eve = await api.user("eve")
+    answer = await eve.post("/v1/jobs", json={"kind": "echo", "inputs": [{"blob": blob, "entry": 0}]})
+    with pytest.raises(InvalidInput, match="has no images"):
+        await toy.open_image_async(Item(UUID(answer.json()["id"]), 0, {"blob": blob, "entry": 0}))
 
 
 async def test_zip_upload_makes_item_per_entry_and_fails_non_images(
@@ -278,14 +298,16 @@ def inbox(tmp_path: Path) -> Path:
     (folder / "link.csv").symlink_to(tmp_path / "secret.csv")
     (folder / "good.csv").symlink_to(folder / "deep" / "a.csv")
     (folder / "what").write_bytes(CSV)
+    (folder / "top.csv").write_bytes(CSV)
+    (folder / "linked").symlink_to(folder / "deep")
     return folder
 
 
-@pytest.mark.parametrize("path", ["deep/a.csv", "good.csv", "deep/../deep/a.csv"])
+@pytest.mark.parametrize("path", ["deep/a.csv", "top.csv"])
 async def test_submit_source_copies_file_from_configured_folder(
     make_api: Callable[..., Any], inbox: Path, toy: Mill, path: str
 ) -> None:
-    api = await make_api(sources={"inbox": inbox})
+    api = await make_api(sources={"inbox": share_with_users(inbox)})
     ada = await api.user("ada")
     answer = await ada.post("/v1/jobs", json={"kind": "echo", "source": {"name": "inbox", "path": path}})
     assert answer.status_code == 202, answer.text
@@ -296,12 +318,27 @@ async def test_submit_source_copies_file_from_configured_folder(
 
 @pytest.mark.parametrize(
     "path",
-    ["../secret.csv", "link.csv", "/etc/passwd", "none.csv", "deep", "", "a\0b.csv", "what", "x" * 999, "deep/" * 100],
+    [
+        "../secret.csv",
+        "link.csv",
+        "good.csv",
+        "linked/a.csv",
+        "deep/../top.csv",
+        "./top.csv",
+        "/etc/passwd",
+        "none.csv",
+        "deep",
+        "",
+        "a\0b.csv",
+        "what",
+        "x" * 999,
+        "deep/" * 100,
+    ],
 )
 async def test_submit_source_outside_configured_folder_is_rejected(
     make_api: Callable[..., Any], inbox: Path, path: str
 ) -> None:
-    api = await make_api(sources={"inbox": inbox})
+    api = await make_api(sources={"inbox": share_with_users(inbox)})
     ada = await api.user("ada")
     answer = await ada.post("/v1/jobs", json={"kind": "echo", "source": {"name": "inbox", "path": path}})
     assert answer.status_code == 422, answer.text
@@ -312,10 +349,59 @@ async def test_submit_source_outside_configured_folder_is_rejected(
 
 
 @pytest.mark.parametrize("url", ["/v1/jobs", "/v1/imports"])
+async def test_submit_source_requires_a_grant_of_the_folder(
+    make_api: Callable[..., Any], inbox: Path, tmp_path: Path, url: str
+) -> None:
+    folders = {
+        "mine": share_with_users(inbox),
+        "admins": SourceFolder(path=inbox),
+        "closed": SourceFolder(path=inbox, read=()),
+    }
+    api = await stocked(make_api, tmp_path, sources=folders)
+    ada, root = await api.user("ada"), await api.user("root", Role.ADMIN)
+    seen = {}
+    for user, client in (("ada", ada), ("root", root)):
+        for name in folders:
+            source = {"name": name, "path": "top.csv"}
+            body = {"kind": "echo"} if url == "/v1/jobs" else {"resource": "people"}
+            answer = await client.post(url, json=body | {"source": source})
+            seen[user, name] = "Unknown source" not in answer.text
+            assert "closed, " not in answer.text
+        listed = (await client.get("/v1/limits")).json()["sources"]
+        assert listed == [name for name in sorted(folders) if seen[user, name]]
+    assert {place for place, is_open in seen.items() if is_open} == {
+        ("ada", "mine"),
+        ("root", "mine"),
+        ("root", "admins"),
+    }
+
+
+def test_source_file_is_not_opened_through_a_folder_that_becomes_a_link(tmp_path: Path) -> None:
+    """A user who can write to the source replaces a folder with a link and back, before each opening."""
+    source, outside = tmp_path / "source", tmp_path / "outside"
+    for folder, content in ((source / "real", b"public"), (outside, b"secret")):
+        folder.mkdir(parents=True)
+        (folder / "a.csv").write_bytes(content)
+    (source / "link").symlink_to(outside)
+    seen: Counter[bytes] = Counter()
+    for turn in range(4):
+        (source / ("link" if turn % 2 else "real")).rename(source / "at")
+        try:
+            with open_source_file({"s": SourceFolder(path=source)}, Role.ADMIN, "s", "at/a.csv") as file:
+                seen[file.read()] += 1
+        except InvalidInput:
+            seen[b"refused"] += 1
+        (source / "at").rename(source / ("link" if turn % 2 else "real"))
+    assert seen == {b"public": 2, b"refused": 2}
+
+
+@pytest.mark.parametrize("url", ["/v1/jobs", "/v1/imports"])
 async def test_unreadable_or_endless_source_is_rejected_with_reason(
     make_api: Callable[..., Any], tmp_path: Path, url: str
 ) -> None:
-    api = await stocked(make_api, tmp_path, sources={"kernel": Path("/proc/self")}, max_file_size_mb=1)
+    api = await stocked(
+        make_api, tmp_path, sources={"kernel": share_with_users(Path("/proc/self"))}, max_file_size_mb=1
+    )
     ada = await api.user("ada")
 
     async def post(path: str) -> httpx2.Response:

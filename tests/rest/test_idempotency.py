@@ -9,7 +9,7 @@ import pytest
 
 from jobs.test_submit_routes import files
 from support import rows
-from support.api import Api
+from support.api import Api, share_with_users
 from support.import_requests import GOOD, open_shop, stocked
 from tidemill import Mill
 from tidemill.distributions.use_cases import make_distribution_use_cases
@@ -29,7 +29,7 @@ def inbox(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def api(make_api: Callable[..., Any], toy: Mill, tmp_path: Path, inbox: Path) -> Api:
-    return (await open_shop(make_api, toy, tmp_path, sources={"inbox": inbox})).api
+    return (await open_shop(make_api, toy, tmp_path, sources={"inbox": share_with_users(inbox)})).api
 
 
 def of(path: str) -> dict[str, Any]:

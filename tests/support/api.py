@@ -6,6 +6,7 @@ import itertools
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -16,7 +17,7 @@ from support import until
 from tidemill import Item, Mill
 from tidemill.app.runtime_factory import make_runtime
 from tidemill.cli.http_server import HttpServer, open_listen_socket
-from tidemill.config import Settings
+from tidemill.config import Settings, SourceFolder
 from tidemill.core.principal import Role
 from tidemill.http.application import create_api
 from tidemill.runtime import OnDemandPool
@@ -134,6 +135,11 @@ async def opened(
             api = Api(app, url, db, settings)
             yield api
             await api.close()
+
+
+def share_with_users(folder: Path) -> SourceFolder:
+    """Return a source folder whose files every user may submit."""
+    return SourceFolder(path=folder, read=(Role.USER,))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from uuid import UUID
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from support import FAILED, add_job, rows, settle, take, try_take, verdict
-from support.api import Api, opened
+from support.api import Api, opened, share_with_users
 from support.import_requests import CSV_TYPE, MIXED, TABLES, declare
 from tidemill import Item, Mill
 from tidemill.config import Settings
@@ -130,7 +130,7 @@ def furnished(url: str, home: Path) -> Iterator[Place]:
     inbox.mkdir()
     (inbox / "prices.csv").write_text(CSV)
     (inbox / "people.csv").write_bytes(MIXED)
-    settings = Settings(database_url=url, home=home, sources={"inbox": inbox}, config=declare(home))
+    settings = Settings(database_url=url, home=home, sources={"inbox": share_with_users(inbox)}, config=declare(home))
     settings = settings.model_copy(update=UNLIMITED)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(_opened(settings)) as found:
         yield Place(portal, *found)

@@ -1,12 +1,15 @@
 """Tests of metrics: the counts, and the limited number of labels."""
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.telemetry.child_events import (
     MAX_LABEL_VALUES,
     MEASURED_EVENTS,
@@ -18,6 +21,7 @@ from tidemill.telemetry.events import Event
 from tidemill.telemetry.metric_families import ExpiringGauge
 from tidemill.telemetry.metrics import MetricsSubscriber
 
+ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md"
 FLUSHED: dict[str, Any] = {"items": 0, "done": 0, "not_found": 0, "skipped": 0, "failed": 0, "retried": 0, "codes": {}}
 FLUSHED |= {"fill": 0.5, "ms": 3.0, "kind": "k"}
@@ -230,6 +234,8 @@ def test_children_relay_every_measured_event() -> None:
         "batch.swept",
         "queue.sampled",
         "worker.adapted",
+        "worker.started",
+        "worker.stopped",
         "child.started",
         "child.stopped",
         "child.died",
@@ -245,3 +251,38 @@ def test_children_relay_every_measured_event() -> None:
         "outbox.sampled",
     }
     assert set(MetricsSubscriber()._listeners) - only_of_parents == MEASURED_EVENTS
+
+
+def test_counters_of_alerts_start_at_zero() -> None:
+    """Prometheus cannot see the increase of a counter that appears with its first event."""
+    meter = MetricsSubscriber({"k": "shop"}, only_these_kinds=True)
+    seen = shown(meter)
+    assert seen["tidemill_children_died_total", ("crashed",)] == 0
+    assert seen["tidemill_lease_losses_total", ("sweep",)] == 0
+    assert seen["tidemill_items_total", ("k", "failed")] == 0
+    assert seen["tidemill_stale_results_total", ("k",)] == 0
+    for module in ("app.worker", "watches.scanner", "engine.ingester", "engine.adaptive.state_report"):
+        importlib.import_module(f"tidemill.{module}")
+    loops = {loop.name for loop in PeriodicLoop.__subclasses__() if hasattr(loop, "name")}
+    assert len(loops) >= 9
+    assert {("tidemill_loop_failures_total", (name,)) for name in loops} <= seen.keys()
+
+
+def test_alert_no_worker_fires_for_service_with_kickoff_children_only(meter: MetricsSubscriber) -> None:
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    (expr,) = [rule["expr"] for rule in group["rules"] if rule["alert"] == "TidemillNoWorker"]
+    absent, total = re.fullmatch(r"absent\((\w+)\) or sum\((\w+)\) == 0", expr).groups()  # type: ignore[union-attr]
+
+    def fires() -> bool:
+        values = [value for (name, _), value in shown(meter).items() if name in (absent, total)]
+        return not values or sum(values) == 0
+
+    meter.record_event(Event("worker.started", {"worker": "slices", "on_demand": True}))
+    meter.record_event(Event("child.started", {"child": 0}))
+    assert fires()
+    meter.record_event(Event("worker.started", {"worker": "w", "on_demand": False}))
+    assert not fires()
+    meter.record_event(Event("worker.stopped", {"worker": "slices", "on_demand": True}))
+    assert not fires()
+    meter.record_event(Event("worker.stopped", {"worker": "w", "on_demand": False}))
+    assert fires()

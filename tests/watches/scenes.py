@@ -10,7 +10,7 @@ from typing import Any
 from support import rows
 from tidemill import Item, Mill
 from tidemill.app.runtime_factory import make_runtime
-from tidemill.config import Settings
+from tidemill.config import Settings, SourceFolder
 from tidemill.store import workers
 from tidemill.store.database import Database
 from tidemill.testing import drain
@@ -104,7 +104,7 @@ async def make_scene(db: Database, settings: Settings, folder: Path) -> Scene:
     inbox.mkdir()
     declared = folder / "tidemill.toml"
     declared.write_text("")
-    settings = settings.model_copy(update={"sources": {"inbox": inbox}, "config": declared})
+    settings = settings.model_copy(update={"sources": {"inbox": SourceFolder(path=inbox)}, "config": declared})
     mill = Mill(settings)
 
     @mill.handler("echo", max_attempts=1)

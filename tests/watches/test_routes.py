@@ -10,7 +10,7 @@ import pytest
 
 from support import import_requests as importing
 from support import rows
-from support.api import Api
+from support.api import Api, share_with_users
 from tidemill import Mill
 from tidemill.core.principal import Role
 from tidemill.telemetry.events import subscribe
@@ -48,7 +48,7 @@ async def api(make_api: Make, tmp_path: Path, inbox: Path, monkeypatch: pytest.M
     monkeypatch.setenv("FTP_WORD", SECRET)
     declared = tmp_path / "watches.toml"
     declared.write_text(DECLARED)
-    return await make_api(config=declared, sources={"inbox": inbox})
+    return await make_api(config=declared, sources={"inbox": share_with_users(inbox)})
 
 
 async def scan(who: httpx2.AsyncClient, **body: Any) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ async def test_watch_created_import_appears_in_import_routes(
     declared = tmp_path / "imports.toml"
     watched = 'source = "inbox"\nimport = { resource = "people" }\nowner = "ada"\nmarker = ".done"\n'
     declared.write_text(importing.DECLARED + "[watches.people]\n" + watched)
-    api = await make_api(config=declared, sources={"inbox": inbox})
+    api = await make_api(config=declared, sources={"inbox": share_with_users(inbox)})
     await rows(api.db, importing.TABLES)
     ada = await api.user("ada")
     (inbox / "people.csv").write_bytes(importing.MIXED)

@@ -42,7 +42,7 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
 
 async def test_watched_file_is_submitted_on_second_scan_and_links_to_job(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/sources/prices")
-    await asyncio.to_thread((site.settings.sources["inbox"] / "today.csv").write_text, "sku\nA-1\nA-2\n")
+    await asyncio.to_thread((site.settings.sources["inbox"].path / "today.csv").write_text, "sku\nA-1\nA-2\n")
     table, scan = page.get_by_role("table", name="Files of prices"), page.get_by_role("button", name="Scan now")
     await scan.click()
     await expect(table).to_contain_text("today.csv")

@@ -9,7 +9,8 @@ from typing import Any
 
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import InvalidInput, StartHookFailed, UnknownKind
-from tidemill.core.kinds import BUILTIN_KIND_PREFIX, HANDLER_CONCURRENCY_MAX, Handler
+from tidemill.core.kinds import BUILTIN_KIND_PREFIX, HANDLER_CONCURRENCY_MAX, KIND_REGEX, Handler
+from tidemill.core.principal import Role
 from tidemill.core.result_grid import COLUMN_NAME_MAX_CHARS, GRID_COLUMNS_MAX
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_permit import LimiterHandle
@@ -21,7 +22,7 @@ Hook = Callable[[], object]
 HandlerFactory = Callable[[], Handler]
 HOOK_TIMEOUT_S = 300.0
 HANDLER_MAX_ATTEMPTS = 30_000  # attempts are stored as smallint
-_KIND_PATTERN = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,99}")
+_KIND_PATTERN = re.compile(KIND_REGEX)
 
 
 class HandlerRegistry:
@@ -149,6 +150,14 @@ def check_result_column_names(names: Iterable[str] | None) -> tuple[str, ...]:
     if not given or not all(isinstance(name, str) for name in given):
         raise InvalidInput('columns must be a list of names, such as columns=["sku", "price"]')
     return given
+
+
+def normalize_roles(names: Iterable[str] | None) -> tuple[Role, ...] | None:
+    """Return the declared roles of a handler; raise InvalidInput if one is unknown."""
+    try:
+        return None if names is None else tuple(Role(name) for name in names)
+    except ValueError:
+        raise InvalidInput('roles must be a list of "user" and "admin", such as roles=["admin"]') from None
 
 
 def _validate_handler(handler: Handler) -> None:

@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
+from functools import cached_property
 from typing import IO, Any, BinaryIO, Literal, Self
 from uuid import UUID
 
 from tidemill.app.mill_submission import MillSubmission
-from tidemill.core.job import ItemRecord, Job
+from tidemill.core.errors import InvalidInput
+from tidemill.core.job import Item, ItemRecord, Job
 from tidemill.core.status import ItemStatus
 from tidemill.exports.use_cases import open_export_file
 from tidemill.files.blobs import open_blob_store
@@ -24,6 +26,8 @@ WAIT_TIMEOUT_S = 3600.0
 WAIT_POLL_MIN_S, WAIT_POLL_MAX_S = 0.05, 1.0
 ITERATED_ITEMS_MAX = 1 << 62
 ITERATED_ITEMS_AT_ONCE = 500
+IMAGES_FORMAT = "images"
+IMAGE_FILES_CACHED_MAX = 64  # jobs
 
 
 class Mill(MillSubmission):
@@ -34,6 +38,11 @@ class Mill(MillSubmission):
     ``async with mill:`` close the pool of the running event loop. A pool that is still open is closed when its event
     loop or the process ends.
     """
+
+    @cached_property
+    def _image_files(self) -> dict[UUID, str]:
+        """Job -> the stored file with its images."""
+        return {}
 
     def job(self, job_id: UUID) -> Job:
         """Return a job with its progress; raise UnknownJob if it does not exist."""
@@ -178,9 +187,27 @@ class Mill(MillSubmission):
         runtime = await self._make_runtime_for_running_loop()
         return (await open_export_file(runtime.db, runtime.blobs, await self.job_async(job_id))).file
 
-    def open_image(self, input_: dict[str, Any]) -> IO[bytes]:
-        """Open the image that an item of an image job refers to."""
-        return open_image(open_blob_store(self.settings.blobs), input_)
+    def open_image(self, item: Item) -> IO[bytes]:
+        """Open the image of an item. The caller must close it.
+
+        The input selects one of the images that were uploaded with the item's own job. It cannot refer to other files.
+
+        Raises:
+            InvalidInput: The job has no images, or no image for this item.
+        """
+        return self._run_blocking(self.open_image_async(item))
+
+    async def open_image_async(self, item: Item) -> IO[bytes]:
+        """Async variant of ``open_image``."""
+        file_id = self._image_files.get(item.job_id)
+        if file_id is None:
+            job = await self.job_async(item.job_id)
+            if job.source != IMAGES_FORMAT or job.file_id is None:
+                raise InvalidInput(f"Job {job.key} has no images: none were uploaded with it")
+            while len(self._image_files) >= IMAGE_FILES_CACHED_MAX:
+                self._image_files.pop(next(iter(self._image_files)))
+            file_id = self._image_files[item.job_id] = job.file_id
+        return await asyncio.to_thread(open_image, open_blob_store(self.settings.blobs), file_id, item.input)
 
     def close(self) -> None:
         """Close the connections of blocking calls. The next call reopens them."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Required, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack
 
 from tidemill.app.handler_registry import (
     HandlerRegistry,
     check_result_column_names,
     make_batch_handler,
     make_item_handler,
+    normalize_roles,
 )
 from tidemill.config import Settings, load_settings
 from tidemill.core.errors import InvalidInput
@@ -17,6 +18,7 @@ from tidemill.core.policies import RetryPolicy
 from tidemill.limits.limiter_permit import DeferredPermit
 from tidemill.store.database import Connection
 
+RoleName = Literal["user", "admin"]
 ItemFunction = TypeVar("ItemFunction", bound=Callable[[Item], object])
 BatchFunction = TypeVar(
     "BatchFunction",
@@ -104,6 +106,7 @@ class MillDeclarations:
         limit: str | None = None,
         limit_by: Callable[[Item], str] | None = None,
         columns: Sequence[str] | None = None,
+        roles: Sequence[RoleName] | None = None,
     ) -> Callable[[ItemFunction], ItemFunction]:
         """Declare the handler of a kind: a function that takes one ``Item``, async or not.
 
@@ -121,6 +124,8 @@ class MillDeclarations:
             limit: The limiter that grants a permit before an item starts.
             limit_by: Returns the limiter member of an item, such as a domain. Each member has its own limit.
             columns: The first columns of the results, in order; further columns are added as they occur.
+            roles: Roles of users that may run the kind over HTTP, "user" or "admin"; TIDEMILL_KIND_ROLES by default.
+                An empty list closes the kind for all users. Python code of the mill can always submit it.
         """
         retry = self._make_retry_policy(max_attempts, max_attempts_not_found, backoff, backoff_cap, not_found_delay)
 
@@ -137,6 +142,7 @@ class MillDeclarations:
                     limiter=limit,
                     limit_by=limit_by,
                     columns=check_result_column_names(columns),
+                    roles=normalize_roles(roles),
                 )
             )
             return function
@@ -157,6 +163,7 @@ class MillDeclarations:
         permanent: tuple[type[BaseException], ...] = (),
         limit: str | None = None,
         columns: Sequence[str] | None = None,
+        roles: Sequence[RoleName] | None = None,
     ) -> Callable[[BatchFunction], BatchFunction]:
         """Declare a batch handler: a function that takes a list of items. One transaction writes all of their outcomes.
 
@@ -178,6 +185,7 @@ class MillDeclarations:
                     permanent=permanent,
                     limiter=limit,
                     columns=check_result_column_names(columns),
+                    roles=normalize_roles(roles),
                 )
             )
             return function

@@ -207,7 +207,8 @@ class Worker:
             wakeup_loops = await self._wakeups.build_loops(on_demand=bool(self._info["on_demand"]))
             self._loop_tasks = [asyncio.create_task(service.run()) for service in self._loops]
             self._wakeup_tasks = [asyncio.create_task(loop) for loop in wakeup_loops]
-            emit("worker.started", worker=self.id, processes=self._info["processes"], kinds=self._info["kinds"])
+            processes, kinds, on_demand = (self._info[name] for name in ("processes", "kinds", "on_demand"))
+            emit("worker.started", worker=self.id, processes=processes, kinds=kinds, on_demand=on_demand)
 
     async def stop(self) -> None:
         """Stop the children and unregister the worker. Items that do not finish in the grace period are released."""
@@ -228,7 +229,7 @@ class Worker:
                 await self._db.run(workers.release_duties, self.id)
                 await self._db.run(limiter_records.release_all_slots, self.id)
                 await self._db.run(workers.remove_worker, self.id)
-        emit("worker.stopped", worker=self.id)
+        emit("worker.stopped", worker=self.id, on_demand=self._info["on_demand"])
         await self._telemetry_stack.aclose()
 
     async def kickoff(

@@ -20,6 +20,7 @@ from tidemill.config import load_settings
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item
 from tidemill.core.outcome import NotFound, Retry
+from tidemill.core.private_files import make_private_folder
 from tidemill.core.status import JobStatus
 from tidemill.distributions.cli import load_inputs_from_file, run_distribution
 from tidemill.distributions.use_cases import DistributionSpec
@@ -68,7 +69,7 @@ def demo_command(
         if disabled:
             raise InvalidInput(f"The demo needs disabled features: {', '.join(disabled)}. Enable them to run it.")
         folder = settings.home / "demo"
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         run_with_runtime(_create_tables, migrate=True)
         console.print(f"PostgreSQL is running. Created three files with {rows:,} rows each, 1% invalid, in {folder}")
         for file in write_demo_files(folder, rows):

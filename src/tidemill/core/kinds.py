@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from tidemill.core.policies import RetryPolicy
+from tidemill.core.principal import Role
 from tidemill.core.resource_gate import ResourceGate
 
 HandlerMode = Literal["async", "sync", "batch"]
 HANDLER_CONCURRENCY_MAX = 1_000
+KIND_REGEX = r"[a-z0-9][a-z0-9_.:-]{0,99}"
 BUILTIN_KIND_PREFIX = "tidemill."
 IMPORT_KIND = "tidemill.import"
 EXPORT_KIND = "tidemill.export"
@@ -39,6 +41,7 @@ class Handler:
     limit_by: Callable[..., str] | None = None  # (item) -> the member of the limiter that the item counts against
     columns: tuple[str, ...] = ()
     provides: frozenset[str] = frozenset()  # what jobs can require, such as "dataset:prices"
+    roles: tuple[Role, ...] | None = None  # that may run the kind; None: as configured in the settings
     batch_size: int | None = None  # items per batch; None: as configured in the settings
     make_input_observer: Callable[..., Any] | None = None  # (params, source) -> InputObserver
     after_flush: Callable[..., Awaitable[None]] | None = None  # (conn, lease, done verdicts), in the flush transaction

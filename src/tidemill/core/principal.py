@@ -1,5 +1,6 @@
 """The authenticated user of a request."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -8,6 +9,11 @@ from typing import Final
 class Role(StrEnum):
     USER = "user"
     ADMIN = "admin"
+
+
+def has_role(granted: Collection[Role], role: Role) -> bool:
+    """Return whether a role has a grant. An admin has every grant that at least one role has."""
+    return role in granted or (role is Role.ADMIN and bool(granted))
 
 
 LOCAL_USER_ID: Final = 0  # the user of local commands, which authenticate with the database's credentials

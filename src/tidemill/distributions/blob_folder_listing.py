@@ -8,10 +8,11 @@ from hashlib import sha256
 from io import BytesIO
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import msgspec
 
+from tidemill.core.private_files import make_private_folder, open_private_file
 from tidemill.files.blobs.blob_store import BlobStore, try_lock_file
 
 LISTING_FRESH_S = 5.0
@@ -88,8 +89,8 @@ def _load_fresh_listing(file: BinaryIO) -> BlobFolderListing | None:
 def _open_locked_listing_file(path: Path) -> Iterator[BinaryIO]:
     """Open and lock the file; after the timeout, yield a buffer in memory instead."""
     deadline = time.monotonic() + LISTING_LOCK_TIMEOUT_S
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
+    make_private_folder(path.parent)
+    with cast("BinaryIO", open_private_file(path, "a+b")) as file:
         while not try_lock_file(file):
             if time.monotonic() > deadline:
                 yield BytesIO()

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
 from tidemill.core.json_input import JsonObject
-from tidemill.core.principal import Role
+from tidemill.core.principal import Role, has_role
 from tidemill.core.suggest import format_suggestion
 
 FieldType = Literal["text", "integer", "boolean", "date", "yyyymmdd"]
@@ -236,4 +236,4 @@ class Dataset:
         return OutputFileSpec(format_ or self.format, columns, compression)
 
     def is_allowed_for(self, role: Role) -> bool:
-        return role in self.read or (role is Role.ADMIN and bool(self.read))
+        return has_role(self.read, role)

@@ -16,7 +16,7 @@ from tidemill.core.allowed_hosts import (
     explain_refused_host,
     is_public_address,
 )
-from tidemill.core.principal import Role
+from tidemill.core.principal import Role, has_role
 
 RETRY_AFTER_MAX_S = 7 * 86_400.0  # longer delays that a service requests are capped
 NOT_FOUND_STATUSES = frozenset({204, 404, 410})
@@ -167,7 +167,7 @@ class ExternalService:
         return self.answer_mb << 20
 
     def is_allowed_for(self, role: Role) -> bool:
-        return role in self.use or (role is Role.ADMIN and bool(self.use))
+        return has_role(self.use, role)
 
     def get_secret_from_environment(self, environment: Mapping[str, str]) -> str | None:
         """Return the secret: None if the service needs none, ``""`` if the variable is not set."""

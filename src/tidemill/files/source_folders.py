@@ -1,38 +1,78 @@
-"""Files in the configured source folders. A submission can refer to these files only."""
+"""Files in the configured source folders. A submission can refer to these files only, and only if its user may."""
 
-from collections.abc import Iterator, Mapping
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
+from tidemill.config import SourceFolder, list_allowed_sources
 from tidemill.core.errors import InvalidInput, TooLarge
+from tidemill.core.principal import Role
 from tidemill.files.blobs.blob_store import iter_chunks
 
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a pipe must not wait for its writer
 
-def resolve_source_file(folders: Mapping[str, Path], name: str, path: str) -> Path:
-    """Return the path of a file in a configured folder; InvalidInput if it does not exist or is outside the folder."""
-    folder = folders.get(name)
-    if folder is None:
-        known = ", ".join(sorted(folders)) or "none"
-        raise InvalidInput(f'Unknown source "{name}". Configured sources: {known}.')
+
+def open_source_file(folders: Mapping[str, SourceFolder], role: Role, name: str, path: str) -> BinaryIO:
+    """Open a file in a configured folder. The path contains no symbolic links and does not leave the folder.
+
+    Raises:
+        InvalidInput: The folder is unknown or not allowed for the role, or the file does not exist.
+    """
+    allowed = list_allowed_sources(folders, role)
+    if name not in allowed:
+        raise InvalidInput(f'Unknown source "{name}". Configured sources: {", ".join(allowed) or "none"}.')
     missing = InvalidInput(f'Source "{name}" has no file "{path}"')
-    try:
-        root = folder.resolve(strict=True)
-        file = (root / path).resolve(strict=True)
-    except (OSError, ValueError, RuntimeError):
-        raise missing from None
-    if not file.is_relative_to(root) or not file.is_file():
+    parts = path.split("/")
+    if {"", ".", ".."}.intersection(parts):
         raise missing
-    return file
+    try:
+        opened = open_without_links(folders[name].path, parts)
+    except (OSError, ValueError):
+        raise missing from None
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise missing
+    return os.fdopen(opened, "rb")
 
 
-def iter_source_file_chunks(path: Path, max_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the content of a file; TooLarge above ``max_bytes``. Counts while it reads, since the file may grow."""
+def open_without_links(root: Path, parts: Sequence[str]) -> int:
+    """Open the file at a path below a folder and return its descriptor.
+
+    Each folder of the path is opened from its parent, and links are not followed. A folder or file that is replaced
+    with a link at any time therefore cannot lead outside.
+    """
+    *folders, name = parts
+    at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            parent, at = at, os.open(folder, _FOLDER_FLAGS, dir_fd=at)
+            os.close(parent)
+        return os.open(name, _FILE_FLAGS, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+def iter_file_chunks(file: BinaryIO, name: str, max_bytes: int | None = None) -> Iterator[bytes]:
+    """Yield the content of a file and close it; TooLarge above ``max_bytes``. Counts as it reads: the file may grow."""
     size = 0
     try:
-        with path.open("rb") as file:
+        with file:
             for piece in iter_chunks(file):
                 size += len(piece)
                 if max_bytes is not None and size > max_bytes:
                     raise TooLarge(f"The file is larger than {max_bytes >> 20} MB")
                 yield piece
     except OSError as error:
+        raise InvalidInput(f"Cannot read the file {name!r}: {error.strerror}") from error
+
+
+def iter_local_file_chunks(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file that this process may read; raise InvalidInput if it cannot be read."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
         raise InvalidInput(f"Cannot read the file {path.name!r}: {error.strerror}") from error
+    yield from iter_file_chunks(file, path.name)

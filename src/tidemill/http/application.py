@@ -11,6 +11,7 @@ from tidemill.http import openapi, system_routes
 from tidemill.http.middleware import RequestMiddleware
 from tidemill.jobs import bulk_operation_routes, cross_job_routes, job_event_routes, resource_routes, submit_routes
 from tidemill.jobs import routes as job_routes
+from tidemill.jobs.kind_grants import make_kind_grants
 from tidemill.limits import routes as limiter_routes
 from tidemill.rest import auth, problems
 from tidemill.runtime import Runtime
@@ -35,6 +36,7 @@ def create_api(runtime: Runtime, *, meter: MetricsSubscriber | None = None) -> F
     """
     settings = runtime.settings
     runtime.get(make_resource_registry)
+    runtime.get(make_kind_grants)
     runtime.check_declarations()
     app = FastAPI(
         title="Tidemill",

@@ -11,6 +11,7 @@ from typing_extensions import TypeAliasType
 
 from tidemill.accounts import use_cases as accounts
 from tidemill.accounts.routes import MeOut, QuotaOut, build_quota_out
+from tidemill.config import list_allowed_sources
 from tidemill.jobs import administration
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
@@ -118,7 +119,7 @@ async def get_limits(me: CurrentUser, runtime: RuntimeDep) -> RequestLimitsOut:
         rate_limit_burst=settings.rate_limit_burst,
         max_concurrent_jobs=settings.max_concurrent_jobs,
         max_distribution_inputs=settings.max_distribution_inputs,
-        sources=sorted(settings.sources),
+        sources=list_allowed_sources(settings.sources, me.role),
         pending_dashboard=settings.pending_dashboard,
         features=sorted(feature.name for feature in runtime.features),
         quota=build_quota_out(*await accounts.load_quota(runtime, me.user_id)),

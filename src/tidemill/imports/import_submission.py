@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import NamedTuple
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import msgspec
 from tidemill.core.errors import UnknownEntity, UnknownFile
 from tidemill.core.file_format import FileLayout
 from tidemill.core.json_input import JsonObject
-from tidemill.files import source_folders
+from tidemill.core.principal import Role
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportRequest
@@ -93,6 +94,7 @@ class FileReference:
     file_id: str | None = None
     name: str | None = None  # name of a folder in TIDEMILL_SOURCES
     path: str | None = None  # path in that folder
+    role: Role = Role.USER  # the role of the user who refers to the folder
     owner_id: int | None = None  # the owner of file_id; None allows the files of all users
 
 
@@ -120,10 +122,9 @@ async def stage_referenced_file(runtime: Runtime, reference: FileReference) -> I
     """
     if reference.file_id is not None:
         return await _stage_file_of_owner(runtime, reference.file_id, reference.owner_id)
-    settings = runtime.settings
-    path = source_folders.resolve_source_file(settings.sources, reference.name or "", reference.path or "")
-    blob = await runtime.get(make_staged_files).stage_file(path, settings.max_file_size_mb << 20)
-    return ImportFile(blob, path.name)
+    name, path = reference.name or "", reference.path or ""
+    blob = await runtime.get(make_staged_files).stage_source_file(runtime.settings, reference.role, name, path)
+    return ImportFile(blob, PurePath(path).name)
 
 
 async def _stage_file_of_owner(runtime: Runtime, file_id: str, owner_id: int | None) -> ImportFile:

@@ -121,7 +121,7 @@ async def receive_import(
     imports = runtime.get(make_import_use_cases)
     if carries_json_parameters(request.scope):
         body = parse_json_body(model, await request.body())
-        reference = make_file_reference(body.source, None if me.is_admin else me.user_id)
+        reference = make_file_reference(body.source, me)
         if "spreadsheet_safe" not in body.model_fields_set and await imports.was_exported_spreadsheet_safe(reference):
             body = body.model_copy(update={"spreadsheet_safe": True})
         submission = await imports.check_and_prepare_submission(build_import_options(body), role=me.role, spec=spec)
@@ -188,7 +188,7 @@ def get_parameter_location(request: Request) -> str:
     return "body" if is_multipart else "query"
 
 
-def make_file_reference(source: ImportSourceIn | None, owner_id: int | None) -> FileReference:
+def make_file_reference(source: ImportSourceIn | None, me: Principal) -> FileReference:
     if source is None:
         raise InvalidInput('The request has no file. Upload a file or set "source".')
     folder = (source.name is not None, source.path is not None)
@@ -196,4 +196,4 @@ def make_file_reference(source: ImportSourceIn | None, owner_id: int | None) -> 
         raise InvalidInput('Invalid "source": a file in a folder needs both "name" and "path"')
     if (source.url is not None) + (source.file_id is not None) + folder[0] != 1:
         raise InvalidInput('Invalid "source": set only "url", only "file_id", or both "name" and "path"')
-    return FileReference(**source.model_dump(), owner_id=owner_id)
+    return FileReference(**source.model_dump(), role=me.role, owner_id=None if me.is_admin else me.user_id)

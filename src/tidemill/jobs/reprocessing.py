@@ -22,10 +22,11 @@ from tidemill.core.job import Job
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID, Principal
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus
+from tidemill.jobs.kind_grants import list_revoked_kinds, make_kind_grants
 from tidemill.jobs.submission import encode_inputs
 from tidemill.runtime import FindKindHooks, Runtime, return_no_kind_hooks
 from tidemill.store import item_fixes as store
-from tidemill.store import job_records, operation_records
+from tidemill.store import job_records, operation_records, workers
 from tidemill.store.database import Database
 from tidemill.store.job_events import report_operation_step
 from tidemill.store.operation_records import BulkOperation
@@ -120,17 +121,17 @@ async def redrive_or_dismiss_for_user(
     request_id: str,
     timeout_s: float,
 ) -> BulkOperation:
-    """Redrive, dismiss or restore dead letters. Jobs whose resource or dataset the user may no longer use are skipped.
+    """Redrive, dismiss or restore dead letters. Skip jobs whose kind, resource or dataset the user may no longer use.
 
     Raises:
-        Forbidden: A job in the request uses such a resource or dataset.
+        Forbidden: A job in the request has such a kind, resource or dataset.
     """
     jobs = None if job_id is None else [str(job_id)]
     selected = dict(filters) | {"jobs": jobs}
     if not me.is_admin:
         named = {job for job, _ in items or ()} | (set() if job_id is None else {job_id})
         await _authorize_named_jobs(runtime, me, named, owner_id)
-        denied = await _list_revoked_targets(runtime, me)
+        denied = [*await _list_revoked_targets(runtime, me), *await list_revoked_kinds(runtime, me)]
         selected |= {"denied": denied} if denied else {}
     return await redrive_or_dismiss_dead_letters(
         runtime.db,
@@ -146,7 +147,10 @@ async def redrive_or_dismiss_for_user(
 
 
 async def authorize_rerun(runtime: Runtime, me: Principal, job: Job) -> None:
-    """Raise if the user may no longer use the resource or dataset of the job: running its items would use it."""
+    """Raise if the user may no longer run the kind of the job, or use its resource or dataset."""
+    known = await runtime.db.read(workers.read_options_by_kind)
+    if job.kind in known:  # built-in kinds have targets instead
+        runtime.get(make_kind_grants).require(job.kind, known[job.kind], me.role)
     hooks = runtime.kind_hooks.get(job.kind)
     if hooks is not None and hooks.get_target is not None and hooks.authorize is not None:
         target = hooks.get_target(job)

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from uuid import uuid4
 
+from tidemill.config import Settings
 from tidemill.core.errors import Unavailable
+from tidemill.core.principal import Role
 from tidemill.files import source_folders
 from tidemill.files.blobs.blob_store import Blob, BlobStore
 from tidemill.jobs.work_gates import run_in_upload_thread
@@ -36,9 +38,15 @@ class StagedFiles:
             await self.discard(name)
             raise
 
-    async def stage_file(self, path: Path, max_bytes: int | None = None) -> Blob:
+    async def stage_file(self, path: Path) -> Blob:
         """Store a copy of a file, so that the original may change later; raise InvalidInput if it cannot be read."""
-        return await self.stage_chunks(source_folders.iter_source_file_chunks(path, max_bytes))
+        return await self.stage_chunks(source_folders.iter_local_file_chunks(path))
+
+    async def stage_source_file(self, settings: Settings, role: Role, folder: str, path: str) -> Blob:
+        """Store a copy of a file in a source folder, if the role may read it; raise InvalidInput otherwise."""
+        file = await asyncio.to_thread(source_folders.open_source_file, settings.sources, role, folder, path)
+        max_bytes = settings.max_file_size_mb << 20
+        return await self.stage_chunks(source_folders.iter_file_chunks(file, PurePath(path).name, max_bytes))
 
     async def stage_chunks(self, pieces: Iterator[bytes]) -> Blob:
         """Store chunks as a file."""

@@ -25,11 +25,11 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX
 from tidemill.core.policies import FailurePolicy
 from tidemill.core.principal import Role
-from tidemill.files import source_folders
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
 from tidemill.files.layout_detection import COMPRESSED_SUFFIXES, detect_layout
 from tidemill.jobs.file_inspection import inspect_file
+from tidemill.jobs.kind_grants import make_kind_grants
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store import job_records, quota_records, workers
@@ -103,6 +103,7 @@ async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> 
 
     Raises:
         UnknownKind: No worker has registered the kind.
+        Forbidden: The role may not run the kind.
         InvalidInput: A parameter is invalid.
         IdempotencyKeyReused: The key belongs to another submission.
     """
@@ -112,8 +113,11 @@ async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> 
         check_submission(spec, built_in=True)
         return replace(spec, existing=await _find_existing_job(runtime.db, spec))
     check_submission(spec)
+    grants, known = runtime.get(make_kind_grants), await runtime.db.read(workers.read_options_by_kind)
+    if spec.kind in known:
+        grants.require(spec.kind, known[spec.kind], role)
     spec = replace(spec, existing=await _find_existing_job(runtime.db, spec))
-    return await read_and_apply_kind_options(runtime.db, spec)
+    return _apply_registered_options(spec, grants.select_allowed(known, role))
 
 
 async def _find_submission_hooks(runtime: Runtime, spec: Submission) -> KindHooks | None:
@@ -157,7 +161,7 @@ def _list_input_columns(inputs: Iterable[Any]) -> list[str]:
 
 
 async def submit_source_folder_file(
-    runtime: Runtime, spec: Submission, folder: str, path: str, format_: str | None
+    runtime: Runtime, spec: Submission, role: Role, folder: str, path: str, format_: str | None
 ) -> tuple[Job, bool]:
     """Create a job from a file in a configured folder; return it and whether it is new.
 
@@ -171,9 +175,8 @@ async def submit_source_folder_file(
         job_id = check_same_submission_and_get_id(spec, spec.existing)
         with suppress(UnknownJob):  # the job was deleted: submit it again
             return await runtime.db.read(job_records.get_job, job_id), False
-    file = source_folders.resolve_source_file(runtime.settings.sources, folder, path)
-    blob = await runtime.get(make_staged_files).stage_file(file, runtime.settings.max_file_size_mb << 20)
-    return await submit_stored_file(runtime, spec, blob, file.name, FileLayout(format=format_))
+    blob = await runtime.get(make_staged_files).stage_source_file(runtime.settings, role, folder, path)
+    return await submit_stored_file(runtime, spec, blob, PurePath(path).name, FileLayout(format=format_))
 
 
 async def submit_upload(runtime: Runtime, spec: Submission, blob: Blob, name: str, format_: str) -> tuple[Job, bool]:

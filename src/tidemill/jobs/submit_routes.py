@@ -157,7 +157,7 @@ async def _submit_json(request: Request, runtime: Runtime, base: Submission, rol
     spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
     if body.source is not None:
         source = body.source
-        return await submission.submit_source_folder_file(runtime, spec, source.name, source.path, source.format)
+        return await submission.submit_source_folder_file(runtime, spec, role, source.name, source.path, source.format)
     return await submission.submit_inputs(runtime, spec, body.inputs or [])
 
 

@@ -370,9 +370,9 @@ async def _check_reachable(url: str) -> None:
     try:
         shown = psycopg.conninfo.conninfo_to_dict(url)
         conn = await AsyncConnection.connect(url, connect_timeout=10)
-    except psycopg.ProgrammingError as error:
+    except psycopg.ProgrammingError:
         # The reason of libpq quotes the URL, which may contain the password.
-        raise Unavailable("DATABASE_URL is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE.") from error
+        raise Unavailable("DATABASE_URL is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE.") from None
     except psycopg.Error as error:
         where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
         reason = str(error).strip().splitlines()[0].rpartition("failed: ")[2].removeprefix("FATAL:").strip()

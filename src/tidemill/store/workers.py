@@ -8,6 +8,7 @@ from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
 from tidemill.core.kinds import Handler
+from tidemill.core.principal import Role
 from tidemill.store.database import Connection
 from tidemill.store.job_submission import SyncConnection
 from tidemill.store.statements import RowDict, fetch_records, fetch_rows, sql
@@ -65,6 +66,7 @@ class KindOptions:
 
     sparse: bool
     limiter: str | None
+    roles: tuple[Role, ...] | None = None  # None: the handler declares none
 
 
 async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
@@ -77,6 +79,7 @@ async def register_kinds(conn: Connection, handlers: list[Handler]) -> None:
         options |= {"max_attempts": handler.retry.max_attempts, "limiter": handler.limiter}
         options["max_attempts_not_found"] = handler.retry.max_attempts_not_found
         options["columns"] = list(handler.columns)
+        options["roles"] = None if handler.roles is None else list(handler.roles)
         params = {"name": handler.kind, "sparse": handler.sparse, "options": Jsonb(options)}
         await conn.execute(sql("kind/register"), params)
 
@@ -95,7 +98,11 @@ def read_options_by_kind_sync(conn: SyncConnection) -> dict[str, KindOptions]:
 
 
 def _build_options_by_kind(rows: list[RowDict]) -> dict[str, KindOptions]:
-    return {row["name"]: KindOptions(row["sparse"], row["limiter"]) for row in rows}
+    return {row["name"]: KindOptions(row["sparse"], row["limiter"], _parse_roles(row["roles"])) for row in rows}
+
+
+def _parse_roles(names: list[str] | None) -> tuple[Role, ...] | None:
+    return None if names is None else tuple(Role(name) for name in names)
 
 
 async def read_max_attempts(conn: Connection, kind: str) -> int:

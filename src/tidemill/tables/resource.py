@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import ColumnType, is_text_type
-from tidemill.core.principal import Role
+from tidemill.core.principal import Role, has_role
 
 BUILTIN_NORMALIZERS = ("trim", "collapse", "lower", "upper")
 PROTECTED_SCHEMAS = ("tidemill", "information_schema", "pg_catalog", "pg_toast")
@@ -143,9 +143,9 @@ class Resource:
 
 
 def is_granted(role: Role, resource: "HasGrants", action: Literal["read", "write"]) -> bool:
-    """Return whether a role has the grant. An admin has every grant that at least one role has."""
+    """Return whether a role has the grant."""
     granted = resource.read if action == "read" else resource.write
-    return role in granted or (role is Role.ADMIN and bool(granted))
+    return has_role(granted, role)
 
 
 def find_resource_problems(resource: Resource) -> list[str]:

@@ -43,8 +43,8 @@ child.started        child, pid                                 a child process 
 child.stopped        child, pid, cause, returncode, in_hand     a child process stopped on request
 child.died           child, pid, cause, returncode, in_hand     a child process died
 slice.ended          job, child, settled, failed, retried, ms, died  a requested time slice ended
-worker.started       worker, processes, kinds                   a worker started
-worker.stopped       worker                                     a worker stopped normally
+worker.started       worker, processes, kinds, on_demand        a worker started; `on_demand`: only for kickoff requests
+worker.stopped       worker, on_demand                          a worker stopped normally
 worker.adapted       children                                   the adaptive state of the children, for the metrics
 queue.sampled        pending, processing, retry_wait, oldest_s  open items were counted, for the metrics
 file.removed         files                                      unneeded stored files were removed
@@ -65,6 +65,10 @@ migration.blocked    seconds_left, error                        a migration wait
 hook.failed          hook, error                                a stop hook of a mill raised
 database.retry       verb, attempt, error                       a transaction is retried
 database.latency     ms, transactions                           the mean time of transactions, about every second
+postgres.lost        folder, attempt                            the embedded server has died; it is restarted
+postgres.restarted   folder, attempt                            the embedded server accepts connections again
+postgres.failed      folder, attempt, error                     the embedded server did not start again
+postgres.abandoned   folder, restarts                           the embedded server died too often; no further restarts
 query.slow           verb, ms, threshold_ms                     a transaction exceeded TIDEMILL_SLOW_QUERY_MS
 pool.waited          ms                                         a transaction waited `ms` for a connection
 page.listed          list, rows, first, last, ms                a page of a list was read, between these cursors

@@ -6,9 +6,21 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from tidemill.core.child_exit import ExitCause
+from tidemill.core.status import ItemStatus
+
 DURATION_BUCKETS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
 SIZE_BUCKETS_ITEMS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000)
 FILL_BUCKETS_RATIO = (0.1, 0.25, 0.5, 0.8, 0.9, 1.0)
+
+SETTLED_STATUSES = (ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED)
+DEATH_CAUSES = tuple(cause for cause in ExitCause if cause is not ExitCause.STOPPED)
+LEASE_LOSS_OBSERVERS = ("reader", "flush", "sweep")
+HINT_FATES = ("sent", "unwanted", "resent", "heard", "dropped", "quarantined")
+LOOP_NAMES = (
+    *("bulk", "heartbeat", "hub", "ingest", "insight", "janitor", "lane", "limits"),
+    *("maintenance", "quarantine", "queue", "relay", "scan", "supervise"),
+)
 
 
 class ExpiringGauge:
@@ -93,6 +105,7 @@ class MetricFamilies:
         self.outbox_oldest = gauge("outbox_oldest_seconds", "Age of the oldest waiting hint in seconds", seconds=30)
         self.quarantined = gauge("quarantined", "Messages in quarantine", seconds=30)
         self.broker_up = gauge("broker_up", "Whether the broker responded to the last request of this process")
+        self.workers = gauge("workers", "Running workers of this process, besides those that serve kickoff requests")
         self.children = gauge("children", "Running child processes")
         self.children_died = count("children_died", "Child processes that died", "cause")
         self.loop_failures = count("loop_failures", "Errors in background loops", "loop")
@@ -108,6 +121,24 @@ class MetricFamilies:
             "http_request_ms", "Milliseconds of an HTTP request", DURATION_BUCKETS_MS, "route", "method"
         )
         self.events_lost = count("events_lost", "Events of child processes that are missing in these metrics")
+
+    def initialize_counters(self, kinds: Iterable[str]) -> None:
+        """Expose counters with 0 before their first event: ``increase`` in Prometheus ignores the first value.
+
+        These are the counters of alerts whose label values are known in advance.
+        """
+        for cause in DEATH_CAUSES:
+            self.children_died.labels(cause)
+        for noticed_by in LEASE_LOSS_OBSERVERS:
+            self.lease_losses.labels(noticed_by)
+        for loop in LOOP_NAMES:
+            self.loop_failures.labels(loop)
+        for fate in HINT_FATES:
+            self.hints.labels(fate)
+        for kind in kinds:
+            self.stale_results.labels(kind)
+            for status in SETTLED_STATUSES:
+                self.items.labels(kind, status)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics without the creation times of series, which Prometheus does not need."""

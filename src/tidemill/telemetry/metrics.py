@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from prometheus_client.exposition import choose_encoder
 
 from tidemill.core.status import ItemStatus
-from tidemill.telemetry.child_events import HTTP_METHOD_LABELS, BoundedLabel, count_throttled, group_by_known_code
+from tidemill.telemetry.child_events import (
+    HTTP_METHOD_LABELS,
+    MAX_LABEL_VALUES,
+    BoundedLabel,
+    count_throttled,
+    group_by_known_code,
+)
 from tidemill.telemetry.events import Event, Subscriber
-from tidemill.telemetry.metric_families import ExpiringGauge, MetricFamilies
+from tidemill.telemetry.metric_families import SETTLED_STATUSES, ExpiringGauge, MetricFamilies
 
 LATENCY_AVERAGE_WEIGHT = 0.3  # the weight of the newest second in the moving average of the database's latency
 RATE_MEMORY_ITEMS = 1_000  # the number of settled items that dominate a moving share
-SETTLED_STATUSES = (ItemStatus.DONE, ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.FAILED)
 
 
 class MetricsSubscriber:
@@ -30,6 +35,8 @@ class MetricsSubscriber:
         self._route, self._list, self._verb, self._loop = BoundedLabel(), BoundedLabel(), BoundedLabel(), BoundedLabel()
         self._limiter = BoundedLabel()
         self._children = 0
+        self._workers = 0
+        self.families.initialize_counters(list(self._providers)[:MAX_LABEL_VALUES])
         methods = (name for name in vars(MetricsSubscriber) if name.startswith("_on_"))
         self._listeners: dict[str, Subscriber] = {
             name.removeprefix("_on_").replace("_", ".", 1): getattr(self, name) for name in methods
@@ -159,6 +166,17 @@ class MetricsSubscriber:
 
     def _on_hint_quarantined(self, _: Event) -> None:
         self.families.hints.labels("quarantined").inc()
+
+    def _on_worker_started(self, event: Event) -> None:
+        self._change_worker_count(event, +1)
+
+    def _on_worker_stopped(self, event: Event) -> None:
+        self._change_worker_count(event, -1)
+
+    def _change_worker_count(self, event: Event, change: int) -> None:
+        if not event.fields.get("on_demand"):
+            self._workers += change
+            self.families.workers.set(self._workers)
 
     def _on_child_started(self, _: Event) -> None:
         self._change_child_count(+1)

@@ -1,7 +1,6 @@
 """Databases for tests: a server without durability, a migrated template, a clone per test."""
 
 import asyncio
-import atexit
 import itertools
 import os
 import shutil
@@ -42,9 +41,9 @@ class ThrowawayServer:
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="tidemill-test-", dir=find_memory_folder()))
-        self.server: Any = embedded_postgres.prepare_server(self.folder / "postgres", self._settings)
+        self.server = embedded_postgres.prepare_server(self.folder / "postgres", self._settings)
         self.server.start()
-        self._admin = str(self.server.get_uri())
+        self._admin = self.server.get_uri()
         self._execute(syntax.SQL("CREATE DATABASE {}").format(syntax.Identifier(TEMPLATE_DATABASE)))
         asyncio.run(self._migrate(self.get_database_url(TEMPLATE_DATABASE)))
         return self
@@ -53,11 +52,10 @@ class ThrowawayServer:
         if self._kept is not None:
             self._kept.close()
         self.server.cleanup()
-        atexit.unregister(self.server._cleanup)  # noqa: SLF001  at exit it would create the folder again, for its lock
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def get_database_url(self, name: str) -> str:
-        return str(self.server.get_uri(database=name))
+        return self.server.get_uri(name)
 
     def create_database(self) -> str:
         """Create a database with Tidemill's schema and return its URL."""

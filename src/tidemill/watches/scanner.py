@@ -341,7 +341,7 @@ def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
                     f"which contains: {known}"
                 )
             else:
-                folders[watch.name] = (root / watch.source.path).resolve()
+                folders[watch.name] = (root.path / watch.source.path).resolve()
         try:
             parse_layout_options(dict(watch.layout))
         except InvalidInput as error:

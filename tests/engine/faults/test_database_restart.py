@@ -42,14 +42,10 @@ class Restarts:
         self._server = server.server
 
     def stop(self, mode: str) -> None:
-        data = Path(self._server.pgdata)
-        argv = [str(Path(self._server.bin_path) / "pg_ctl"), "-D", str(data), "-m", mode, "-w", "stop"]
-        user = self._server.system_user
-        command = argv if user is None else ["su", "-s", "/bin/sh", user, "-c", " ".join(argv)]
-        subprocess.run(command, check=True, capture_output=True, timeout=30)
+        self._server.suspend(immediately=mode == "immediate")
 
     def start(self) -> None:
-        self._server.ensure_postgres_running()
+        self._server.resume()
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ async def test_paused_job_resumes_and_completes_after_restart_of_tidemill_up(
         assert second["status"] == "cancelled"
         # It may have been paused and cancelled before its source was read to the end.
         assert second["counts"]["done"] + second["counts"]["cancelled"] == second["counts"]["total"] <= size
-        url = f"postgresql://postgres:@/postgres?host={tmp_path / 'home' / 'postgres'}"
+        url = f"postgresql://postgres@/postgres?host={tmp_path / 'home' / 'postgres'}"
         async with Database(url, size=2) as db:
             await assert_sound(db)
     end()

@@ -7,11 +7,12 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 from uuid import uuid4
 
 from tidemill.core.blob_location import check_blob_name, is_blob_name
 from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable, UnknownFile
+from tidemill.core.private_files import PRIVATE_FOLDER_MODE, make_private_folder, open_private_file
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, remove_stale_tmp_files
 
 SYNC_STEP_BYTES = 16 << 20
@@ -65,7 +66,10 @@ FOLDER_CREATE_TRIES_MAX = 10  # another process may remove the new folder while 
 
 
 class FolderBlobStore(BlobStore):
-    """Blobs in a folder. Writes a temporary file, syncs it and renames it, so a crash leaves no partial blob."""
+    """Blobs in a folder. Writes a temporary file, syncs it and renames it, so a crash leaves no partial blob.
+
+    Only the user of this process can read new files and folders.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -169,7 +173,7 @@ class FolderBlobStore(BlobStore):
     def _make_folder(self, folder: Path, name: str) -> None:
         """Create a folder and its parents durably. Another process may remove it again while it is empty."""
         try:
-            folder.mkdir()
+            folder.mkdir(PRIVATE_FOLDER_MODE)
         except FileNotFoundError:
             self._make_folder(folder.parent, name)
             self._make_folder(folder, name)
@@ -219,8 +223,8 @@ class FolderBlobWriter(BlobWriter):
 
     def _get_or_open_temporary(self) -> BinaryIO:
         if self._file is None:
-            self._temporary.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._temporary.open("xb")
+            make_private_folder(self._temporary.parent)
+            self._file = cast("BinaryIO", open_private_file(self._temporary, "xb"))
         return self._file
 
 
@@ -249,7 +253,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _HARDLINK_UNSUPPORTED_ERRNOS:
             raise
-        with source.open("rb") as file, target.open("xb") as made:
+        with source.open("rb") as file, open_private_file(target, "xb") as made:
             shutil.copyfileobj(file, made)
             os.fsync(made.fileno())
 

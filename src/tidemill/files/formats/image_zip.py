@@ -5,7 +5,7 @@ import weakref
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import IO, Any, BinaryIO, TypedDict
+from typing import IO, BinaryIO, TypedDict
 
 import msgspec
 
@@ -110,10 +110,16 @@ class _ForwardOnlyFile:
         """Do nothing: the code that opened the file closes it."""
 
 
-def open_image(blobs: BlobStore, reference: Mapping[str, Any]) -> IO[bytes]:
-    """Open the image that the input of an item refers to."""
-    archive = _get_cached_archive(blobs, str(reference["blob"]))
-    return archive.open(archive.infolist()[int(reference["entry"])])
+def open_image(blobs: BlobStore, file_id: str, reference: object) -> IO[bytes]:
+    """Open the entry of a stored file that the input of an item refers to; InvalidInput if there is none.
+
+    The input can come from a user, so it selects the entry only, never the file.
+    """
+    entries = (archive := _get_cached_archive(blobs, file_id)).infolist()
+    entry = reference.get("entry") if isinstance(reference, Mapping) else None
+    if not isinstance(entry, int) or not 0 <= entry < len(entries):
+        raise InvalidInput("The input of the item refers to no uploaded image")
+    return archive.open(entries[entry])
 
 
 @lru_cache(maxsize=4)

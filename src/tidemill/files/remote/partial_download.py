@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from io import BufferedRandom
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 from uuid import uuid4
 
 import httpcore2
@@ -14,6 +14,7 @@ import msgspec
 
 from tidemill.core.blob_location import check_blob_name
 from tidemill.core.errors import Interrupted, InvalidInput, TooLarge
+from tidemill.core.private_files import make_private_folder, open_private_file
 from tidemill.files.blobs.blob_store import Blob, BlobStore, try_lock_file
 from tidemill.files.remote.checked_connection import BodyCountingStream, DownloadDeadline
 from tidemill.files.remote.remote_urls import derive_file_name, remove_url_query
@@ -56,7 +57,7 @@ class PartialDownload:
         self._blob_id = check_blob_name(blob_id)
         self._flat = blob_id.replace("/", "~")
         self._path = blobs.scratch_folder / f"{self._flat}.{uuid4().hex}.part.tmp"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._path.parent)
         self._file = (None if blobs.has(blob_id) else self._take_over_abandoned_file()) or self._create_locked_file()
         self.size = os.fstat(self._file.fileno()).st_size
         self.about = self._read_info() if self.size else None
@@ -125,11 +126,12 @@ class PartialDownload:
         return file
 
     def _open_file(self) -> BufferedRandom:
-        return self._path.open("a+b")
+        return cast("BufferedRandom", open_private_file(self._path, "a+b"))
 
     def _write_info(self, info: RemoteFileInfo) -> None:
         self.about = info
-        self._get_info_path(self._path).write_bytes(msgspec.json.encode(info))
+        with open_private_file(self._get_info_path(self._path), "wb") as file:
+            file.write(msgspec.json.encode(info))
 
     def _read_info(self) -> RemoteFileInfo | None:
         try:

@@ -47,7 +47,7 @@ def _open_folder_source(source: FolderAddress, settings: Settings) -> WatchSourc
     top = settings.sources.get(source.root)
     if top is None:
         raise InvalidInput(f'Folder "{source.root}" is not in TIDEMILL_SOURCES')
-    return FolderWatchSource(top, source.path)
+    return FolderWatchSource(top.path, source.path)
 
 
 def _open_bucket_source(location: BucketLocation, access: SourceAccess) -> WatchSource:

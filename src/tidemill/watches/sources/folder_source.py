@@ -11,6 +11,7 @@ from pathlib import Path
 from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable, UnknownFile
 from tidemill.files.blobs.blob_store import iter_chunks
 from tidemill.files.blobs.folder_store import sync_folder
+from tidemill.files.source_folders import open_without_links
 from tidemill.watches.file_state import ListedFile
 from tidemill.watches.sources.watch_source import ByteChunks, FolderChild, FolderTreeSource, join_path
 
@@ -96,7 +97,7 @@ class FolderWatchSource(FolderTreeSource):
 
     def read(self, path: str) -> ByteChunks:
         with _translate_errors(path):
-            file = self._open_without_links(self._resolve_inside(path))
+            file = open_without_links(self._root, self._resolve_inside(path).relative_to(self._root).parts)
             with os.fdopen(file, "rb") as opened:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
                     raise InvalidInput(NOT_A_FILE_MESSAGE)
@@ -118,21 +119,6 @@ class FolderWatchSource(FolderTreeSource):
             folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise InvalidInput(f'a parent of "{to}" is a file, not a folder') from None
-
-    def _open_without_links(self, found: Path) -> int:
-        """Open each folder of the path without following links and return the descriptor of the file.
-
-        A folder that was replaced with a link after the check therefore cannot lead outside the source.
-        """
-        *folders, name = found.relative_to(self._root).parts
-        at = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            for folder in folders:
-                parent, at = at, os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
-                os.close(parent)
-            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
-        finally:
-            os.close(at)
 
     def _resolve_inside(self, path: str) -> Path:
         try:
