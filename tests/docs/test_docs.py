@@ -134,6 +134,16 @@ def test_docs_page_shows_only_existing_commands_and_options(page: Path) -> None:
         assert set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= known, line
 
 
+def test_threat_table_names_existing_tests() -> None:
+    table = [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line.startswith("| ")]
+    named = [re.findall(r"`(tests/[^`]+)`", line) for line in table if not line.startswith("| Threat |")]
+    assert len(named) > 50
+    assert all(named), "each threat has a test"
+    for path, _, name in (test.partition("::") for tests in named for test in tests):
+        text = (ROOT / path).read_text()
+        assert not name or re.search(rf"^(async )?def {name}\(", text, re.MULTILINE), f"{path}::{name}"
+
+
 def quoted(page: Path) -> list[str]:
     """Return the shell blocks and the inline code of a page."""
     text = page.read_text()
