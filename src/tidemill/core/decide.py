@@ -154,9 +154,7 @@ def make_timeout_retry(seconds: float) -> Retry:
 
 
 def make_poison_failure(deaths: int) -> Fail:
-    return Fail(
-        f"The item ran without other items and crashed its process {deaths} times", code="poison", retryable=True
-    )
+    return Fail(f"The item crashed its process {deaths} times while it ran alone", code="poison", retryable=True)
 
 
 def _build_exhausted_error(outcome: Retry) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tidemill.core.status import Intent, ItemStatus, JobStatus
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The number of items of a job per status. ``total`` is always the sum of these numbers."""
+    """The number of a job's items by status. ``total`` is always the sum of the other numbers."""
 
     total: int = 0
     pending: int = 0
@@ -83,7 +83,7 @@ class Job:
 
 @dataclass(slots=True)  # not frozen: one is created per item
 class Item:
-    """One input row of a job. Pass ``key`` to services as an idempotency key: it is the same at every attempt."""
+    """One input row of a job. Pass ``key`` to services as an idempotency key: it is the same in every attempt."""
 
     job_id: UUID
     seq: int

@@ -229,7 +229,7 @@ def _make_connect_error(error: httpcore2.ConnectError) -> ServiceCallError:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            reason = f"Invalid certificate of the service: {cause.verify_message}"
+            reason = f"The service's certificate is invalid: {cause.verify_message}"
             return ServiceCallError("service_certificate", reason)
         cause = cause.__cause__ or cause.__context__
     return ServiceCallError("service_unreachable", "Cannot connect to the service", is_transient=True)

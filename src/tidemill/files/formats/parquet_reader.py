@@ -46,7 +46,7 @@ class ParquetBatchSizer:
                 size = values * self._get_value_width(at)
                 if values > group.num_rows * max_row_bytes:
                     raise InvalidInput(
-                        f'Rows of column "{self._get_column_path(at)}" are longer than {max_row_bytes} bytes'
+                        f'Values in column "{self._get_column_path(at)}" are longer than {max_row_bytes} bytes'
                     )
                 if size > DECOMPRESSION_RATIO_MIN_BYTES and size > DECOMPRESSION_RATIO_MAX * packed:
                     raise InvalidInput(f"The file decompresses to more than {DECOMPRESSION_RATIO_MAX} times its size")

@@ -205,7 +205,7 @@ class Workbook:
         try:
             self.archive.getinfo(path)
         except KeyError:
-            raise InvalidInput(f"Not an XLSX workbook: {path or 'a part'} is missing") from None
+            raise InvalidInput(f"Not an XLSX workbook: {path or 'a required part'} is missing") from None
         return limit_decompression(
             iter_zip_member_chunks(lambda: self.archive.open(path)), self._packed, self._max_bytes
         )
