@@ -83,7 +83,7 @@ class Job:
 
 @dataclass(slots=True)  # not frozen: one is created per item
 class Item:
-    """One input row of a job. Pass ``key`` to services as an idempotency key: it is the same in every attempt."""
+    """One input row of a job. Pass ``key`` to services as an idempotency key: it is the same at every attempt."""
 
     job_id: UUID
     seq: int

@@ -55,7 +55,7 @@ class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
         addresses = await self._resolve_addresses(host, port)
         reason = self._reach.explain_refusal(host, addresses, port)
         if reason:
-            raise ServiceCallError("address_refused", f'Connection to "{host}" refused: {reason}')
+            raise ServiceCallError("address_refused", f'Cannot connect to "{host}": {reason}')
         failure: Exception = httpcore2.ConnectError("host has no address")
         for address in addresses[:SERVICE_ADDRESSES_TRIED_MAX]:
             try:
