@@ -90,7 +90,7 @@ def test_blobs_default_to_home_and_bucket_url_hides_credentials(
     monkeypatch.setenv("TIDEMILL_BLOBS", "s3://bucket/prefix")
     assert load_settings().blobs == "s3://bucket/prefix"
     message = problems(monkeypatch, TIDEMILL_BLOBS="s3://key:secret@bucket", TIDEMILL_POLL_MS="-1")
-    assert "TIDEMILL_BLOBS: the URL of a bucket can contain only its name and a prefix" in message
+    assert "TIDEMILL_BLOBS: a bucket URL can contain only the bucket's name and a prefix" in message
     assert ("secret" in message, "TIDEMILL_POLL_MS" in message) == (False, True)
 
 

@@ -117,7 +117,7 @@ LIST_OR_JSON = (NoDecode, BeforeValidator(_parse_list_or_json))
 
 
 class Settings(BaseSettings):
-    """All settings with their defaults. The environment variable is ``TIDEMILL_`` and the name in upper case."""
+    """All settings with their defaults. Each environment variable is ``TIDEMILL_`` plus the name in upper case."""
 
     # Neither error messages nor repr() show passwords.
     model_config = SettingsConfigDict(
@@ -132,7 +132,7 @@ class Settings(BaseSettings):
     )
     home: Path = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("tidemill")),
-        description="Directory of the embedded database and of stored files",
+        description="Directory for the embedded database and for stored files",
     )
     blobs: Annotated[str, BeforeValidator(_path_to_text), AfterValidator(_check_blob_location)] = Field(
         default_factory=lambda data: str(data.get("home", Path()) / "blobs"),
@@ -152,7 +152,8 @@ class Settings(BaseSettings):
         description="MODULE:NAME of the mill for commands without --app; default: `app` in the configuration file",
     )
     db_max_conns: Positive = Field(
-        default=8, description="Maximum database connections per process, but at least one per lane plus two"
+        default=8,
+        description="Maximum database connections per process; a child process can always open one per lane plus two",
     )
     db_max_idle_conns: Positive = Field(default=1, description="Idle database connections to keep open")
     db_conn_max_lifetime: Positive = Field(default=3_600, description="Seconds after which a connection is replaced")
@@ -160,7 +161,7 @@ class Settings(BaseSettings):
         default=True, description="Use prepared statements on direct connections; never behind a connection pooler"
     )
     db_timeout_ms: Positive = Field(
-        default=20_000, description="Timeout for each statement of a flush or an ingest chunk"
+        default=20_000, description="Timeout for each statement in a flush or an ingest chunk"
     )
     db_p50_ms: Positive = Field(default=50, description="Ingest chunks grow while their average duration is below this")
     db_p95_ms: Positive = Field(default=500, description="Ingest chunks shrink when one takes longer than this")
@@ -197,7 +198,9 @@ class Settings(BaseSettings):
     worker_pool_size: Positive = Field(default=1, description="Child processes per worker (--processes)")
     worker_lanes: Positive = Field(default=2, description="Batches that a child process runs concurrently")
     worker_target_slice_ms: Positive = Field(default=5_000, description="Target duration of a claimed batch")
-    claim_min: Positive = Field(default=1, description="Minimum items per claim, if that many are due")
+    claim_min: Positive = Field(
+        default=1, description="Minimum items per claim; a claim is smaller only if fewer are due"
+    )
     claim_max: Annotated[int, Field(gt=0, le=100_000)] = Field(default=1_000, description="Maximum items per claim")
     safety_factor: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.7, description="Fraction of the target duration that is used to size claims"
@@ -208,11 +211,12 @@ class Settings(BaseSettings):
     max_attempts_not_found: Positive = Field(
         default=2, description="Maximum attempts for an item whose lookup finds nothing"
     )
-    max_concurrent_jobs: Positive = Field(default=5, description="Maximum jobs of one owner that run concurrently")
+    max_concurrent_jobs: Positive = Field(default=5, description="Maximum concurrently running jobs per owner")
     batch_size: Positive = Field(default=100, description="Minimum outcomes per flush while a batch is running")
     flush_interval_ms: Positive = Field(default=5_000, description="Maximum time that an outcome waits for a flush")
     flush_buffer: Positive = Field(
-        default=500, description="Outcomes to buffer, but at least two flushes; handlers pause while the buffer is full"
+        default=500,
+        description="Maximum buffered outcomes, or two flushes if more; no handler starts while the buffer is full",
     )
     broker: Annotated[Annotated[str, AfterValidator(_check_broker_url)] | None, BeforeValidator(_empty_to_none)] = (
         Field(
@@ -237,7 +241,7 @@ class Settings(BaseSettings):
     )
     memory_high_percent: Annotated[int, Field(gt=0, le=100)] = Field(
         default=85,
-        description="Used percentage of the machine's memory, or of a child process's limit, above which claims shrink",
+        description="Memory use in percent, of the machine or of a child process's limit, above which claims shrink",
     )
 
     http_host: str = Field(default="127.0.0.1", description="Address that `tidemill serve` listens on")
@@ -259,7 +263,7 @@ class Settings(BaseSettings):
         default=100_000, description="Maximum inputs in a JSON body; send more as a file"
     )
     rate_limit_per_s: Positive = Field(
-        default=100, description="Allowed average of requests per second for one API key"
+        default=100, description="Maximum average number of requests per second per API key"
     )
     rate_limit_burst: Positive = Field(default=200, description="Maximum burst of requests for one API key")
     quota_open_jobs: NonNegative = Field(
@@ -315,7 +319,7 @@ class Settings(BaseSettings):
         default=10_000, description="Maximum rows that an import writes in one transaction"
     )
     export_ttl_hours: Annotated[int, Field(gt=0, le=100 * 366 * 24)] = Field(
-        default=168, description="How long to keep the file of an export"
+        default=168, description="Hours for which an export's file is kept"
     )
     export_streams: Positive = Field(default=8, description="Maximum exports that one API process streams concurrently")
     export_streams_per_user: Positive = Field(
@@ -325,10 +329,10 @@ class Settings(BaseSettings):
         default=True, description="Whether distributions reuse files that earlier distributions produced"
     )
     reuse_days: Annotated[int, Field(ge=0, le=36_500)] = Field(
-        default=7, description="Regenerate the file of an input whose date is less than this many days ago"
+        default=7, description="Regenerate an input's file if the input's date is less than this many days ago"
     )
     distribution_max_attempts: Annotated[int, Field(gt=0, le=1_000)] = Field(
-        default=5, description="Maximum attempts for an input of a distribution"
+        default=5, description="Maximum attempts for each input of a distribution"
     )
     distribution_backoff_ms: Milliseconds = Field(
         default=1_000,
@@ -337,7 +341,8 @@ class Settings(BaseSettings):
     distribution_timeout_s: Positive = Field(default=300, description="Timeout for producing one file")
     max_distribution_inputs: Positive = Field(default=100_000, description="Maximum inputs per distribution")
     pending_dashboard: bool = Field(
-        default=True, description="Whether /v1/pending can list items of all jobs at once; if not, it requires a job"
+        default=True,
+        description="Whether /v1/pending can list items of all jobs; if false, each request must name a job",
     )
 
     tracebacks: bool = Field(

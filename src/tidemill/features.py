@@ -22,7 +22,7 @@ class Feature:
     handlers: Mapping[str, ObjectName] = field(default_factory=dict)
     """Kind -> function that takes a ``Runtime`` and returns the ``Handler``."""
     kinds: Mapping[str, ObjectName] = field(default_factory=dict)
-    """Kind -> its ``KindHooks``, for kinds that change what Tidemill does for all jobs."""
+    """Kind -> its ``KindHooks``, for kinds that need their own behavior in code that all kinds share."""
     kind_aliases: Mapping[str, str] = field(default_factory=dict)
     """Other name for a kind in requests -> the kind."""
     routers: Sequence[ObjectName] = ()
@@ -34,7 +34,7 @@ class Feature:
     commands: Mapping[str, str] = field(default_factory=dict)
     """Command -> its summary in ``tidemill --help``."""
     commands_module: str | None = None
-    """The module whose ``commands`` is a ``typer.Typer`` with these commands."""
+    """Module that implements these commands; its attribute ``commands`` is a ``typer.Typer``."""
     declarations: Sequence[ObjectName] = ()
     """Functions that take a ``Runtime`` and load the feature's declarations; they can raise InvalidSettings."""
     config_sections: Sequence[str] = ()
@@ -44,9 +44,9 @@ class Feature:
     housekeeping: Sequence[ObjectName] = ()
     """Store functions that the maintenance loop runs periodically."""
     limiter_users: ObjectName | None = None
-    """Function that takes a ``Runtime`` and returns pairs: the user of a limiter and the limiter's name."""
+    """Function that takes a ``Runtime`` and returns pairs: what uses a limiter, and the limiter's name."""
     file_tasks: Mapping[str, ObjectName] = field(default_factory=dict)
-    """Key in the table of a watch in ``tidemill.toml`` -> class of the ``FileTask`` that it configures."""
+    """Key in a watch's table in ``tidemill.toml`` -> the ``FileTask`` class that it configures."""
     open_results: ObjectName | None = None
     """Function that takes a ``Runtime``, a ``Job`` and a format, and returns an open file with the job's results."""
 

@@ -115,7 +115,7 @@ def test_wrong_and_missing_password_are_reported_without_password(on_server: "Ti
         ("postgresql://ann:geheim@127.0.0.1:1/x", "Start PostgreSQL, or check the host and the port in DATABASE_URL."),
         ("postgresql://ann:geheim@/x?host=/missing", "Start PostgreSQL, or check the host in DATABASE_URL."),
         ("postgresql://ann:geheim@nothing.invalid/x", "Check the host in DATABASE_URL."),
-        ("postgresql+asyncpg://ann:geheim@h/x", "Use postgresql://, without the name of a driver"),
+        ("postgresql+asyncpg://ann:geheim@h/x", "Use postgresql://, without a driver name"),
         ("", "Unset it to use the embedded server, or set it to postgresql://USER@HOST/DATABASE"),
         ("ann:geheim", "Use postgresql://USER@HOST/DATABASE."),
     ],

@@ -54,7 +54,7 @@ async def test_watch_reports_missing_worker_and_keeps_waiting(
 async def test_watch_names_placeholder_if_mill_of_kind_is_unknown(tidemill: "Tidemill", db: Database) -> None:
     job_id = await add_job(db, 1)
     with tidemill.running("watch", str(job_id)) as process:
-        assert read_line(process) == f"{NO_WORKER}MODULE:NAME, with the mill that declares this kind\n"
+        assert read_line(process) == f"{NO_WORKER}MODULE:NAME, where MODULE:NAME is the mill that declares this kind\n"
 
 
 async def test_watch_of_built_in_kind_names_worker_without_mill(tidemill: "Tidemill", db: Database) -> None:

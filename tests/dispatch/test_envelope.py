@@ -78,7 +78,7 @@ def test_invalid_envelope_bytes_are_rejected_with_problems(message: bytes) -> No
             "header.created_at: must be a timestamp with a time zone",
         ),
         (changed("header", created_at=7), "header.created_at: must be a timestamp with a time zone"),
-        (changed("header", attempt=True), "header.attempt, header.max_attempts: must be integers of at least 1"),
+        (changed("header", attempt=True), "header.attempt, header.max_attempts: must be positive integers"),
         (changed("header", attempt=4), "header.attempt: must be at most 3, not 4"),
         (changed("header", priority=1), "header.priority: unknown field"),
         (changed("body", batch_ids=[0]), "body.batch_ids: must be a list of batch IDs"),

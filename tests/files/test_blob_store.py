@@ -207,7 +207,7 @@ def test_blob_store_rejects_invalid_names(store: BlobStore, tmp_path: Path, name
         store.url,
         store.try_remove,
     ):
-        with pytest.raises(InvalidInput, match="Invalid name of a stored file"):
+        with pytest.raises(InvalidInput, match="Invalid name for a stored file"):
             use(name)
     with pytest.raises(InvalidInput):
         store.copy("right", name)

@@ -191,8 +191,8 @@ def test_detect_given_options_override_detection() -> None:
         ({"delimiter": "\n"}, "must be one character"),
         ({"quote": "ab"}, "quote: must be empty or one character, .*, not 'ab'$"),
         ({"header": "maybe"}, "header: must be true or false"),
-        ({"sheet": "one"}, "sheet: not an option of csv; the options are compression, delimiter,"),
-        ({"color": "red"}, "color: not an option of any format"),
+        ({"sheet": "one"}, "sheet: not an option for csv; the options are compression, delimiter,"),
+        ({"color": "red"}, "color: not an option for any format"),
     ],
 )
 def test_detect_rejects_invalid_option_and_lists_allowed_values(given: dict[str, Any], message: str) -> None:

@@ -162,7 +162,7 @@ def test_parquet_small_file_with_large_rows_uses_bounded_memory(
 
 def test_parquet_rows_above_row_size_limit_are_rejected_before_reading() -> None:
     data = written({"a": one_long_list(pa.array([0] * (2 << 20)))})
-    with pytest.raises(InvalidInput, match=r'Rows of column "a\.list\.element" are longer than'):
+    with pytest.raises(InvalidInput, match=r'Values in column "a\.list\.element" are longer than'):
         opened(data, PARQUET, limit=1 << 19)
 
 

@@ -37,5 +37,5 @@ def test_source_opener_rejects_unknown_format(blobs: BlobStore, format_: object)
 
 
 def test_source_opener_rejects_reference_without_blob(blobs: BlobStore) -> None:
-    with pytest.raises(InvalidInput, match="Invalid name of a stored file"):
+    with pytest.raises(InvalidInput, match="Invalid name for a stored file"):
         SourceOpener(blobs, max_row_bytes=100)(SourceReference.from_json({"format": "csv"}), {})

@@ -87,7 +87,7 @@ async def test_fix_command_matches_columns_by_field_name_or_any_case(tidemill: "
 async def test_reprocess_and_retry_warn_that_invalid_import_rows_fail_again(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, TABLE)
     key = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", code=1).out.split()[0]
-    warning = "invalid rows of an import: the same input fails again. Fix them first: tidemill fix"
+    warning = "invalid import rows: the same input fails again. Fix them first: tidemill fix"
     assert "invalid rows" not in tidemill("reprocess", key, "--status", "done").err
     said = tidemill("reprocess", key, "--code", "name.required")
     assert (said.out, f"These are {warning} {key} FILE\n" in said.err) == ("Requeued 1 item\n", True)

@@ -61,7 +61,7 @@ async def test_reprocess_of_job_cancelled_before_its_file_was_read_reports_reope
     tidemill("cancel", key)
     assert "cancelled" in tidemill("watch", key, code=1).out
     said = tidemill("reprocess", key, "--status", "cancelled").out
-    assert said == f"Reopened {key}: workers continue to read its file\nRequeued 0 items\n"
+    assert said == f"Reopened {key}: workers will resume reading its file\nRequeued 0 items\n"
     await drain(cli_mill, db=db)
     assert "2 done of 2" in tidemill("watch", key).out
 

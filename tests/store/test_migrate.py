@@ -161,7 +161,9 @@ async def test_migration_changed_after_it_ran_is_rejected(db: Database) -> None:
 async def test_schema_of_newer_version_is_rejected(db: Database) -> None:
     await rows(db, "INSERT INTO tidemill.migration VALUES ('9999_future.sql', 'x')")
     for verb in (migrate_schema, check_schema):
-        with pytest.raises(Unavailable, match=r"newer than this version of Tidemill: it has 9999_future\.sql"):
+        with pytest.raises(
+            Unavailable, match=r"newer than this version of Tidemill: it has migration 9999_future\.sql"
+        ):
             await verb(db)
 
 
@@ -212,7 +214,7 @@ async def test_migrate_changes_nothing_for_role_that_owns_no_table(
         assert await migrate_schema(db) == []
         new = Migration("9999_new.sql", b"CREATE TABLE tidemill.fresh ()")
         monkeypatch.setattr(store, "list_migrations", lambda: [*list_migrations(), new])
-        with pytest.raises(Unavailable, match='Role "plain_role" does not own the tables of Tidemill'):
+        with pytest.raises(Unavailable, match='Role "plain_role" does not own the Tidemill tables'):
             await migrate_schema(db)
-        with pytest.raises(Unavailable, match='Role "plain_role" does not own the tables of Tidemill'):
+        with pytest.raises(Unavailable, match='Role "plain_role" does not own the Tidemill tables'):
             await purge_old_weeks(db, 0)

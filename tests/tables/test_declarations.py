@@ -236,12 +236,12 @@ def test_declaration_that_contradicts_table_reports_all_problems() -> None:
     assert misfits(fields=fields, key=["age"], columns=["id", "gone"]) == [
         'fields.maill: table public.people has no writable column "maill"; did you mean "mail"?',
         'columns: table public.people has no writable column "gone"',
-        "fields.mail.max_length: 60 is less strict than the limit of the table, 50",
+        "fields.mail.max_length: 60 is less strict than the table's limit, 50",
         "fields.mail.required: the column is NOT NULL and has no default",
         "fields.mood.enum: the table does not allow angry; allowed values are sad, ok, happy",
         "fields.age.type: a column of type text cannot have the type date",
         "fields.age.pattern: not allowed for a field of type integer",
-        "fields.age.minimum: -1 is less strict than the limit of the table, 0",
+        "fields.age.minimum: -1 is less strict than the table's limit, 0",
         'fields.age.maximum: "old" is not a valid integer',
         "fields.tags.max_words: not allowed for a field of type array",
         "key: table public.people has no unique index on (age)",
@@ -255,7 +255,7 @@ def test_declaration_with_inconsistent_condition_is_rejected() -> None:
         merged(conditions=[condition], fields={"mood": {"enum": ["sad"]}})
     assert str(caught.value).splitlines()[1:] == [
         '  - resources.people: unknown field "x" in conditions',
-        '  - resources.people: unknown value "angry" of mood in conditions',
+        '  - resources.people: unknown value "angry" for field "mood" in conditions',
         '  - resources.people: field "mood": default "ok" is not one of sad',
     ]
 

@@ -111,7 +111,7 @@ async def test_dead_letters_redrive_all_matching_except_deselected_rows_as_opera
     await page.get_by_role("link", name="Show the operation").first.click()
     await expect(page).to_have_url(re.compile("/operations/[0-9a-f-]{36}$"))
     await expect(page.get_by_label("Selected operation")).to_contain_text(
-        "handler failures, one group of errors, except 2 rows"
+        "handler failures, in one error group, except 2 rows"
     )
 
 
@@ -301,7 +301,7 @@ async def test_retry_dialog_warns_about_rows_that_probably_fail_again(working: S
     page = await signed_in("ned", "/dead-letters")
     await group(page, NOT_SOLD).get_by_role("button", name="Retry all").click()
     notice = page.get_by_role("dialog").get_by_role("note")
-    await expect(notice).to_contain_text("A retry will probably not succeed:")
+    await expect(notice).to_contain_text("A retry will probably not succeed for these rows:")
     await expect(notice).to_contain_text("2 rows with a permanent error")
     await axe(page)
     await screenshot(page, "dead-letters-forecast")
@@ -311,7 +311,7 @@ async def test_retry_dialog_warns_about_rows_that_probably_fail_again(working: S
     await open_group(page, "email.pattern")
     await page.get_by_role("grid").get_by_role("checkbox").nth(0).click()
     await page.get_by_role("button", name="Retry selected").click()
-    await expect(notice).to_contain_text("1 row of imports with invalid values: the same input fails again.")
+    await expect(notice).to_contain_text("1 row with invalid values in imports: the same input fails again.")
 
 
 async def test_retry_dialogs_of_import_warn_that_invalid_rows_fail_again(working: Site, signed_in: OpenPage) -> None:
@@ -321,7 +321,7 @@ async def test_retry_dialogs_of_import_warn_that_invalid_rows_fail_again(working
     for button in ("Retry failed …", "Retry failures with cause email.pattern"):
         await page.get_by_role("button", name=button, exact=True).click()
         await expect(notice).to_contain_text(
-            "2 rows of imports with invalid values: the same input fails again. Fix the rows first."
+            "2 rows with invalid values in imports: the same input fails again. Fix the rows first."
         )
         await axe(page)
         await page.get_by_role("button", name="Go back").click()

@@ -52,7 +52,7 @@ async def test_import_journey_from_sign_in_to_workbook_needs_no_page_reload(
 
     # The remaining rows were not fixed: they fail again when retried.
     await page.get_by_role("button", name="Retry failed").click()
-    warning = f"{BAD - 3} rows of imports with invalid values: the same input fails again. Fix the rows first."
+    warning = f"{BAD - 3} rows with invalid values in imports: the same input fails again. Fix the rows first."
     await expect(page.get_by_role("dialog").get_by_role("note")).to_contain_text(warning)
     await page.get_by_role("dialog").get_by_role("button", name=f"Retry {BAD - 3}").click()
     await expect(page.get_by_text(f"Requeued {BAD - 3} rows")).to_be_visible(timeout=SLOW)

@@ -54,7 +54,7 @@ async def test_sign_out_everywhere_else_ends_other_sessions(site: Site, signed_i
     other, page = [await signed_in("bob", "/keys", expect=("401", "the server responded")) for _ in range(2)]
     await expect(page.get_by_role("table", name="Sessions").get_by_role("row")).to_have_count(3)
     await page.get_by_role("button", name="Sign out everywhere else").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Sign out others").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Sign out everywhere else").click()
     await expect(page.get_by_role("table", name="Sessions").get_by_role("row")).to_have_count(2)
     await other.goto(f"{site.url}/keys")
     await expect(other.get_by_label("API key or sign-in link")).to_be_visible()
@@ -91,8 +91,8 @@ async def test_admin_adds_user_creates_link_changes_role_and_removes_user(
     await zoe.goto("about:blank")
 
     await row.get_by_role("button", name="Actions for zoe").click()
-    await page.get_by_role("menuitem", name="Make an admin").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Make an admin").click()
+    await page.get_by_role("menuitem", name="Change role to admin").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Change role").click()
     await expect(row).to_contain_text("admin")
     await row.get_by_role("button", name="Actions for zoe").click()
     await page.get_by_role("menuitem", name="Remove").click()

@@ -34,7 +34,7 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user's name
 
 @users_commands.command("list")
 def list_users(as_json: JsonOption = False) -> None:
-    """List users and their number of valid API keys."""
+    """List users, with the number of valid API keys of each user."""
 
     async def action(runtime: Runtime) -> Sequence[object]:
         return await accounts.list_users(runtime.db)
@@ -58,7 +58,7 @@ def add_user(
 
 @users_commands.command("role")
 def change_role(user: UserArgument, role: Annotated[Role, typer.Argument(help="The new role")]) -> None:
-    """Change the role of a user. The user's browser sessions end."""
+    """Change a user's role. The user's browser sessions end."""
 
     async def action(runtime: Runtime) -> None:
         await accounts.change_role(runtime.db, user, role)

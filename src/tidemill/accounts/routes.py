@@ -31,7 +31,7 @@ class MeOut(BaseModel):
     user_id: int
     name: str
     role: Role
-    by: str = Field(description="The API key, or `session`")
+    by: str = Field(description="How the request was authenticated: `session`, or `key` and the prefix of the key")
     csrf_token: str | None = Field(None, description="A browser must send this token in X-CSRF-Token with every write")
 
 
@@ -39,7 +39,7 @@ class SignIn(RequestModel):
     """An API key, or the token of a sign-in link."""
 
     key: str | None = Field(None, max_length=200)
-    link: str | None = Field(None, max_length=200, description="The part after /sign-in/ of a sign-in link")
+    link: str | None = Field(None, max_length=200, description="The part of a sign-in link after /sign-in/")
 
 
 class SessionOut(BaseModel):
@@ -119,7 +119,9 @@ class KeyIn(RequestModel):
     expires_in_s: int | None = Field(
         None, gt=0, le=10 * 366 * 86_400, description="Lifetime in seconds; unlimited if omitted"
     )
-    user: str | None = Field(None, max_length=100, description="Name or id of the user, if not yourself; admins only")
+    user: str | None = Field(
+        None, max_length=100, description="Name or id of the key's user; default: you. Only admins can set another user"
+    )
 
 
 class KeyOut(BaseModel):
@@ -131,7 +133,7 @@ class KeyOut(BaseModel):
     user_name: str | None = None
     created_at: datetime
     expires_at: datetime | None = None
-    last_used_at: datetime | None = Field(None, description="Accurate to the minute")
+    last_used_at: datetime | None = Field(None, description="Time of the last use, accurate to the minute")
     revoked_at: datetime | None = None
 
 
@@ -255,7 +257,7 @@ async def get_user(name: str, db: DatabaseDep) -> UserOut:
 
 @router.patch("/users/{name}", **build_route_options(Permission.ADMIN, 404, 409))
 async def change_role(name: str, body: RoleIn, db: DatabaseDep) -> UserOut:
-    """Change the role of a user. The user's browser sessions end."""
+    """Change a user's role. The user's browser sessions end."""
     return UserOut.model_validate(await accounts.change_role(db, name, body.role), from_attributes=True)
 
 

@@ -73,7 +73,7 @@ class Mill(MillSubmission):
         return job
 
     def iter_items(self, job_id: UUID, status: ItemStatusName | None = None) -> Iterator[ItemRecord]:
-        """Iterate over the items of a job, or over those with one status. Each has its input and outcome.
+        """Iterate over a job's items, or only over items with one status. Each has its input and outcome.
 
         Items are read page by page. An item that changes during the iteration appears with its old or its new state.
         """
@@ -210,11 +210,11 @@ class Mill(MillSubmission):
         return await asyncio.to_thread(open_image, open_blob_store(self.settings.blobs), file_id, item.input)
 
     def close(self) -> None:
-        """Close the connections of blocking calls. The next call reopens them."""
+        """Close the connections that blocking calls use. The next call reopens them."""
         self.shared_database.close_background_loop()
 
     async def close_async(self) -> None:
-        """Close the connections of the running event loop. The next call reopens them."""
+        """Close the connections that the running event loop uses. The next call reopens them."""
         await self.shared_database.close_for_running_loop()
 
     def __enter__(self) -> Self:

@@ -79,7 +79,7 @@ class MillDeclarations:
                 and log, for example without secrets. If the function raises, the traceback is not kept.
         """
         if redact_traceback is not None and not callable(redact_traceback):
-            raise InvalidInput("redact_traceback must be None or a function that takes a text")
+            raise InvalidInput("redact_traceback must be None or a function that takes a string")
         self.registry = HandlerRegistry()
         self.registry.redact_traceback = redact_traceback
         if settings is not None:
@@ -108,17 +108,17 @@ class MillDeclarations:
         columns: Sequence[str] | None = None,
         roles: Sequence[RoleName] | None = None,
     ) -> Callable[[ItemFunction], ItemFunction]:
-        """Declare the handler of a kind: a function that takes one ``Item``, async or not.
+        """Declare the handler for a kind: a function that takes one ``Item``, async or not.
 
         Args:
             kind: The name that jobs are submitted with.
             concurrency: Maximum number of items that one process runs concurrently.
-            timeout: Timeout of one item in seconds; None for no limit.
+            timeout: Timeout for one item in seconds; None for no limit.
             max_attempts: Maximum attempts if an item fails; TIDEMILL_MAX_ATTEMPTS_ERROR by default.
-            max_attempts_not_found: Maximum attempts if it is not found; TIDEMILL_MAX_ATTEMPTS_NOT_FOUND by default.
+            max_attempts_not_found: Maximum attempts if an item is not found; default: TIDEMILL_MAX_ATTEMPTS_NOT_FOUND.
             backoff: Seconds before the second attempt; the delay doubles with each further attempt.
             backoff_cap: Maximum delay between attempts, in seconds.
-            not_found_delay: Seconds before a NotFound is retried.
+            not_found_delay: Seconds before an item that was not found is retried.
             flush_size: Outcomes per flush; adaptive by default. With 1, a crash repeats the fewest finished items.
             permanent: Exceptions that are not retried.
             limit: The limiter that grants a permit before an item starts.
@@ -169,7 +169,7 @@ class MillDeclarations:
 
         An async function can take a second parameter, the connection of that transaction. Writes on this connection
         happen exactly once. The function returns None if all items are done, or a list with one outcome per item.
-        With ``sparse``, done items have no outcome row. A batch needs one permit of the limiter ``limit``. The other
+        With ``sparse``, done items have no outcome row. A batch needs one permit from the limiter ``limit``. The other
         options are as for ``handler``.
         """
         retry = self._make_retry_policy(max_attempts, max_attempts_not_found, backoff, backoff_cap, not_found_delay)
@@ -231,10 +231,10 @@ class MillDeclarations:
         self.registry.declarations.resources[name] = dict(declaration)
 
     def dataset(self, name: str, **declaration: Unpack[DatasetOptions]) -> Callable[[Producer], Producer]:
-        """Declare a dataset of distributions. The options are the keys of ``tidemill.toml``: ``fields``, ….
+        """Declare a dataset for distributions. The options are the keys of ``tidemill.toml``: ``fields``, ….
 
         The function produces the rows of one input's file. It gets the input as a dict and returns or yields dicts, or
-        tuples if ``columns`` are declared; it may be async. With a ``query``, no function is needed. The
+        tuples if ``columns`` are declared; it can be async. With a ``query``, no function is needed. The
         declaration is validated when the API or a worker starts.
         """
         self.registry.declarations.datasets[name] = dict(declaration)
@@ -248,7 +248,7 @@ class MillDeclarations:
     def normalizer(self, name: str) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
         """Declare a normalizer for fields of resources, in addition to ``trim``, ``collapse``, ``lower`` and ``upper``.
 
-        The function gets a text and returns the normalized text. If it raises ValueError, the row fails with the
+        The function takes a string and returns the normalized string. If it raises ValueError, the row fails with the
         message of that exception.
         """
 

@@ -78,7 +78,7 @@ class MillSubmission(MillDeclarations):
             policy: When failed items fail the job.
             owner_id: The user who owns the job. Workers divide their time fairly between owners.
             idempotency_key: A repeated submission with the same key returns the first job.
-            connection: A psycopg connection. The job exists if and only if the transaction of this connection commits.
+            connection: A psycopg connection. The job exists if and only if this connection's transaction commits.
                 In autocommit mode outside a transaction, the job is committed at once.
 
         Raises:
@@ -150,10 +150,10 @@ class MillSubmission(MillDeclarations):
             validate_only: Dry run: validate all rows and write none.
             duplicates: Which of several rows with the same key to import; ``error`` fails all but the first.
             mapping: Column of the file -> field, or an empty string to ignore the column.
-            spreadsheet_safe: Remove the apostrophes of a file that was exported with ``spreadsheet_safe``.
+            spreadsheet_safe: Remove the apostrophes that an export with ``spreadsheet_safe`` added.
             keep_empty: Import empty text as empty text and not as NULL.
             layout: ``format``, ``encoding``, ``delimiter`` and other options that override detection.
-            name: The file name to store with the job and to detect the format by; the name of ``file`` by default.
+            name: File name to store with the job, and to detect the format; the name of ``file`` by default.
             priority: As for ``submit``.
             policy: As for ``submit``.
             owner_id: As for ``submit``.
@@ -304,13 +304,13 @@ class MillSubmission(MillDeclarations):
         """Create a job that produces one file per input and return its id.
 
         Args:
-            dataset: A dataset of this mill or of ``tidemill.toml``.
-            inputs: The field values of each file. All inputs are validated before the job is stored.
+            dataset: A dataset that this mill or ``tidemill.toml`` declares.
+            inputs: The field values for each file. All inputs are validated before the job is stored.
             reuse: Whether to reuse files of earlier distributions; TIDEMILL_REUSE_ENABLED by default.
             reuse_days: Regenerate files of inputs whose date is less than this many days ago; TIDEMILL_REUSE_DAYS by
                 default.
-            format: Overrides the format of the dataset.
-            compression: Overrides the compression of the dataset.
+            format: Overrides the dataset's format.
+            compression: Overrides the dataset's compression.
             priority: As for ``submit``.
             policy: As for ``submit``; ``fail_fast`` by default.
             owner_id: As for ``submit``.

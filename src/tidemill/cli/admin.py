@@ -153,7 +153,7 @@ def purge(
     console.print(
         f"Dropped {', '.join(weeks)}"
         if weeks
-        else "Nothing to drop: no complete week that old contains only closed jobs"
+        else "Nothing to drop: no week has only jobs that closed longer ago than --older-than"
     )
 
 
@@ -182,12 +182,12 @@ def doctor(as_json: JsonOption = False) -> None:
 @commands.command()
 def quarantine(
     limit: Annotated[
-        int, typer.Option(min=1, max=QUARANTINE_MAX_MESSAGES, help="Maximum number of messages, newest first")
+        int, typer.Option(min=1, max=QUARANTINE_MAX_MESSAGES, help="Maximum number of messages to show, newest first")
     ] = 20,
     clear: Annotated[bool, typer.Option("--clear", help="Delete the shown messages and all older ones")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show broker messages that are not valid hints, and hints that the broker rejected."""
+    """Show broker messages that are not valid hints (wake-up messages for workers), and hints the broker rejected."""
 
     async def action(runtime: Runtime) -> list[QuarantinedMessage]:
         messages = await runtime.db.read(list_quarantined_messages, limit)

@@ -42,7 +42,7 @@ CORE_COMMANDS = {
         "cancel": "Cancel the waiting items of a job. Running items finish and keep their results.",
         "delete": "Delete a job with all its rows and results.",
         "retry": "Retry the failed items of jobs, and items that were cancelled because their job failed.",
-        "reprocess": "Run settled items of one job again, also successful ones. To retry failures, use retry.",
+        "reprocess": "Run settled items of one job again, including successful items. To retry failures, use retry.",
         "items": "Print the items of a job, one JSON object per line.",
     },
     "tidemill.limits.cli": {
@@ -55,7 +55,8 @@ CORE_COMMANDS = {
         "purge": "Delete the rows of old closed jobs, a complete week at a time. Job counts are kept.",
         "doctor": "Check the settings, the server and all invariants of the engine. The exit code is 1 if a check "
         "fails.",
-        "quarantine": "Show broker messages that are not valid hints, and hints that the broker rejected.",
+        "quarantine": "Show broker messages that are not valid hints (wake-up messages for workers), and hints the "
+        "broker rejected.",
     },
     "tidemill.cli.demo": {
         "demo": "Import three files with some invalid rows into the embedded PostgreSQL, then export rows and "

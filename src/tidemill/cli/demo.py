@@ -104,7 +104,7 @@ def _distribute_prices(folder: Path, processes: int) -> None:
     job = run_distribution(distribution, processes=processes, app=BUILTIN_MILL_REFERENCE, paths_to=None)
     if job.status is not JobStatus.COMPLETED:
         error_console.print(
-            "A running worker took the job, but does not know the dataset of the demo. "
+            "A running worker took the job but does not have the demo's dataset. "
             "Stop the worker or `tidemill up`, then run the demo again.",
             highlight=False,
         )

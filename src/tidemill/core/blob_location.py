@@ -46,7 +46,7 @@ def is_blob_name(name: str) -> bool:
 
 def check_blob_name(name: str) -> str:
     if not is_blob_name(name):
-        raise InvalidInput(f'Invalid name of a stored file: "{name[:BLOB_NAME_SEGMENT_MAX_CHARS]}"')
+        raise InvalidInput(f'Invalid name for a stored file: "{name[:BLOB_NAME_SEGMENT_MAX_CHARS]}"')
     return name
 
 
@@ -59,7 +59,7 @@ def parse_blob_location(text: str) -> Path | BucketLocation:
     match = _URL_PATTERN.fullmatch(text)
     if match is None:
         if not text.strip() or "\0" in text:
-            raise InvalidInput("must be a folder or the URL of a bucket")
+            raise InvalidInput("must be a folder or a bucket URL")
         return Path(text)
     scheme, rest = match[1].lower(), match[2]
     if scheme == "file" and rest.startswith("/"):
@@ -68,12 +68,12 @@ def parse_blob_location(text: str) -> Path | BucketLocation:
         raise InvalidInput("must be a folder, or a URL that starts with s3://, gs:// or az://")
     if any(sign in rest for sign in "@?#:"):
         raise InvalidInput(
-            "the URL of a bucket can contain only its name and a prefix; put credentials into environment variables"
+            "a bucket URL can contain only the bucket's name and a prefix; put credentials into environment variables"
         )
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.strip("/")
     if not _BUCKET_NAME_PATTERN.fullmatch(bucket) or (prefix and not is_blob_name(prefix)):
         raise InvalidInput(
-            f'"{scheme}://{rest[:BLOB_NAME_SEGMENT_MAX_CHARS]}" is not a bucket URL, as in {scheme}://name/prefix'
+            f'"{scheme}://{rest[:BLOB_NAME_SEGMENT_MAX_CHARS]}" is not a valid bucket URL; use {scheme}://name/prefix'
         )
     return BucketLocation(scheme, bucket, prefix)

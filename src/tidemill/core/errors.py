@@ -52,7 +52,7 @@ def escape_unprintable(text: str) -> str:
 
 
 class TidemillError(Exception):
-    """The base class of all errors of Tidemill. Messages are written for users and contain no control characters."""
+    """The base class of all Tidemill errors. Messages are written for users and contain no control characters."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(escape_unprintable(one) if isinstance(one, str) else one for one in args))
@@ -179,7 +179,7 @@ class TooManyRequests(TidemillError):
 
 
 class Unavailable(TidemillError):
-    """The database is unreachable, or its schema has another version."""
+    """The database is unreachable, or its schema has a different version."""
 
 
 class ReaderKilled(Unavailable):

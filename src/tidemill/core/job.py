@@ -13,7 +13,7 @@ from tidemill.core.status import Intent, ItemStatus, JobStatus
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The number of items of a job per status. ``total`` is always the sum of these numbers."""
+    """The number of a job's items by status. ``total`` is always the sum of the other numbers."""
 
     total: int = 0
     pending: int = 0

@@ -28,7 +28,7 @@ class Page(Generic[T]):
 
 def parse_cursor_timestamp(value: object) -> datetime:
     if not isinstance(value, str) or len(value) > TIMESTAMP_MAX_CHARS:
-        raise ValueError("not a timestamp")
+        raise ValueError("not a valid timestamp")
     at = datetime.fromisoformat(value)
     if at.tzinfo is None:
         raise ValueError("the timestamp has no time zone")
@@ -37,13 +37,13 @@ def parse_cursor_timestamp(value: object) -> datetime:
 
 def parse_number(value: object) -> int:
     if type(value) is not int or not -1 <= value <= BIGINT_SAFE_MAX:
-        raise ValueError("not a number in a cursor")
+        raise ValueError("not a valid integer")
     return value
 
 
 def parse_cursor_uuid(value: object) -> UUID:
     if not isinstance(value, str):
-        raise TypeError("not an ID")
+        raise TypeError("not a valid ID")
     return UUID(value)
 
 

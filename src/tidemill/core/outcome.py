@@ -52,7 +52,7 @@ class Done(Outcome):
 class NotFound(Outcome):
     """The lookup found nothing. By default the item is retried once, after ``RetryPolicy.not_found_delay`` seconds.
 
-    The results show ``result`` although the item was not found, for example the nearest candidates. A handler with
+    The results show ``result``, such as the nearest candidates, although the item was not found. A handler with
     several lookup strategies sets ``again`` to True while it has another strategy to use. ``item.misses`` is the number
     of strategies that the item has used.
     """
@@ -107,7 +107,7 @@ class Wait(Retry):
 class Fail(Outcome):
     """The item failed. ``code`` groups failures. ``retryable`` is True if a manual retry can succeed.
 
-    ``details`` are more data to store with the error, such as the invalid field and its value.
+    ``details`` is additional data to store with the error, such as the invalid field and its value.
     """
 
     def __init__(

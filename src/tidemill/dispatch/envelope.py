@@ -127,7 +127,7 @@ def _find_header_problems(header: JsonObject) -> list[str]:
         problems.append("header.created_at: must be a timestamp with a time zone")
     attempt, most = header["attempt"], header["max_attempts"]
     if not (_is_positive_bigint(attempt) and _is_positive_bigint(most)):
-        problems.append("header.attempt, header.max_attempts: must be integers of at least 1")
+        problems.append("header.attempt, header.max_attempts: must be positive integers")
     elif attempt > most:
         problems.append(f"header.attempt: must be at most {most}, not {attempt}")
     return problems

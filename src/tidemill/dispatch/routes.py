@@ -28,10 +28,10 @@ class QuarantinedMessageOut(BaseModel):
     source: MessageSource = Field(
         description="`received`: a worker received the message; `refused`: the broker rejected the message"
     )
-    reason: str = Field(description="All problems of the message")
+    reason: str = Field(description="All problems found in the message")
     message: str = Field(description="The first 4 kB of the message")
-    size: int = Field(description="Size in bytes")
-    job_id: UUID | None = Field(description="The job of the hint, if the message was a hint")
+    size: int = Field(description="Size of the complete message in bytes")
+    job_id: UUID | None = Field(description="The job that the hint names, if the message is a hint")
     worker: str | None = Field(description="The worker that quarantined the message")
 
 
@@ -59,7 +59,7 @@ NewestSeenId = Annotated[
 
 @router.get("/quarantine", response_model_exclude_unset=True, **build_route_options(Permission.ADMIN))
 async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: DatabaseDep) -> QuarantinePage:
-    """List broker messages that are not valid hints, and hints that the broker rejected. The newest comes first."""
+    """List broker messages that are not valid hints, and hints that the broker rejected, newest first."""
     before = _parse_quarantine_cursor(schema_types.decode_cursor(query.after))
     messages = await db.read(outbox.list_quarantined_messages, query.page_size + 1, before)
     shown, more = messages[: query.page_size], messages[query.page_size :]
@@ -71,7 +71,7 @@ async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: Databa
 
 @router.delete("/quarantine", **build_route_options(Permission.ADMIN))
 async def clear_quarantine(db: DatabaseDep, up_to: NewestSeenId = None) -> QuarantineClearedOut:
-    """Delete all quarantined messages, or those up to the given ID."""
+    """Delete all quarantined messages, or only the messages up to the given ID."""
     return QuarantineClearedOut(removed=await db.run(outbox.delete_quarantined_messages, up_to))
 
 

@@ -61,10 +61,10 @@ def distribute_command(
         ),
     ] = None,
     format_: Annotated[
-        FileFormat | None, typer.Option("--format", help="File format; default: that of the dataset")
+        FileFormat | None, typer.Option("--format", help="File format; default: the dataset's format")
     ] = None,
     compression: Annotated[
-        Compression | None, typer.Option(help="File compression; default: that of the dataset")
+        Compression | None, typer.Option(help="File compression; default: the dataset's compression")
     ] = None,
     policy: Annotated[
         str, typer.Option(help="Failure policy: fail_fast, continue, tolerate:10 or tolerate:5%")

@@ -22,7 +22,7 @@ def _check_field_name(name: str) -> str:
     if not _FIELD_NAME_PATTERN.fullmatch(name):
         raise ValueError(f"The name does not match {_FIELD_NAME_PATTERN.pattern}")
     if name in _RESERVED_FIELD_NAMES:
-        raise ValueError("The name is reserved: the API returns a field of this name for every input")
+        raise ValueError("The name is reserved: the API returns a field with this name for every input")
     return name
 
 
@@ -112,9 +112,10 @@ def _has_producer(info: ValidationInfo) -> bool:
 def _find_equal_spelling_problems(fields: list[str]) -> Iterator[tuple[str, str]]:
     first: dict[str, str] = {}
     for name in fields:
-        other = first.setdefault(to_camel_case(name), name)
+        camel = to_camel_case(name)
+        other = first.setdefault(camel, name)
         if other != name:
-            yield f"fields.{name}", f'The camelCase name is the same as that of "{other}"'
+            yield f"fields.{name}", f'The camelCase name "{camel}" is already used by field "{other}"'
 
 
 def _find_query_problems(query: str, fields: list[str]) -> Iterator[tuple[str, str]]:

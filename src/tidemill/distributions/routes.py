@@ -240,7 +240,7 @@ async def cancel_distribution(
 async def redrive_distribution(
     distribution_id: RunnableDistribution, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
 ) -> OperationOut:
-    """Retry the failed inputs, and inputs that were cancelled because of a failed input. The distribution reopens."""
+    """Retry failed inputs, and inputs that were cancelled because another input failed. The distribution reopens."""
     operation = await redrive_or_dismiss_dead_letters(
         db,
         owner_id=None,

@@ -46,11 +46,9 @@ class DistributionIn(RequestModel):
     policy: PolicyIn | None = Field(
         None, description="Failure policy. Default: `fail_fast`: the first failed input fails the distribution"
     )
-    format: DistributionFormat | None = Field(None, description="Default: the format of the dataset")
-    compression: DistributionCompression | None = Field(None, description="Default: the compression of the dataset")
-    priority: int = Field(
-        0, ge=-100, le=100, description="Each step doubles the share of this job among the jobs of its owner"
-    )
+    format: DistributionFormat | None = Field(None, description="Default: the dataset's format")
+    compression: DistributionCompression | None = Field(None, description="Default: the dataset's compression")
+    priority: int = Field(0, ge=-100, le=100, description="Each step doubles the job's share of its owner's capacity")
 
 
 class ReuseOut(BaseModel):
@@ -64,7 +62,7 @@ class DistributionOut(BaseModel):
     """A distribution and its progress. `total` is the sum of the counts from `pending` to `cancelled`."""
 
     job_id: UUID
-    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts it")
+    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts this key")
     dataset: str
     status: JobStatus
     total: NonNegativeInt

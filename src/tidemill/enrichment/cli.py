@@ -55,7 +55,10 @@ def match_command(
     ] = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="Strategies in order: exact, normalized, without_type, column:NAME, a+b; can be repeated"),
+        typer.Option(
+            help="Strategy: exact, normalized, without_type, column:NAME, or several joined by +; repeat the option "
+            "for strategies to try in order"
+        ),
     ] = None,
     not_found_delay: Annotated[
         float | None, typer.Option(min=0, help="Seconds to wait before the next strategy")

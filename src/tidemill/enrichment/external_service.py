@@ -76,7 +76,7 @@ def error_from_status(status: int, retry_after_s: float | None = None) -> Servic
     if status >= _SERVER_ERROR_MIN_STATUS or status in _RETRIED_CLIENT_ERRORS:
         return ServiceCallError("service_error", reason, is_transient=True, is_splittable=True)
     if status in _ALL_REDIRECT_STATUSES:
-        return ServiceCallError("service_redirect", f"{reason}, which the client cannot follow")
+        return ServiceCallError("service_redirect", f"{reason}, a redirect that cannot be followed")
     return ServiceCallError("service_refused", reason, is_splittable=status in _INVALID_ROW_STATUSES)
 
 
@@ -89,7 +89,7 @@ def make_invalid_answer_error(reason: str) -> ServiceCallError:
 
 def make_answer_too_large_error(megabytes: int) -> ServiceCallError:
     return ServiceCallError(
-        "answer_too_large", f"The response of the service is larger than {megabytes} MB", is_splittable=True
+        "answer_too_large", f"The service's response is larger than {megabytes} MB", is_splittable=True
     )
 
 

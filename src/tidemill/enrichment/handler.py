@@ -211,7 +211,7 @@ def _build_request_path(request: EnrichRequest, item: Item) -> str:
     except EmptyTemplateValue as empty:
         raise Skip(f'No request sent: column "{empty.column}" is empty') from None
     except PathTraversal:
-        raise Fail('A value of the row adds a "." or ".." segment to the path', code="invalid") from None
+        raise Fail('A value in the row adds a "." or ".." segment to the path', code="invalid") from None
 
 
 def _parse_answer_body(body: bytes) -> Any:

@@ -65,7 +65,7 @@ def find_strategy_problem(strategy: str) -> str | None:
             part.startswith(STRATEGY_COLUMN_PREFIX) and len(part) > len(STRATEGY_COLUMN_PREFIX)
         ):
             choices = ", ".join(f'"{name}"' for name in STRATEGY_NAMES)
-            return f'must be one of {choices}, "{STRATEGY_COLUMN_PREFIX}NAME", not "{part}"'
+            return f'must be one of {choices} or "{STRATEGY_COLUMN_PREFIX}NAME", not "{part}"'
     return None
 
 

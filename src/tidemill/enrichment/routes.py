@@ -15,7 +15,7 @@ class ServiceOut(BaseModel):
 
     name: str
     url: str = Field(description="URL of the service")
-    limit: str | None = Field(None, description="Limiter that every request to the service needs a permit of")
+    limit: str | None = Field(None, description="Limiter that grants a permit for each request to the service")
 
 
 class ServiceList(BaseModel):

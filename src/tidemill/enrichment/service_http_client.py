@@ -55,7 +55,7 @@ class AsyncCheckedBackend(httpcore2.AsyncNetworkBackend):
         addresses = await self._resolve_addresses(host, port)
         reason = self._reach.explain_refusal(host, addresses, port)
         if reason:
-            raise ServiceCallError("address_refused", f'Connection to "{host}" refused: {reason}')
+            raise ServiceCallError("address_refused", f'Cannot connect to "{host}": {reason}')
         failure: Exception = httpcore2.ConnectError("host has no address")
         for address in addresses[:SERVICE_ADDRESSES_TRIED_MAX]:
             try:
@@ -229,7 +229,7 @@ def _make_connect_error(error: httpcore2.ConnectError) -> ServiceCallError:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            reason = f"Invalid certificate of the service: {cause.verify_message}"
+            reason = f"The service's certificate is invalid: {cause.verify_message}"
             return ServiceCallError("service_certificate", reason)
         cause = cause.__cause__ or cause.__context__
     return ServiceCallError("service_unreachable", "Cannot connect to the service", is_transient=True)

@@ -47,12 +47,10 @@ def export_command(
     order: Annotated[str, typer.Option(help="Comma-separated fields to sort by; use -FIELD to sort descending")] = "",
     format_: Annotated[
         str | None,
-        typer.Option(
-            "--format", help="csv, ndjson, json, xlsx or parquet; by default, the format that the file name shows"
-        ),
+        typer.Option("--format", help="csv, ndjson, json, xlsx or parquet; by default, detected from the file name"),
     ] = None,
     compression: Annotated[
-        str | None, typer.Option(help="none, gzip or zstd; by default, the compression that the file name shows")
+        str | None, typer.Option(help="none, gzip or zstd; by default, detected from the file name")
     ] = None,
     spreadsheet_safe: Annotated[
         bool, typer.Option("--spreadsheet-safe", help="Put an apostrophe before text that a spreadsheet could execute")

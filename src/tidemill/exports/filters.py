@@ -161,7 +161,7 @@ def _resolve_filter(condition: FilterCondition, resource: Resource) -> TypedFilt
     named, op = clean_value_for_error(condition.field), condition.op
     if condition.field not in resource.field_names:
         similar = format_suggestion_for_long_word(condition.field, resource.field_names)
-        raise InvalidInput(f'Filter "{named}": unknown field of "{resource.name}"{similar}')
+        raise InvalidInput(f'Filter "{named}": unknown field in "{resource.name}"{similar}')
     if op not in FILTER_OPERATORS:
         near = format_suggestion_for_long_word(op, FILTER_OPERATORS) or f"; use one of {', '.join(FILTER_OPERATORS)}"
         raise InvalidInput(f'Filter "{named}": unknown operator "{clean_value_for_error(op)}"{near}')

@@ -70,7 +70,7 @@ class ExportOut(BaseModel):
     """An export and its progress."""
 
     job_id: UUID
-    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts it")
+    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts this key")
     idempotency_key: str | None = None
     resource_type: str = Field(description="Name of the exported resource, or `job` for job results")
     format: str

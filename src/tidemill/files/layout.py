@@ -54,7 +54,7 @@ def parse_layout_options(given: Mapping[str, object]) -> FileLayout:
     for name in layout:
         if name not in allowed:
             raise InvalidInput(
-                f"{name}: not an option of {kind or 'any format'}; the options are {', '.join(sorted(allowed))}"
+                f"{name}: not an option for {kind or 'any format'}; the options are {', '.join(sorted(allowed))}"
             )
     return FileLayout.from_json({name: _OPTION_CHECKS[name](name, value) for name, value in layout.items()})
 

@@ -38,7 +38,7 @@ class HealthOut(BaseModel):
     workers: int = Field(description="Workers with a heartbeat in the last 30 s")
     open_jobs: int
     queue_age_s: float = Field(
-        description="Waiting time of the oldest due batch, or of the oldest file that no worker reads yet"
+        description="How long the oldest due batch, or the oldest file that no worker is reading, has waited"
     )
     reasons: list[str] = Field(description="Why the status is not `ok`")
     broker: str | None = Field(
@@ -58,7 +58,7 @@ class RequestLimitsOut(BaseModel):
     max_inline_inputs: int = Field(description="Maximum inputs in a JSON body; send more as a file")
     rate_limit_per_s: int
     rate_limit_burst: int
-    max_concurrent_jobs: int = Field(description="Maximum jobs of one user that run concurrently; further jobs wait")
+    max_concurrent_jobs: int = Field(description="Maximum concurrently running jobs per user; further jobs wait")
     max_distribution_inputs: int
     sources: list[str] = Field(description="Folder names for the `source` of a submission")
     pending_dashboard: bool
@@ -76,7 +76,7 @@ class WorkerOut(BaseModel):
     seen_at: datetime
     silent_s: float
     in_hand: int = Field(description="Number of items that the worker has leased")
-    info: dict[str, Any] = Field(description="Kinds and processes of the worker, and how it adapts to the load")
+    info: dict[str, Any] = Field(description="The worker's kinds and processes, and how it adapts to the load")
 
 
 root = APIRouter(tags=["service"], route_class=AuthenticatedRoute)
@@ -88,13 +88,13 @@ _UNFIT_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 @router.get("", **build_route_options(Permission.PUBLIC))
 async def get_front() -> ApiIndexOut:
-    """Get the name, the version and the links of the service."""
+    """Get the service's name, version and links."""
     return ApiIndexOut(service="tidemill", version=version("tidemill"), openapi="/v1/openapi.json", health="/health")
 
 
 @root.get("/health", **build_route_options(Permission.PUBLIC, extra_responses=_UNFIT_RESPONSE))
 async def get_health(response: Response, runtime: RuntimeDep) -> HealthOut:
-    """Check the database, its schema, the workers and the queue. The status is 503 if the service cannot work."""
+    """Check the database, its schema, the workers and the queue. The status is 503 if the service cannot run jobs."""
     health = await administration.check_health(runtime.db)
     response.status_code = 200 if health.is_operational else 503
     return HealthOut.model_validate(asdict(health) | {"status": health.status, "reasons": health.reasons})
@@ -102,7 +102,7 @@ async def get_health(response: Response, runtime: RuntimeDep) -> HealthOut:
 
 @router.get("/me", **build_route_options(Permission.USER))
 async def get_me(me: CurrentUser) -> MeOut:
-    """Get the user of this API key or session."""
+    """Get the user that this API key or session belongs to."""
     return MeOut(user_id=me.user_id, name=me.name, role=me.role, by=me.by, csrf_token=me.csrf)
 
 

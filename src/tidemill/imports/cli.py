@@ -64,7 +64,9 @@ def import_command(
         str,
         typer.Argument(help="CSV, TSV, NDJSON, JSON, XLSX or Parquet file, compressed or not; a URL; or - for stdin"),
     ],
-    into: Annotated[str, typer.Option(help="Target table, such as public.users, or a resource of tidemill.toml")],
+    into: Annotated[
+        str, typer.Option(help="Target table, such as public.users, or a resource declared in tidemill.toml")
+    ],
     key: Annotated[
         str, typer.Option(help="Comma-separated fields that identify a row (default: the key of the table or resource)")
     ] = "",
@@ -73,7 +75,8 @@ def import_command(
     duplicates: Annotated[
         str,
         typer.Option(
-            help="If rows have the same key: first or last imports that row; error imports the first, fails the others"
+            help="If rows have the same key: first or last imports only that row; error imports the first and fails "
+            "the others"
         ),
     ] = "error",
     map_: Annotated[
@@ -92,9 +95,7 @@ def import_command(
     sheet: Annotated[str | None, typer.Option(help="Sheet of a workbook, by name or number")] = None,
     spreadsheet_safe: Annotated[
         bool,
-        typer.Option(
-            "--spreadsheet-safe", help="For a file that was exported with this option: remove the added apostrophes"
-        ),
+        typer.Option("--spreadsheet-safe", help="Remove the apostrophes that an export with --spreadsheet-safe added"),
     ] = False,
     keep_empty: Annotated[
         bool, typer.Option("--keep-empty", help='Import empty text ("" in a CSV) as text, not as a missing value')
@@ -359,7 +360,7 @@ def promote_command(
     processes: FallbackProcessesOption = 2,
     app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
 ) -> None:
-    """Promote a dry run: import its file, with the fixes that users sent since."""
+    """Promote a dry run: import its file with all fixed rows."""
 
     async def action(runtime: Runtime) -> Job:
         dry_run = await queries.get_job_by_reference(runtime.db, job)

@@ -15,6 +15,6 @@ FEATURE = Feature(
     commands={
         "import": "Import a file into a table of your database, and report every invalid row.",
         "fix": "Send back fixed rows of an import, and retry only these rows.",
-        "promote": "Promote a dry run: import its file, with the fixes that users sent since.",
+        "promote": "Promote a dry run: import its file with all fixed rows.",
     },
 )

@@ -94,7 +94,7 @@ async def submit_import(
 
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
 async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep) -> PreviewOut:
-    """Return the layout and column mapping of a file, and the errors of its first rows. The service stores nothing."""
+    """Return the layout and column mapping of a file, and the errors in its first rows. The service stores nothing."""
     received = await receive_import(request, runtime, me, PreviewIn, make_submission(request, me))
     preview = await runtime.get(make_import_use_cases).preview_and_delete_file(
         received.submission, received.source, rows=received.body.rows
@@ -182,7 +182,7 @@ async def reprocess_import(
     response: Response,
     runtime: RuntimeDep,
 ) -> OperationOut:
-    """Run settled rows again, for example after a change of the table or of a table that the rows refer to."""
+    """Run settled rows again, for example after the table, or a table that the rows refer to, has changed."""
     return await bulk_operation_routes.reprocess_job(import_id, body, me, request, response, runtime)
 
 
@@ -237,9 +237,9 @@ async def list_import_errors(
 async def download_import_errors(import_id: VisibleImport, db: DatabaseDep) -> StreamingResponse:
     """Download the failed rows as CSV, in the layout of the imported file. Fix them and send them to `fixes`.
 
-    The file has the additional columns `_row`, `_errors` and `_error_codes`. If the encoding of the imported file lacks
-    a character of these rows, the file is UTF-8 with a byte order mark, and the response has the header
-    `X-Tidemill-Note`.
+    The file has the additional columns `_row`, `_errors` and `_error_codes`. If the encoding of the imported file
+    cannot represent a character in these rows, the file is UTF-8 with a byte order mark, and the response has the
+    header `X-Tidemill-Note`.
     """
     return await _build_error_file_response(db, import_id, "csv")
 

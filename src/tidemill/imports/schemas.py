@@ -103,12 +103,12 @@ class PreviewIn(ImportIn):
 
 
 class RowError(BaseModel):
-    """One error of a row."""
+    """One error in a row."""
 
     row: int = Field(description="Number of the row, from 1")
     line: int = Field(description="Line in the file")
     byte_offset: int | None = Field(
-        None, description="Byte offset of the first byte that is invalid in the encoding of the file"
+        None, description="Byte offset of the first byte that is invalid in the file's encoding"
     )
     field: str | None = None
     value: Any = Field(None, description="The invalid value, truncated")
@@ -123,7 +123,7 @@ class RowOut(BaseModel):
     row: int
     line: int
     errors: list[RowError]
-    input: Any = Field(description="The row with its newest fix; a text if the row could not be parsed")
+    input: Any = Field(description="The row with its newest fix; a string if the row could not be parsed")
 
 
 class TargetFieldOut(BaseModel):
@@ -135,19 +135,19 @@ class TargetFieldOut(BaseModel):
 
 
 class PreviewOut(BaseModel):
-    """The layout of a file, its column mapping, and the errors of its first rows. The file is not stored."""
+    """The layout of a file, its column mapping, and the errors in its first rows. The file is not stored."""
 
     resource_type: str
     layout: dict[str, Any]
     columns: list[str]
     mapping: dict[str, str] = Field(
-        description="Column -> field: the mapping of the request, and columns with the name of a field"
+        description="Column -> field: the request's mapping, and each column that has the same name as a field"
     )
     unknown: list[str] = Field(description="Columns that match no field")
     missing: list[str] = Field(description="Required fields without a column")
     problems: list[str] = Field(description="Why the import would be rejected; empty if it would be accepted")
     fields: list[TargetFieldOut] = Field([], description="Fields of the resource, in order")
-    rows: list[RowOut] = Field(description="The first rows, checked without comparing them with the rows of the table")
+    rows: list[RowOut] = Field(description="The first rows, checked but not compared with the table's rows")
 
 
 class EffectsOut(BaseModel):
@@ -162,7 +162,7 @@ class ImportOut(BaseModel):
     """An import and its progress."""
 
     job_id: UUID
-    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts it")
+    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts this key")
     idempotency_key: str | None = None
     resource_type: str
     file_name: str | None = Field(None, description="Name of the uploaded file, if it had one")
@@ -183,7 +183,7 @@ class ImportOut(BaseModel):
         None, description="Seconds from start to completion, minus `idle_s`; null while the import is open"
     )
     idle_s: float = Field(0.0, description="Seconds for which the import was closed before it was reopened")
-    links: dict[str, str] = Field(description="URLs of the import and of its operations")
+    links: dict[str, str] = Field(description="URLs of the import and its operations")
 
 
 class ImportDetail(ImportOut):
@@ -191,9 +191,9 @@ class ImportDetail(ImportOut):
 
     rates: RatesOut
     effects: EffectsOut
-    errors: dict[str, int] = Field(description="First error code of a row, `field.rule` -> number of failed rows")
+    errors: dict[str, int] = Field(description="Code of a row's first error (`field.rule`) -> number of failed rows")
     rows_by_error: dict[str, int] = Field(
-        description="Error code -> number of failed rows with it. A row with several codes counts once for each of them"
+        description="Error code -> number of failed rows with this code. A row counts once for each of its codes"
     )
     layout: dict[str, Any]
     columns: list[str] = Field(description="Columns of the file")

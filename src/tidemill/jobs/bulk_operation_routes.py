@@ -143,7 +143,7 @@ async def redrive_dead_letters(
 
 @router.post("/dead-letters/forecast", **build_route_options(Permission.USER, 404))
 async def forecast_redrive(body: DeadLetterSelectionIn, me: CurrentUser, db: DatabaseDep) -> RetryForecastOut:
-    """Count the dead letters that a redrive would retry, by the probable result of the retry. Nothing is changed."""
+    """Count the dead letters that a redrive would retry, grouped by the probable result. Nothing is changed."""
     items = _parse_selected_items(body)
     owner_id = await resolve_owner_filter(db, me, body.user_id)
     given = body.filter
@@ -222,7 +222,7 @@ def _parse_selected_items(body: DeadLetterSelectionIn) -> list[ItemId] | None:
 
 @router.get("/operations", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_operations(query: Annotated[OperationQuery, Query()], me: CurrentUser, db: DatabaseDep) -> OperationPage:
-    """List bulk operations, newest first. Each has its user, selection and progress."""
+    """List bulk operations, newest first. Each includes its user, selection and progress."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     before = _parse_operation_cursor(schema_types.decode_cursor(query.after))
     operations = await reprocessing.list_operations(db, owner_id, before=before, limit=query.page_size + 1)

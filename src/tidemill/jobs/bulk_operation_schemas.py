@@ -33,8 +33,7 @@ CountFor = TypeAliasType("CountFor", Literal["reprocess", "cancel", "export"])
 OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed"])
 
 RESET_ATTEMPTS_DESCRIPTION = (
-    "Reset the attempt count of the items. If false, only items that have not used all attempts of their handler "
-    "run again"
+    "Reset the attempt counts of the items. If false, only items that have attempts left run again"
 )
 
 ROW_RANGES_MAX = 100
@@ -59,7 +58,7 @@ ExcludedItemIds = Annotated[
 
 
 class ItemChoiceIn(RequestModel):
-    """A selection of items: all that match, or the matching ones of `item_ids` and `ranges`, without `except`."""
+    """A selection of items: all matching items, or the matching items in `item_ids` and `ranges`, minus `except`."""
 
     key: KeyFilter = None
     item_ids: list[ItemIdText] | None = Field(None, max_length=ITEM_IDS_MAX)
@@ -77,7 +76,7 @@ class ReprocessIn(ItemChoiceIn):
 
 
 class SelectionIn(ItemChoiceIn):
-    """A selection of items of a job with any status."""
+    """A selection of a job's items. Without `statuses`, items of every status are selected."""
 
     statuses: ItemStatusList = Field([])
     error_codes: ErrorCodeList | None = Field(None, description="Only failures with these error codes")
@@ -104,7 +103,7 @@ class CountOut(BaseModel):
 
 FailureCategory = TypeAliasType("FailureCategory", Literal["handler", "invalid_row", "dry_run"])
 CATEGORY_DESCRIPTION = (
-    "Only failures of handlers (`handler`), invalid rows of imports (`invalid_row`), or rows of dry runs (`dry_run`)"
+    "Only handler failures (`handler`), invalid import rows (`invalid_row`) or dry-run rows (`dry_run`)"
 )
 CategoryFilter = Annotated[FailureCategory | None, Field(description=CATEGORY_DESCRIPTION)]
 FailureGroupFilter = Annotated[
@@ -114,7 +113,7 @@ FailureGroupFilter = Annotated[
 
 
 class DeadLetterFilter(RequestModel):
-    """A filter for dead letters that match all conditions."""
+    """Conditions for dead letters. An item must match all of them."""
 
     job_id: JobFilter = None
     kind: KindFilter = None

@@ -70,16 +70,16 @@ def submit_command(
         ),
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="Format of the file, if its name does not show it")
+        str | None, typer.Option("--format", help="Format of the file; by default, detected from its name")
     ] = None,
     priority: Annotated[
-        int, typer.Option(help="From -100 to 100; each step doubles the job's share of the workers")
+        int, typer.Option(help="From -100 to 100; each step doubles the job's share of its owner's capacity")
     ] = 0,
     policy: Annotated[
         str,
         typer.Option(
             help="Failure policy: continue; fail_fast, which fails the job at the first failed item; tolerate:10 or "
-            "tolerate:5%, which fails the job if more items fail"
+            "tolerate:5%, which fails the job if more than 10 or 5% of its items fail"
         ),
     ] = "continue",
     params: Annotated[str, typer.Option(help="JSON object that is stored with the job")] = "{}",
@@ -197,7 +197,7 @@ def _choose_worker_argument(runtime: Runtime, kind: str, app: str | None) -> str
                 return reference
         except InvalidInput:  # the mill of the environment cannot be loaded, and this command does not need it
             continue
-    return "MODULE:NAME, with the mill that declares this kind"
+    return "MODULE:NAME, where MODULE:NAME is the mill that declares this kind"
 
 
 async def _print_changes_until_closed(runtime: Runtime, job: Job, worker_check: WorkerCheck) -> Job:
@@ -277,12 +277,12 @@ def delete(job: JobArgument, yes: Annotated[bool, typer.Option("--yes", help="Sk
 @commands.command("reprocess")
 def reprocess_command(
     job: JobArgument,
-    status: Annotated[list[str], typer.Option(help="Items of this status; may be repeated")] = ["failed", "not_found"],  # noqa: B006
-    code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; may be repeated")] = None,
-    seq: Annotated[list[int] | None, typer.Option(help="Only this item; may be repeated")] = None,
+    status: Annotated[list[str], typer.Option(help="Items of this status; can be repeated")] = ["failed", "not_found"],  # noqa: B006
+    code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; can be repeated")] = None,
+    seq: Annotated[list[int] | None, typer.Option(help="Only this item; can be repeated")] = None,
     keep_attempts: Annotated[bool, typer.Option("--keep-attempts", help="Keep the existing attempt counts")] = False,
 ) -> None:
-    """Run settled items of one job again, also successful ones. To retry failures, use retry."""
+    """Run settled items of one job again, including successful items. To retry failures, use retry."""
     statuses = [_parse_status_option(word) for word in status]
     choice = ReprocessSelection(
         statuses=statuses, codes=code or None, seqs=seq or None, reset_attempts=not keep_attempts
@@ -306,7 +306,7 @@ def reprocess_command(
 @commands.command()
 def retry(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs whose failed items are retried")],
-    code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; may be repeated")] = None,
+    code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; can be repeated")] = None,
 ) -> None:
     """Retry the failed items of jobs, and items that were cancelled because their job failed."""
 
@@ -328,7 +328,7 @@ async def _report_reopened_jobs(runtime: Runtime, before: Iterable[Job]) -> None
     """Report jobs that ended before their file was read: they are open again, although no item was requeued."""
     for job in before:
         if job.is_closed and not job.ingest_complete and not (await queries.get_job(runtime.db, job.id)).is_closed:
-            console.print(f"Reopened {job.key}: workers continue to read its file", highlight=False)
+            console.print(f"Reopened {job.key}: workers will resume reading its file", highlight=False)
 
 
 def _warn_about_invalid_rows(jobs: Iterable[Job], codes: Iterable[str] | None) -> None:
@@ -339,7 +339,7 @@ def _warn_about_invalid_rows(jobs: Iterable[Job], codes: Iterable[str] | None) -
         if job.kind == IMPORT_KIND and invalid:
             subject = "These are" if invalid == failures else "Some of these are"
             print_notice(
-                f"{subject} invalid rows of an import: the same input fails again. "
+                f"{subject} invalid import rows: the same input fails again. "
                 f"Fix them first: tidemill fix {job.key} FILE"
             )
 

@@ -53,12 +53,12 @@ class PendingOut(ItemOut):
 
 
 class PendingPage(BaseModel):
-    """A page of open items. The item with the oldest change comes first."""
+    """A page of open items. The least recently changed item comes first."""
 
     items: list[PendingOut]
     pending_count: int | None = Field(
         None,
-        description="Number of items with these statuses and this kind, at most 30 s old; absent with other filters",
+        description="Number of items with these statuses and this kind. Can be 30 s old; absent with other filters",
     )
     next_page: NextPageToken = None
 
@@ -146,7 +146,7 @@ class DeadLetterGroupOut(BaseModel):
 
 
 class DeadLetterCountsOut(BaseModel):
-    """The number of failed items in each category, without dismissed items, and the number of dismissed items."""
+    """The number of failed items in each category, not counting dismissed items, and the number of dismissed items."""
 
     handler: int
     invalid_row: int
@@ -181,8 +181,8 @@ class DeadLetterCauseOut(BaseModel):
 
     code: str
     count: int
-    jobs: int = Field(description="Number of jobs with such dead letters")
-    newest: datetime | None = Field(description="Time of the latest change of these jobs")
+    jobs: int = Field(description="Number of jobs with these dead letters")
+    newest: datetime | None = Field(description="Time of the latest change to these jobs")
 
 
 class RunNowIn(RequestModel):
@@ -219,8 +219,10 @@ class UnservedKindOut(BaseModel):
     """A kind with open items or jobs that no running worker handles."""
 
     kind: str
-    items: int = Field(description="Open items of this kind, without those of paused jobs")
-    jobs: int = Field(description="Open jobs of this kind, without paused jobs; also those whose file is not read yet")
+    items: int = Field(description="Open items of this kind, except items of paused jobs")
+    jobs: int = Field(
+        description="Open jobs of this kind, except paused jobs; includes jobs whose file is not read yet"
+    )
 
 
 class FlowOut(BaseModel):
@@ -229,7 +231,7 @@ class FlowOut(BaseModel):
     open: OpenItemCountsOut
     paused: int = Field(description="Open items of jobs that are paused or being cancelled")
     unserved: list[UnservedKindOut] = Field(
-        description="Kinds that no running worker handles, those with the most items first; at most 20"
+        description="At most 20 kinds that no running worker handles, the kind with the most items first"
     )
     step_s: int = Field(description="Length of an interval in seconds")
     points: list[FlowPointOut] = Field(description="Intervals of the last 15 minutes")
@@ -244,7 +246,7 @@ router = APIRouter(tags=["across jobs"], route_class=AuthenticatedRoute)
 
 @router.get("/pending", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser, runtime: RuntimeDep) -> PendingPage:
-    """List waiting and running items of all jobs, and why each waits. The item with the oldest change comes first."""
+    """List waiting and running items of all jobs, and why each waits. The least recently changed item comes first."""
     if (
         not runtime.settings.pending_dashboard and query.job_id is None
     ):  # listing the items of one job is always allowed
@@ -304,8 +306,8 @@ async def list_dead_letter_groups(
 ) -> DeadLetterGroupsOut:
     """Group the newest 10,000 dead letters of a category by kind, error type and message.
 
-    Without `category`, the response has the first category with dead letters, in the order `handler`, `invalid_row`,
-    `dry_run`.
+    Without `category`, the response covers the first category that has dead letters, in the order `handler`,
+    `invalid_row`, `dry_run`.
     """
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     category, counts, found = await queries.group_dead_letters(
@@ -343,6 +345,6 @@ async def run_items_now(body: RunNowIn, me: CurrentUser, db: DatabaseDep) -> Run
 
 @router.get("/flow", **build_route_options(Permission.USER, 404))
 async def get_flow(query: Annotated[FlowQuery, Query()], me: CurrentUser, db: DatabaseDep) -> FlowOut:
-    """Get how many items of your jobs are open, and how many recently settled or failed."""
+    """Count the open items of your jobs, and the items that recently settled or failed."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     return FlowOut.model_validate(await queries.get_throughput(db, owner_id))

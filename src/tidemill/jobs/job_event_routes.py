@@ -138,7 +138,7 @@ def _parse_last_event_time(text: str | None) -> datetime | None:
     try:
         at = datetime.fromisoformat(text) if text else None
     except ValueError:
-        raise InvalidInput("Invalid Last-Event-ID. Send the id of an event of this stream.") from None
+        raise InvalidInput("Invalid Last-Event-ID. Send the id of an event from this stream.") from None
     if at is None:
         return None
     return max(EARLIEST_EVENT_TIME, at.replace(tzinfo=UTC) if at.tzinfo is None else at)

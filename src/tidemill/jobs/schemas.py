@@ -42,7 +42,7 @@ class PolicyIn(RequestModel):
         None,
         ge=0,
         le=100,
-        description="Maximum percentage of failed items among settled items; checked from 100 settled items on",
+        description="Maximum percentage of failed items among settled items; checked after 100 items have settled",
     )
 
 
@@ -51,7 +51,7 @@ class JobSourceIn(RequestModel):
 
     name: str = Field(max_length=100)
     path: str = Field(max_length=1_000)
-    format: SourceFormat | None = Field(None, description="Default: detected from the suffix of the path")
+    format: SourceFormat | None = Field(None, description="Default: detected from the path's suffix")
 
 
 class JobIn(RequestModel):
@@ -60,11 +60,9 @@ class JobIn(RequestModel):
     kind: str = Field(min_length=1, max_length=200)
     inputs: list[Any] | None = Field(None, description="Inputs of the job, any JSON values; each becomes an item")
     source: JobSourceIn | None = None
-    params: dict[str, Any] = Field({}, description="Stored with the job")
+    params: dict[str, Any] = Field({}, description="JSON object that is stored with the job")
     policy: PolicyIn = PolicyIn()
-    priority: int = Field(
-        0, ge=-100, le=100, description="Each step doubles the job's share among the jobs of its owner"
-    )
+    priority: int = Field(0, ge=-100, le=100, description="Each step doubles the job's share of its owner's capacity")
 
 
 class ItemCountsOut(BaseModel):
@@ -94,7 +92,7 @@ class JobOut(BaseModel):
     """A job and its progress."""
 
     id: UUID
-    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts it")
+    key: str = Field(description="Short name of the job. Every route that accepts the id also accepts this key")
     kind: str
     user_id: int
     status: JobStatus
@@ -130,8 +128,8 @@ class JobDetail(JobOut):
     params: dict[str, Any]
     policy: dict[str, Any]
     errors: dict[str, int] = Field(description="Failed items by error code")
-    columns: list[str] = Field(description="Columns of the results, in order, or of the inputs if there are no results")
-    columns_of: ColumnsOf = Field(description="What `columns` are from: results or inputs")
+    columns: list[str] = Field(description="Columns of the results, or of the inputs if there are no results, in order")
+    columns_of: ColumnsOf = Field(description="Whether `columns` are from results or from inputs")
     rates: RatesOut
     adaptive: list[dict[str, Any]] = Field(description="How workers adapt to the load for this kind")
     retried: int = Field(description="Number of attempts that were followed by a retry")
@@ -150,7 +148,7 @@ class JobPage(BaseModel):
 
 
 class JobFilterQuery(QueryModel):
-    """Filters of a list of jobs."""
+    """Filters for a list of jobs."""
 
     statuses: JobStatusFilter = Field([], validation_alias=STATUSES_ALIASES)
     user_id: UserFilter = "me"
@@ -158,7 +156,7 @@ class JobFilterQuery(QueryModel):
     created_to: Timestamp | None = None
     q: Annotated[ShortText | None, EMPTY_IS_NONE] = Field(None, description="Prefix of a key or id")
     search: Annotated[ShortText | None, EMPTY_IS_NONE] = Field(
-        None, description="Part of a key, file name, resource or dataset, in upper or lower case; or a complete id"
+        None, description="Part of a key, file name, resource or dataset, case-insensitive; or a complete id"
     )
     page_size: PageSize = 50
     after: AfterCursor = None
@@ -186,7 +184,7 @@ class PageQuery(QueryModel):
 
 
 class ActivityOut(BaseModel):
-    """An action of a user on a job."""
+    """A user's action on a job."""
 
     id: int
     at: datetime
@@ -203,7 +201,7 @@ class ActivityPage(BaseModel):
 
 
 class ProgressPointOut(BaseModel):
-    """Number of items that were settled at a time. Cancelled items are not counted."""
+    """Number of items settled up to a point in time. Cancelled items are not counted."""
 
     at: datetime
     settled: int
@@ -211,7 +209,7 @@ class ProgressPointOut(BaseModel):
 
 
 class KickoffOut(BaseModel):
-    """Result of one time slice. It does not include what other workers did during the slice."""
+    """Result of one time slice. Work that other workers did during the slice is not included."""
 
     settled: int
     failed: int = Field(description="Failed items, included in `settled`")
@@ -304,7 +302,9 @@ class ItemErrorDetail(ItemError):
 class AttemptOut(BaseModel):
     """One attempt at an item."""
 
-    attempt: int = Field(description="Number of the attempt. It starts at 1, also after a reprocess. 0 means a crash")
+    attempt: int = Field(
+        description="Number of the attempt, from 1; a reprocess restarts at 1. 0 means that the process crashed"
+    )
     at: datetime = Field(description="When the attempt ended")
     worker: str | None = Field(None, description="Id of the worker; null if the first attempt settled the item")
     duration_ms: int | None = None
@@ -322,7 +322,7 @@ class ItemOut(BaseModel):
     updated_at: datetime | None = None
     locked_by: str | None = None
     locked_at: datetime | None = None
-    due_at: datetime | None = Field(None, description="When the item is retried")
+    due_at: datetime | None = Field(None, description="When the item will be retried")
     input_summary: Any = Field(
         None, description="Short form of the input: a title, brand or key, or the first few fields"
     )
@@ -338,7 +338,7 @@ class ItemPage(BaseModel):
     """A page of items."""
 
     columns: list[str] = Field(description="Columns of the results, or of the inputs if there are no results")
-    columns_of: ColumnsOf = Field("result", description="What `columns` are from: results or inputs")
+    columns_of: ColumnsOf = Field("result", description="Whether `columns` are from results or from inputs")
     items: list[ItemOut]
     next_page: NextPageToken = None
 
@@ -354,7 +354,7 @@ class ItemQuery(QueryModel):
 
 
 class FixOut(BaseModel):
-    """A fix of an input."""
+    """A fix for an input."""
 
     rev: int
     by: int = Field(description="Id of the user who made the fix")
@@ -382,11 +382,11 @@ class ItemDetail(BaseModel):
     error: ItemErrorDetail | None = None
     attempt_history: list[AttemptOut] = Field(description="The last 20 counted attempts, oldest first")
     duration_ms: int | None = None
-    batch: dict[str, Any] | None = Field(None, description="The open batch of the item")
+    batch: dict[str, Any] | None = Field(None, description="The open batch that contains the item")
 
 
 class FixIn(RequestModel):
-    """A fix for the input of an item."""
+    """A fix for an item's input."""
 
     input: Any = Field(description="The complete new input")
 

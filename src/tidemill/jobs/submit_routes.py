@@ -29,12 +29,12 @@ from tidemill.runtime import Runtime
 _JOB_PROPERTIES: dict[str, dict[str, Any]] = {
     "kind": {"type": "string", "maxLength": 200},
     "params": {"type": "string", "description": "A JSON object"},
-    "policy": {"type": "string", "description": "A JSON object, as PolicyIn"},
+    "policy": {"type": "string", "description": "A JSON object; see PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     "format": {"$ref": "#/components/schemas/SourceFormat"},
     "filename": {
         "type": "string",
-        "description": "Name of the file. Its suffix sets the format, if the request does not set the format",
+        "description": "Name of the file. Its suffix sets the format unless the request sets `format`",
     },
 }
 _JOB_FORM_SCHEMA = {

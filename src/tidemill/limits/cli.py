@@ -16,9 +16,11 @@ commands = typer.Typer()
 @commands.command()
 def limiters(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show only this limiter")] = None,
-    rate: Annotated[str | None, typer.Option(help="Set the rate for all workers, as in 5/s")] = None,
-    burst: Annotated[int | None, typer.Option(help="Set the burst: how many calls may start at once")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Set how many calls may run concurrently")] = None,
+    rate: Annotated[str | None, typer.Option(help="Set the maximum rate for all workers, such as 5/s")] = None,
+    burst: Annotated[
+        int | None, typer.Option(help="Set the burst: the maximum number of calls that start at once")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Set the maximum number of concurrent calls")] = None,
     unblock: Annotated[bool, typer.Option("--unblock", help="Unblock the limiter, so that calls can start")] = False,
     as_json: JsonOption = False,
 ) -> None:

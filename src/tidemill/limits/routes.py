@@ -25,14 +25,14 @@ class LimiterOut(BaseModel):
     """A limiter: a limit on calls that all workers share, and its current usage."""
 
     name: str
-    rate: float | None = Field(description="Calls that may start per second; null if the rate is not limited")
+    rate: float | None = Field(description="Maximum calls that start per second; null if the rate is not limited")
     current_rate: float | None = Field(description="The current rate. Each throttled call reduces it")
     burst: int
     concurrency: int | None = Field(description="Maximum concurrent calls; null if concurrency is not limited")
     adaptive: bool = Field(description="Whether throttled calls reduce the rate")
     in_use: int = Field(description="Concurrency slots that worker processes hold now")
     waiting: int = Field(description="Claimed items that wait for the limiter, as last reported by the workers")
-    blocked_until: datetime | None = Field(description="A call was throttled, so no call starts before this time")
+    blocked_until: datetime | None = Field(description="Time before which no call starts, because a call was throttled")
     members: int = Field(description="Members that are limited separately, such as domains")
     blocked_members: int
     taken: int = Field(description="Permits granted so far")
@@ -45,7 +45,7 @@ class LimiterIn(RequestModel):
     """The fields to change; other fields keep their values."""
 
     rate: StrictFloat | str | None = Field(
-        None, description='Calls per second as a number, or a text such as `"5/s"` or `"300/min"`'
+        None, description='Calls per second as a number, or a string such as `"5/s"` or `"300/min"`'
     )
     burst: IntNotBool | None = None
     concurrency: IntNotBool | None = None

@@ -67,7 +67,7 @@ async def _authenticate_and_authorize(request: Request, permission: str | None) 
         given = request.headers.get(CSRF_HEADER, "")
         if not hmac.compare_digest(given.encode(), found.csrf.encode()):
             raise HttpError(
-                403, f"Invalid or missing CSRF token. Send the token of the session in the {CSRF_HEADER} header."
+                403, f"Invalid or missing CSRF token. Send the session's token in the {CSRF_HEADER} header."
             )
     if permission == Permission.ADMIN and not found.is_admin:
         raise HttpError(403, "This operation requires the admin role")

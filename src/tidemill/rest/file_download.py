@@ -137,7 +137,7 @@ FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file; application/json for the format json", "content": FILE_RESPONSE_CONTENT},
     206: {"description": "The requested range", "content": FILE_RESPONSE_CONTENT},
     304: {"description": "Not modified: If-None-Match matches the ETag"},
-    307: {"description": "Redirect to a temporary link of the object store", "content": {}},
+    307: {"description": "Redirect to a temporary object store link", "content": {}},
 }
 
 

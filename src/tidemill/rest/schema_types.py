@@ -201,7 +201,7 @@ PageSize = Annotated[int, Field(ge=1, le=PAGE_SIZE_MAX, description="Maximum row
 AfterCursor = Annotated[str | None, Field(max_length=400, description="The `next_page` cursor of the previous page")]
 KindFilter = Annotated[ShortText | None, EMPTY_IS_NONE, Field(description="Only this kind")]
 KEY_FILTER_DESCRIPTION = (
-    "Only items with a top-level input field that equals this value, or starts with it if it ends with `*`: `AB-1*`"
+    "Only items with a top-level input field that equals this value. A value that ends with `*` is a prefix: `AB-1*`"
 )
 KeyFilter = Annotated[ShortText | None, EMPTY_IS_NONE, Field(description=KEY_FILTER_DESCRIPTION)]
 UserFilter = Annotated[str, Field(max_length=100, description="`me`; admins may also use `all` or a user's name or id")]

@@ -115,7 +115,7 @@ async def check_table_owner(conn: Connection) -> None:
     row = await cursor.fetchone()
     if row is not None and not row[2]:
         role, owner, _ = row
-        raise Unavailable(f'Role "{role}" does not own the tables of Tidemill. Run this command as role "{owner}".')
+        raise Unavailable(f'Role "{role}" does not own the Tidemill tables. Run this command as role "{owner}".')
 
 
 async def _find_schema_and_migration_table(conn: Connection) -> tuple[bool, bool]:
@@ -134,6 +134,6 @@ def _check_applied_migrations(applied: dict[str, str]) -> None:
     known = {migration.name: migration.checksum for migration in list_migrations()}
     for name, checksum in applied.items():
         if name not in known:
-            raise Unavailable(f"The database schema is newer than this version of Tidemill: it has {name}")
+            raise Unavailable(f"The database schema is newer than this version of Tidemill: it has migration {name}")
         if known[name] != checksum:
             raise Unavailable(f"Migration {name} was changed after it was applied to this database")

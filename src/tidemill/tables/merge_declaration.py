@@ -100,7 +100,7 @@ class FieldTightener:
         if before is not None:
             new, old = to_comparable_bound(self._field, value), to_comparable_bound(self._field, before)
             if new < old if name in LOWER_BOUND_RULES else new > old:
-                self._add_problem(name, f"{value} is less strict than the limit of the table, {before}")
+                self._add_problem(name, f"{value} is less strict than the table's limit, {before}")
                 return
         self._replace_attributes(**{name: value})
 

@@ -166,7 +166,7 @@ def find_resource_problems(resource: Resource) -> list[str]:
     for condition in resource.conditions:
         allowed = next((field.enum for field in resource.fields if field.name == condition.field), ())
         unknown = [value for value in condition.values if allowed and value not in allowed]
-        problems += [f'unknown value "{value}" of {condition.field} in conditions' for value in unknown]
+        problems += [f'unknown value "{value}" for field "{condition.field}" in conditions' for value in unknown]
     for checked in resource.fields:
         problems += [f'field "{checked.name}": {problem}' for problem in _find_field_problems(checked)]
     return problems

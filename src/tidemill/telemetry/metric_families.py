@@ -76,21 +76,23 @@ class MetricFamilies:
         self.ingest_chunk_rows = spread("ingest_chunk_rows", "Rows per chunk of a source", SIZE_BUCKETS_ITEMS, "kind")
         self.ingest_rows = count("ingest_rows", "Rows read from sources", "kind")
         self.claim_items = spread("claim_items", "Items per claim", SIZE_BUCKETS_ITEMS, "kind")
-        self.concurrency = gauge("concurrency", "Items that a child process may run at a time", "kind", "child")
+        self.concurrency = gauge("concurrency", "Maximum items that a child process runs at a time", "kind", "child")
         self.lease_length = gauge("lease_seconds", "Duration of a new lease", "kind", "child", seconds=30)
-        self.retry_spacing = gauge("retry_spacing", "Factor of the retry backoff", "kind", "child", seconds=30)
+        self.retry_spacing = gauge("retry_spacing", "Multiplier of the retry backoff", "kind", "child", seconds=30)
         self.pressure = gauge("pressure", "Load of a child process and its machine", "child", "of", seconds=30)
         self.flush_items = spread("flush_items", "Outcomes per flush", SIZE_BUCKETS_ITEMS, "kind")
-        self.flush_ms = spread("flush_ms", "Milliseconds of a flush", DURATION_BUCKETS_MS, "kind")
+        self.flush_ms = spread("flush_ms", "Duration of a flush in milliseconds", DURATION_BUCKETS_MS, "kind")
         self.buffer_fill = spread(
-            "buffer_fill", "Used share of the buffer of outcomes at a flush", FILL_BUCKETS_RATIO, "kind"
+            "buffer_fill", "Used share of the outcome buffer at a flush", FILL_BUCKETS_RATIO, "kind"
         )
         self.stale_results = count("stale_results", "Outcomes rejected because their lease was lost", "kind")
         self.lease_losses = count("lease_losses", "Lost leases", "noticed_by")
 
         self.limiter_permits = count("limiter_permits", "Permits granted by a limiter", "limiter")
         self.limiter_waited = count("limiter_waited_seconds", "Seconds that calls waited for a limiter", "limiter")
-        self.limiter_blocked = count("limiter_blocked_seconds", "Seconds of blocks after throttled calls", "limiter")
+        self.limiter_blocked = count(
+            "limiter_blocked_seconds", "Seconds for which throttled calls blocked a limiter", "limiter"
+        )
         self.limiter_refusals = count("limiter_refusals", "Throttled calls", "limiter")
         self.limiter_share = gauge("limiter_share", "Current share of the declared rate", "limiter", seconds=300)
 
@@ -100,7 +102,7 @@ class MetricFamilies:
         )
         self.pending_count = gauge("pending_count", "Items that are not settled", seconds=30)
         self.hints = count("hints", "Hints by result", "fate")
-        self.hints_ms = spread("hints_ms", "Milliseconds to send a block of the outbox", DURATION_BUCKETS_MS)
+        self.hints_ms = spread("hints_ms", "Milliseconds to send a block of hints from the outbox", DURATION_BUCKETS_MS)
         self.outbox_depth = gauge("outbox_depth", "Hints that wait for the broker", seconds=30)
         self.outbox_oldest = gauge("outbox_oldest_seconds", "Age of the oldest waiting hint in seconds", seconds=30)
         self.quarantined = gauge("quarantined", "Messages in quarantine", seconds=30)
@@ -110,17 +112,19 @@ class MetricFamilies:
         self.children_died = count("children_died", "Child processes that died", "cause")
         self.loop_failures = count("loop_failures", "Errors in background loops", "loop")
 
-        self.db_latency = gauge("db_latency_ewma_ms", "Milliseconds of a transaction, moving average")
+        self.db_latency = gauge("db_latency_ewma_ms", "Moving average of transaction durations in milliseconds")
         self.db_retries = count("db_retries", "Retried transactions", "verb")
         self.slow_queries = count("slow_queries", "Transactions slower than TIDEMILL_SLOW_QUERY_MS", "verb")
-        self.pool_wait_ms = spread("pool_wait_ms", "Milliseconds until a connection was free", DURATION_BUCKETS_MS)
+        self.pool_wait_ms = spread(
+            "pool_wait_ms", "Milliseconds that a caller waited for a free connection", DURATION_BUCKETS_MS
+        )
 
         self.page_ms = spread("page_ms", "Milliseconds to read a page of a list", DURATION_BUCKETS_MS, "list")
         self.http_requests = count("http_requests", "HTTP requests", "route", "method", "status")
         self.http_ms = spread(
-            "http_request_ms", "Milliseconds of an HTTP request", DURATION_BUCKETS_MS, "route", "method"
+            "http_request_ms", "Duration of an HTTP request in milliseconds", DURATION_BUCKETS_MS, "route", "method"
         )
-        self.events_lost = count("events_lost", "Events of child processes that are missing in these metrics")
+        self.events_lost = count("events_lost", "Child process events that are missing from these metrics")
 
     def initialize_counters(self, kinds: Iterable[str]) -> None:
         """Expose counters with 0 before their first event: ``increase`` in Prometheus ignores the first value.

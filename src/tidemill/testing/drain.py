@@ -26,8 +26,8 @@ MAX_DRAIN_ROUNDS = 10_000
 async def drain(mill: Mill, *, retries: bool = True, db: Database | None = None) -> None:
     """Run all submitted jobs in the database of ``mill`` until no item is due.
 
-    Retries run immediately, without their delay. With ``retries=False`` they keep waiting. Start hooks run before and
-    stop hooks after. A handler that ends its process ends the test, because there is no child process.
+    Retries run immediately, without their delay. With ``retries=False`` they keep waiting. Start hooks run before
+    the items, stop hooks after them. A handler that ends its process ends the test, because there is no child process.
     """
     db = db or await mill.shared_database.get_for_running_loop()
     engine = _engines.get(mill)

@@ -58,7 +58,7 @@ def scan_command(
     app: WatchMillOption = BUILTIN_MILL_REFERENCE,
     as_json: JsonOption = False,
 ) -> None:
-    """Scan a watch now, independent of its schedule. The exit code is 1 if the scan reports a problem."""
+    """Scan a watch now, regardless of its schedule. The exit code is 1 if the scan reports a problem."""
 
     async def action(runtime: Runtime) -> list[str]:
         scanner = make_watch_scanner(runtime, f"{socket.gethostname()}-{os.getpid()}-scan")

@@ -53,7 +53,7 @@ class WatchOut(BaseModel):
     next_scan_at: datetime | None = None
     found: int = Field(0, description="Number of files that the last scan found")
     submitted: int = Field(0, description="Number of files that the last scan submitted as jobs")
-    problem: str | None = Field(None, description="Problem of the last scan, if any")
+    problem: str | None = Field(None, description="Problem that the last scan reported, if any")
     files: dict[FileState, int] = Field(default_factory=dict, description="Number of files by state")
     links: dict[str, str]
 
@@ -109,7 +109,7 @@ class ScanIn(RequestModel):
 
 
 class ScanOut(BaseModel):
-    """The result of a scan of one watch."""
+    """The result of scanning one watch."""
 
     model_config = ConfigDict(from_attributes=True)
 

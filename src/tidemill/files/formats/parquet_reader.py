@@ -56,7 +56,7 @@ class ParquetBatchSizer:
                 values = group.column(at).num_values
                 if values > group.num_rows * max_row_bytes:
                     raise InvalidInput(
-                        f'Rows of column "{self._get_column_path(at)}" are longer than {max_row_bytes} bytes'
+                        f'Values in column "{self._get_column_path(at)}" are longer than {max_row_bytes} bytes'
                     )
                 size += values * widths[at]
         limit.add_bytes(size)

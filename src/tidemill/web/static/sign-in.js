@@ -53,8 +53,8 @@ export function signInScreen() {
       h("h1", { class: "brand" }, h("img", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" }), "Tidemill"),
       problem,
       parts,
-      h("p", { class: "hint" }, "There are no passwords. Ask an admin for a sign-in link or an API key. On the machine that runs Tidemill, create a link yourself and open it or paste it above:"),
-      commandSnippet("Create a sign-in link, which works once", "tidemill users link"),
+      h("p", { class: "hint" }, "There are no passwords. Ask an admin for a sign-in link or an API key. If you have a shell on the machine that runs Tidemill, create a link with the command below. Then open the link, or paste it above."),
+      commandSnippet("Create a sign-in link that works once", "tidemill users link"),
     ),
   );
 }

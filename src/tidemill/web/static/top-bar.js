@@ -105,7 +105,7 @@ const GRID_SHORTCUTS = [
   ["Space", "Select a row"],
   ["Enter", "Open a row"],
   ["Ctrl A", "Select all"],
-  ["Home, End, Page Up, Page Down", "Jump to the start, to the end, or by a page"],
+  ["Home, End, Page Up, Page Down", "Jump to the start, to the end, or by one page"],
   ["Escape", "Close, or clear the selection"],
 ];
 

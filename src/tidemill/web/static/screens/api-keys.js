@@ -73,7 +73,7 @@ export function screen() {
   function sessionsSection() {
     const others = () => (sessions.data.value ?? []).filter((/** @type {any} */ one) => !one.is_this).length;
     const signOutOthers = async () => {
-      const done = await confirmDialog({ title: "Sign out everywhere else?", content: [h("p", null, "All your other browser sessions end. This session stays signed in.")], actionLabel: "Sign out others", run: () => api.delete("/v1/sessions") });
+      const done = await confirmDialog({ title: "Sign out everywhere else?", content: [h("p", null, "All your other browser sessions end. You stay signed in here.")], actionLabel: "Sign out everywhere else", run: () => api.delete("/v1/sessions") });
       if (done) await sessions.reload();
     };
     return h(

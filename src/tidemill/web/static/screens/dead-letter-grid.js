@@ -75,7 +75,7 @@ export function deadLetterGrid(options) {
       if (isEmpty()) return `${many()} with this error · ${(source.version.value, formatNumber(source.loaded))} loaded`;
       return selection.isAll ? `All ${many()} matching rows${selection.keys.size ? ` except ${formatNumber(selection.keys.size)}` : ""}` : `${pluralize(selection.size(0), "row")} selected`;
     }),
-    h("button", { type: "button", class: "link", hidden: () => !isEmpty() || seen.value === null || matching().n === seen.value, on: { click: show } }, "The list has changed – show"),
+    h("button", { type: "button", class: "link", hidden: () => !isEmpty() || seen.value === null || matching().n === seen.value, on: { click: show } }, "The list has changed – show changes"),
     h("button", { type: "button", class: "link", hidden: () => isEmpty() || selection.isAll, on: { click: () => selection.selectAll() } }, () => `Select all ${many()} matching`),
     h("span", { class: "spring" }),
     h("span", { class: "row", hidden: isEmpty }, actions, h("button", { type: "button", class: "small", on: { click: () => selection.clear() } }, "Clear")),

@@ -27,9 +27,9 @@ const REFRESH_MS = 10_000; // grouping reads up to 10,000 rows
 
 /** @type {Array<[Category, string, string]>} */
 const CATEGORIES = [
-  ["handler", "Handler failures", "Rows whose handler failed. Fix the cause, then retry."],
-  ["invalid_row", "Invalid import rows", "Rows of imports with invalid values. The same input fails again: fix the row and retry it."],
-  ["dry_run", "Dry-run rows", "Rows that failed the check of a dry run. There is nothing to retry: fix them in the dry run, then promote it."],
+  ["handler", "Handler failures", "Rows whose handler failed. Fix the cause, then retry the rows."],
+  ["invalid_row", "Invalid import rows", "Import rows with invalid values. The same input fails again: fix the row and retry it."],
+  ["dry_run", "Dry-run rows", "Rows that failed validation in a dry run. There is nothing to retry: fix them in the dry run, then promote it."],
   ["dismissed", "Dismissed", "Failed rows that a user dismissed. Restore them to retry them from this screen."],
 ];
 

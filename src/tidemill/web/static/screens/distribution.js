@@ -66,7 +66,7 @@ function body(job, again) {
       { class: "card stack" },
       h("dl", { class: "figures" }, figure("inputs", () => formatNumber(job.value.total)), figure("done", () => formatNumber(job.value.done), "--bar-ok"), figure("files generated", () => formatNumber(job.value.files_generated)), figure("files reused", () => formatNumber(job.value.files_reused)), figure("failed", () => formatNumber(job.value.failed), "--bar-bad"), figure("cancelled", () => formatNumber(job.value.cancelled), "--bar-other"), figure("retrying", () => formatNumber(job.value.retry_wait), "--bar-retry"), figure("processing", () => formatNumber(job.value.processing), "--bar-run"), figure("pending", () => formatNumber(job.value.pending))),
       progressBar(() => job.value),
-      h("p", { class: "hint" }, one.reuse.enabled ? `Files of inputs that have been final for ${pluralize(one.reuse.days, "day")} are reused. ` : "Every file is regenerated. ", one.policy.mode === "continue" ? "If an input fails, the others continue." : "If an input fails, the distribution fails.", () => ` Submitted ${formatTime(one.created_at)}${job.value.completed_at ? `, closed ${formatTime(job.value.completed_at)}` : ""}.`),
+      h("p", { class: "hint" }, one.reuse.enabled ? `Existing files are reused if the input's date is at least ${pluralize(one.reuse.days, "day")} ago. ` : "Every file is regenerated. ", one.policy.mode === "continue" ? "If an input fails, the others continue." : "If an input fails, the distribution fails.", () => ` Submitted ${formatTime(one.created_at)}${job.value.completed_at ? `, closed ${formatTime(job.value.completed_at)}` : ""}.`),
     ),
     inputsGrid(job),
   ];

@@ -19,7 +19,7 @@ export function limitersCard(found) {
     { class: "stack", hidden: () => limiters().length === 0 },
     h("h2", null, "Limiters"),
     h("div", { class: "table-box" }, h("table", { "aria-label": "Limiters" }, h("thead", null, h("tr", null, LIMITER_COLUMNS.map((label) => h("th", { scope: "col" }, label)))), body)),
-    h("p", { class: "hint" }, "When a service throttles calls, the limiter halves its current rate, then gradually raises it again. A current rate below 50% of the configured rate is marked."),
+    h("p", { class: "hint" }, "When a service throttles calls, the limiter halves its current rate, then gradually raises it again. A current rate below 50% of the configured rate is highlighted."),
   );
 }
 

@@ -70,7 +70,7 @@ export function databaseTile(health, workers) {
   const slowest = latencies.length ? Math.max(...latencies) : null;
   const isWell = health.database === "ok" && health.migrations === "ok";
   const isSlow = slowest !== null && slowest > SLOW_TRANSACTION_MS;
-  return { title: "Database", value: isWell ? (slowest === null ? "ok" : formatMilliseconds(Math.round(slowest * 10) / 10)) : health.database === "ok" ? "wrong schema" : health.database, description: isWell ? (slowest === null ? "Connected, and the schema is up to date." : `Average transaction time of the slowest worker process. Threshold: ${SLOW_TRANSACTION_MS} ms.`) : `Schema: ${health.migrations}. The service is unfit until both are ok.`, tone: !isWell ? "bad" : isSlow ? "warn" : "ok", problem: !isWell ? "The database or its schema is not ok." : isSlow ? `Transactions of the slowest worker process take ${formatMilliseconds(Math.round(slowest ?? 0))} on average.` : undefined };
+  return { title: "Database", value: isWell ? (slowest === null ? "ok" : formatMilliseconds(Math.round(slowest * 10) / 10)) : health.database === "ok" ? "wrong schema" : health.database, description: isWell ? (slowest === null ? "Connected, and the schema is up to date." : `Average transaction time of the slowest worker process. Threshold: ${SLOW_TRANSACTION_MS} ms.`) : `Schema: ${health.migrations}. The service cannot process work until the database and its schema are ok.`, tone: !isWell ? "bad" : isSlow ? "warn" : "ok", problem: !isWell ? "The database or its schema is not ok." : isSlow ? `Transactions of the slowest worker process take ${formatMilliseconds(Math.round(slowest ?? 0))} on average.` : undefined };
 }
 
 /** Null if no broker is configured. @param {any} health @returns {Tile | null} */

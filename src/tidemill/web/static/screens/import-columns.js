@@ -147,7 +147,7 @@ export function importOptions() {
       "div",
       { class: "row rules" },
       select("mode", "Rows whose key already exists", mode, [["", "report an error (insert)"], ["upsert", "update (upsert)"]]),
-      select("duplicates", "Rows with the same key in the file", duplicates, [["", "use the first, others are errors"], ["first", "use the first, skip the others"], ["last", "use the last, skip the others"]]),
+      select("duplicates", "Rows with the same key in the file", duplicates, [["", "use the first, report errors for the others"], ["first", "use the first, skip the others"], ["last", "use the last, skip the others"]]),
       select("policy", "When rows fail", policy, [["", "continue with the others"], ["tolerate", "stop if too many fail"], ["fail_fast", "stop at the first failure"]]),
       h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "Maximum failed rows, in percent", h("input", { type: "number", min: "0", max: "100", step: "any", disabled: () => failed.value !== "", value: () => share.value || "5", on: { change: change("max_percent") } })),
       h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "or maximum number of failed rows", h("input", { type: "number", min: "0", value: () => failed.value, on: { change: change("max_failed") } })),

@@ -126,7 +126,7 @@ function rowsGrid(job, code) {
     { class: "grid-foot", role: "status" },
     () => `${pluralize(errorCount.value, "row")} ${code ? `with the error "${describeCode(code).filter(Boolean).join(": ")}"` : "with errors"}${fixedCount.value ? `, ${formatNumber(fixedCount.value)} fixed here` : ""}`,
     h("span", { class: "spring" }),
-    h("button", { type: "button", class: "small", hidden: () => errorCount.value + fixedCount.value === shownCount.value && !fixedCount.value, on: { click: refresh } }, icon("refresh"), "The list has changed – show"),
+    h("button", { type: "button", class: "small", hidden: () => errorCount.value + fixedCount.value === shownCount.value && !fixedCount.value, on: { click: refresh } }, icon("refresh"), "The list has changed – show changes"),
   );
   const grid = createGrid({
     label: "Rows with errors",

@@ -221,7 +221,7 @@ function uploadText(sending) {
 function noResources() {
   return emptyState({
     title: "No table is set up for your imports",
-    text: 'Ask an administrator to declare a table in tidemill.toml, with "user" in its list "write", and to restart the service:',
+    text: 'Ask an administrator to declare a table in tidemill.toml, with "user" in its "write" list, and to restart the service:',
     actions: [commandSnippet("In tidemill.toml", '[resources.users]\ntable = "public.users"\nkey = ["email"]\nread = ["user", "admin"]\nwrite = ["user", "admin"]')],
   });
 }

@@ -222,7 +222,7 @@ function listView(job, filters, changed, values, { selection, hasNew }) {
     const isStale = () => !isUnfiltered && !counted && matches() !== shownMatches.value;
     appendChildren(box, [
       h("span", { role: "status" }, statusText),
-      h("button", { type: "button", class: "link", hidden: () => !isStale() || n() > 0, on: { click: () => ((shownMatches.value = matches()), source.refresh()) } }, "The list has changed – show"),
+      h("button", { type: "button", class: "link", hidden: () => !isStale() || n() > 0, on: { click: () => ((shownMatches.value = matches()), source.refresh()) } }, "The list has changed – show changes"),
       h("button", { type: "button", class: "link", hidden: () => n() === 0 || selection.isAll || matches() <= n(), on: { click: () => selection.selectAll() } }, () => `Select all ${matchesText()} matching`),
       h("span", { class: "spring" }),
       goToRowForm(),

@@ -34,7 +34,7 @@ export async function cancelJob(job, changed) {
     title: `Cancel ${job.key}?`,
     content: [
       h("p", null, `${pluralize(waiting, "item")} of ${formatNumber(latest.counts.total)} will not be processed (counted at ${formatTime(serverNow())}).`),
-      h("p", { class: "muted" }, `${pluralize(latest.counts.processing, "item")} in progress will finish and keep results. You can run cancelled items again later.`),
+      h("p", { class: "muted" }, `${pluralize(latest.counts.processing, "item")} in progress will finish and keep their results. You can run cancelled items again later.`),
     ],
     actionLabel: "Cancel the job",
     isDanger: true,

@@ -36,16 +36,16 @@ export function describePredicate(operation) {
   if (predicate.key) parts.push(predicate.key.endsWith("*") ? `key starts with ${predicate.key.slice(0, -1)}` : `key is ${predicate.key}`);
   if (predicate.codes?.length) parts.push(`cause is ${predicate.codes.join(" or ")}`);
   if (predicate.category) parts.push(/** @type {any} */ (CATEGORY_LABELS)[predicate.category] ?? predicate.category);
-  if (predicate.group) parts.push("one group of errors");
+  if (predicate.group) parts.push("in one error group");
   if (predicate.kind) parts.push(`kind is ${predicate.kind}`);
   if (predicate.jobs?.length) parts.push(pluralize(predicate.jobs.length, "job"));
-  if (predicate.since) parts.push(`failed from ${formatTime(predicate.since)}`);
+  if (predicate.since) parts.push(`failed at or after ${formatTime(predicate.since)}`);
   if (predicate.until) parts.push(`failed before ${formatTime(predicate.until)}`);
   const but = predicate.but?.length ?? Object.values(predicate.except ?? {}).reduce((/** @type {number} */ sum, /** @type {any} */ seqs) => sum + seqs.length, 0);
   if (but) parts.push(`except ${pluralize(but, "row")}`);
-  if (DEAD_LETTER_VERBS.includes(operation.verb) && predicate.owner_id === null) parts.push("of all users");
-  else if (DEAD_LETTER_VERBS.includes(operation.verb) && predicate.owner_id !== operation.user_id) parts.push(`of ${userName(predicate.owner_id)}`);
-  if (predicate.reset_attempts === false) parts.push("only with attempts left");
+  if (DEAD_LETTER_VERBS.includes(operation.verb) && predicate.owner_id === null) parts.push("jobs of all users");
+  else if (DEAD_LETTER_VERBS.includes(operation.verb) && predicate.owner_id !== operation.user_id) parts.push(`jobs of ${userName(predicate.owner_id)}`);
+  if (predicate.reset_attempts === false) parts.push("only rows with attempts left");
   return parts.join(", ");
 }
 

@@ -141,7 +141,7 @@ function operationDetails(found) {
     h("div", { class: "row" }, () => stateCell(found.value)),
     h("div", { class: "indeterminate", role: "progressbar", "aria-label": "Progress", hidden: () => !isRunning(), "aria-valuetext": () => `${formatNumber(found.value.items)} rows so far` }),
     h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
-    h("details", null, h("summary", null, "Stored predicate"), h("pre", { class: "json", tabindex: "0" }, stringify(operation.predicate, 2))),
+    h("details", null, h("summary", null, "Selection as JSON"), h("pre", { class: "json", tabindex: "0" }, stringify(operation.predicate, 2))),
   ];
 }
 

@@ -112,7 +112,7 @@ function pendingGrid(params, options) {
       const loaded = (source.version.value, `${formatNumber(source.loaded)} loaded`);
       return isDated || open() === null ? `${loaded}, as of ${formatTime(at.value)}` : `${options.isMinimum?.() ? "≥ " : ""}${formatNumber(open())} waiting or processing · ${loaded}, as of ${formatTime(at.value)}`;
     }),
-    h("button", { type: "button", class: "link", hidden: () => !isEmpty() || open() === seen.value, on: { click: show } }, "The list has changed – show"),
+    h("button", { type: "button", class: "link", hidden: () => !isEmpty() || open() === seen.value, on: { click: show } }, "The list has changed – show changes"),
     h("span", { class: "spring" }),
     () =>
       isEmpty()

@@ -33,8 +33,8 @@ export function screen() {
 function disabledNotice() {
   return emptyState({
     title: "This screen is disabled",
-    text: "An administrator can enable it in the environment of the service and restart the service. The Pending tab of each job is still available.",
-    commands: [["In the environment of the service", "TIDEMILL_PENDING_DASHBOARD=true"]],
+    text: "An administrator can enable it in the service's environment, then restart the service. The Pending tab of each job is still available.",
+    commands: [["In the service's environment", "TIDEMILL_PENDING_DASHBOARD=true"]],
     actions: [h("a", { class: "button", href: href("/jobs") }, "Go to jobs")],
   });
 }

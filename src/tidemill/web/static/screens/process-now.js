@@ -83,7 +83,7 @@ export async function processNow(job, done) {
 
     run();
     return [
-      h("p", { class: "muted" }, `The service processes this job in slices of ${SLICE_MS / 1000} seconds, with or without workers. Closing this dialog stops it.`),
+      h("p", { class: "muted" }, `The service processes this job in slices of ${SLICE_MS / 1000} seconds, with or without workers. Closing this dialog stops further slices.`),
       h("ol", { class: "slices", "aria-label": "Slices", tabindex: "0" }, () => lines.value.map((line) => h("li", { class: line.isBad ? "fault" : null }, h("span", { class: "muted number" }, `${line.n}.`), " ", line.text))),
       h("p", { role: "status" }, status),
       h("div", { class: "acts" }, () => (isRunning.value ? h("button", { type: "button", class: "danger", on: { click: () => stop.abort() } }, icon("ban"), "Stop") : h("button", { type: "button", on: { click: run } }, icon("play"), "Continue")), h("button", { type: "button", on: { click: () => close(null) } }, "Close")),

@@ -20,8 +20,8 @@ import { CATEGORY_LABELS, reportOperation } from "./operation-text.js";
 const MAX_WAIT_MS = 90_000;
 /** What a retry will probably do, by reason. @type {Array<[keyof Forecast, (rows: string) => string]>} */
 const FORECAST_TEXTS = [
-  ["dry_run", (rows) => `${rows} of dry runs: the same input fails again, and a dry run writes nothing. Fix the rows first, or promote the dry run to import the valid ones.`],
-  ["invalid_row", (rows) => `${rows} of imports with invalid values: the same input fails again. Fix the rows first.`],
+  ["dry_run", (rows) => `${rows} of dry runs: the same input fails again, and a dry run writes nothing. Fix the rows first, or promote the dry run to import the valid rows.`],
+  ["invalid_row", (rows) => `${rows} with invalid values in imports: the same input fails again. Fix the rows first.`],
   ["no_worker", (rows) => `${rows} without a worker: no running worker handles their kind, so they wait until one starts.`],
   ["poison", (rows) => `${rows} that crashed the worker process three times: a retry may crash it again.`],
   ["not_retryable", (rows) => `${rows} with a permanent error: unless its cause is fixed, a retry fails again.`],
@@ -35,7 +35,7 @@ function describeFilter(filter, options) {
   else if (filter.category) parts.push(/** @type {any} */ (CATEGORY_LABELS)[filter.category]);
   if (filter.kind) parts.push(`kind is ${filter.kind}`);
   if (filter.job_id) parts.push(`job is ${options.job ?? filter.job_id}`);
-  if (filter.from) parts.push(`failed from ${formatTime(filter.from)}`);
+  if (filter.from) parts.push(`failed at or after ${formatTime(filter.from)}`);
   if (filter.to) parts.push(`failed before ${formatTime(filter.to)}`);
   parts.push(ownerScope.peek() === "all" ? "jobs of all users" : "your jobs");
   return parts.join(", ");
@@ -58,7 +58,7 @@ function forecastNotice(forecast) {
   return h(
     "div",
     { class: "notice stack tight", role: "note" },
-    h("p", null, h("strong", null, forecast.retryable ? `A retry may succeed for ${pluralize(forecast.retryable, "row")}, but probably not for these:` : "A retry will probably not succeed:")),
+    h("p", null, h("strong", null, forecast.retryable ? `A retry may succeed for ${pluralize(forecast.retryable, "row")}, but probably not for these:` : "A retry will probably not succeed for these rows:")),
     h("ul", null, lines.map((line) => h("li", null, line))),
     forecast.is_complete ? null : h("p", { class: "hint" }, "Counted in the newest 10,000 matching rows."),
   );
@@ -76,7 +76,7 @@ export async function retryNotice(job, what) {
   const body = isPart ? selectionBody(filter, {}) : selectionBody(filter, what);
   const forecast = await api.post("/v1/dead-letters/forecast", { ...body, user_id: String(job.user_id) });
   if (!isPart) return forecastNotice(forecast);
-  return forecast.invalid_row || forecast.dry_run ? h("p", { class: "notice", role: "note" }, "Rows of imports with invalid values: the same input fails again. Fix the rows first.") : null;
+  return forecast.invalid_row || forecast.dry_run ? h("p", { class: "notice", role: "note" }, "Import rows with invalid values: the same input fails again. Fix the rows first.") : null;
 }
 
 /**

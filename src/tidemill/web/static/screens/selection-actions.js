@@ -30,7 +30,7 @@ export function selectionRequest(what) {
 
 /** Explains why a selection does not fit into one request. @param {import("../ui/selection.js").Selection} selection */
 export function tooManyMessage(selection) {
-  if (selection.isAll) return `At most ${formatNumber(MAX_IDS)} rows can be excluded from all matching rows`;
+  if (selection.isAll) return `Exclude at most ${formatNumber(MAX_IDS)} rows from all matching rows`;
   return `Select at most ${formatNumber(MAX_IDS)} single rows, or select all matching rows and exclude some`;
 }
 

@@ -140,7 +140,7 @@ export function screen({ params }) {
       { class: "stack" },
       h("div", { class: "row between" }, h("h2", null, `Files of ${name}`), h("div", { class: "row" }, selectFilter("state", "State", states), h("button", { type: "button", class: "small", on: { click: () => scan(name, true) } }, icon("retry"), "Retry failed files"))),
       errorBanners([first], isNotFound),
-      h("p", { class: "notice", hidden: () => !isNotFound(first.error.value) }, "Watch not found. It may belong to another user or be removed from the configuration."),
+      h("p", { class: "notice", hidden: () => !isNotFound(first.error.value) }, "Watch not found. It may belong to another user or have been removed from the configuration."),
       withUpdatePill(
         () => (fresh.value ? `${formatNumber(fresh.value)} new – show` : ""),
         () => ((wantsNew = true), first.reload()),

@@ -30,9 +30,9 @@ function usersView() {
   const changeRole = async (/** @type {any} */ user) => {
     const role = user.role === "admin" ? "user" : "admin";
     const done = await confirmDialog({
-      title: `Make ${user.name} ${role === "admin" ? "an admin" : "a regular user"}?`,
+      title: `Change the role of ${user.name} to ${role}?`,
       content: [h("p", null, role === "admin" ? "Admins can see and change the jobs of all users, and manage users and keys." : "They see only their own jobs."), h("p", { class: "muted" }, "Their browser sessions end, and they have to sign in again.")],
-      actionLabel: role === "admin" ? "Make an admin" : "Make a user",
+      actionLabel: "Change role",
       run: () => api.patch(`/v1/users/${encodeURIComponent(user.name)}`, { role }),
     });
     if (done) await users.reload();
@@ -44,8 +44,8 @@ function usersView() {
 
   /** @param {any} user */
   function userRow(user) {
-    const disabledReason = user.id === LOCAL_USER_ID ? "This user is the installation itself" : null;
-    const own = user.id === currentUser.peek()?.user_id ? "This is you" : null;
+    const disabledReason = user.id === LOCAL_USER_ID ? "This user represents the local machine" : null;
+    const own = user.id === currentUser.peek()?.user_id ? "You cannot change or remove yourself" : null;
     return h(
       "tr",
       null,
@@ -61,7 +61,7 @@ function usersView() {
         " ",
         menuButton(`Actions for ${user.name}`, () => [
           { label: "New key …", icon: "key", run: async () => (await createKey({ user: user.name })) && users.reload() },
-          { label: user.role === "admin" ? "Make a regular user …" : "Make an admin …", icon: "flag", run: () => changeRole(user), disabledReason: disabledReason ?? own },
+          { label: user.role === "admin" ? "Change role to user …" : "Change role to admin …", icon: "flag", run: () => changeRole(user), disabledReason: disabledReason ?? own },
           { label: "Remove …", icon: "trash", run: () => remove(user), isDanger: true, disabledReason: disabledReason ?? own },
         ]),
       ),
@@ -80,7 +80,7 @@ function createUserDialog() {
   return showDialog("New user", (close, isFirm) => {
     const [nameId, roleId] = [uniqueId("name"), uniqueId("role")];
     const name = /** @type {HTMLInputElement} */ (h("input", { id: nameId, type: "text", required: true, maxlength: "100", autofocus: true, autocomplete: "off" }));
-    const role = /** @type {HTMLSelectElement} */ (h("select", { id: roleId }, h("option", { value: "user" }, "user: sees their own jobs"), h("option", { value: "admin" }, "admin: sees and changes everything")));
+    const role = /** @type {HTMLSelectElement} */ (h("select", { id: roleId }, h("option", { value: "user" }, "user: can see and change their own jobs"), h("option", { value: "admin" }, "admin: can see and change everything")));
     const { errorLine, submit: add } = submitHandler(close, isFirm, () => api.post("/v1/users", { name: name.value.trim(), role: role.value }));
     const submit = (/** @type {Event} */ event) => (name.value.trim() === "" ? name.focus() : add(event));
     return [
