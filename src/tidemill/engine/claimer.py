@@ -148,7 +148,7 @@ async def claim_from_job(context: EngineContext, job_id: UUID, kind: str, lease_
             return False
         return context.has_requirements(kind, ready.requires)
 
-    slots = context.count_usable_slots(handler)
+    slots = context.get_semaphore(handler).slots
     items = context.sizing.compute_claim_size(handler, slots=slots, permits_per_s=permits_per_s)
     claim = store.BatchClaim(
         job_id,

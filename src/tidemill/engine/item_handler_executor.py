@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tidemill.core.decide import make_timeout_retry, outcome_from_unparsable_record
 from tidemill.core.job import Item
@@ -49,7 +49,7 @@ class ItemHandlerExecutor:
 
         Items that have not started then stay unsettled.
         """
-        self._lane_task = _get_current_task()
+        self._lane_task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._pending_items.extend(self._admission.interleave_items_by_member(items))
         gate = self._handler.gate
         requests_before = 0 if gate is None else gate.requests
@@ -74,7 +74,7 @@ class ItemHandlerExecutor:
         admission.end_waits_for_slot_and_start()
 
     async def _run_items_in_slot(self, slot: int, reports: ThrottleReports) -> None:
-        task = _get_current_task()
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         admission, semaphore, pending, settle = (
             self._admission,
             self._admission.semaphore,
@@ -222,9 +222,3 @@ class ItemHandlerExecutor:
         for slot, (task, started) in self._running_by_slot.items():
             self._running_by_slot[slot] = (task, started + seconds)
             self._lane_state.extend_item_timeout(slot, seconds)
-
-
-def _get_current_task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101  the caller is a coroutine in a task
-    return task

@@ -63,7 +63,7 @@ async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
     ready = await _lock_next_ready_batch(conn, claim.job_id, claim.lease_id)
     if ready is None:
         return None
-    if claim.may_run is not None and not claim.may_run(ready):
+    if claim.may_run is not None and (ready.limiter or ready.requires) and not claim.may_run(ready):
         return None
     holder = {"lease_id": claim.lease_id, "lease": claim.lease_seconds, "worker": claim.worker}
     item_count = 1 if ready.isolated else claim.item_count

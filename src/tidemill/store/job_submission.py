@@ -109,7 +109,7 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
     else:  # the job was deleted between the two statements, each time
         raise Conflict(f'The job with idempotency key "{spec.idem_key}" is being deleted. Try again.')
     job_id, at = added
-    quota, used = yield from _check_quota(spec, job_id)
+    quota_and_use = None if spec.owner_id == LOCAL_USER_ID else (yield from _check_quota(spec, job_id))
     if spec.file_id is not None:
         yield ExecuteStep(sql("file/keep"), {"file_id": spec.file_id})
         if spec.file_bytes:
@@ -118,7 +118,9 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
     counter = _RowAccumulator(spec)
     if spec.source is None:
         yield CopyStep(sql("item/copy"), _encode_and_count_rows(job_id, at, rows, counter))
-        quota.check_rows(used.open_rows, counter.n)
+        if quota_and_use is not None:
+            quota, used = quota_and_use
+            quota.check_rows(used.open_rows, counter.n)
     fetch_pending = spec.source is not None and spec.source.url is not None
     state = {"job_id": job_id, "next_seq": counter.n, "fetch_pending": fetch_pending}
     yield ExecuteStep(sql("ingest/add"), state)
@@ -132,16 +134,18 @@ def build_submission_steps(spec: Submission, rows: Iterable[bytes]) -> Submissio
     return job_id, True
 
 
-def _check_quota(spec: Submission, job_id: UUID) -> Generator[ExecuteStep | CopyStep, Any, tuple[Quota, QuotaUse]]:
-    """Return the limits of the owner and their use without this job; raise QuotaExceeded if the job does not fit.
+def _check_quota(
+    spec: Submission, job_id: UUID
+) -> Generator[ExecuteStep | CopyStep, Any, tuple[Quota, QuotaUse] | None]:
+    """Raise QuotaExceeded if the job does not fit. Return the owner's limits, if any, and their use without this job.
 
     The lock serializes the submissions of a user with limits, so that concurrent ones do not exceed them together.
     """
     owner = {"owner_id": spec.owner_id}
-    found = None if spec.owner_id == LOCAL_USER_ID else (yield ExecuteStep(sql("quota/limits"), owner))
-    quota = UNLIMITED if found is None else resolve_quota(spec.quota, Role(found[0]), found[1])
-    if quota.is_unlimited:
-        return quota, QuotaUse()
+    found = yield ExecuteStep(sql("quota/limits"), owner)
+    quota = None if found is None else resolve_quota(spec.quota, Role(found[0]), found[1])
+    if quota is None or quota.is_unlimited:
+        return None
     yield ExecuteStep(sql("quota/lock"), owner)
     used = QuotaUse(*(yield ExecuteStep(sql("quota/use"), owner | {"job_id": job_id})))
     quota.check_job(used, file_bytes=spec.file_bytes)

@@ -141,6 +141,8 @@ class Sizing:
             permits_per_s: The number of calls per second that the handler's limiter allows, if it limits them.
         """
         settings, load = self._settings, self.load_monitor.get_recent_load()
+        if handler.gate is not None and handler.gate.limits_items:
+            slots = min(slots, handler.gate.width)
         low, high = settings.claim_min, handler.batch_size or settings.claim_max
         if handler.is_batch:  # in a time slice, the first batch of a set-based kind may take longer than the slice
             first = high if self.slice_ends_at is None else low

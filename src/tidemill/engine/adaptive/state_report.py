@@ -55,7 +55,7 @@ def _collect_kind_state(context: EngineContext, semaphore: AdaptiveSemaphore) ->
     handler = context.handlers.get(semaphore.kind)
     claim_size = context.sizing.compute_claim_size(
         handler,
-        slots=context.count_usable_slots(handler),
+        slots=semaphore.slots,
         permits_per_s=context.limiter_registry.get_rate_per_s(handler),
     )
     return {
