@@ -33,7 +33,6 @@ DATABASE_SCHEMES = ("postgresql", "postgres")
 BROKER_URL_PREFIXES = ("redis://", "rediss://", "amqp://", "amqps://")
 Positive = Annotated[int, Field(gt=0)]
 SessionSeconds = Annotated[int, Field(gt=0, le=30 * 86_400)]
-Milliseconds = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[int, Field(ge=0)]
 
 
@@ -232,9 +231,7 @@ class Settings(BaseSettings):
     finalizer_interval_ms: Annotated[int, Field(ge=50, le=5_000)] = Field(
         default=1_000, description="How often workers reclaim expired leases and close jobs that have no open items"
     )
-    stop_grace_ms: Milliseconds = Field(
-        default=20_000, description="How long a stopping worker waits for running items"
-    )
+    stop_grace_ms: NonNegative = Field(default=20_000, description="How long a stopping worker waits for running items")
     child_memory_mb: Positive = Field(default=2_048, description="Memory limit of a child process")
     cpu_high_percent: Positive = Field(
         default=300, description="CPU load per core, in percent, above which claims shrink; at 100, every core is busy"
@@ -334,7 +331,7 @@ class Settings(BaseSettings):
     distribution_max_attempts: Annotated[int, Field(gt=0, le=1_000)] = Field(
         default=5, description="Maximum attempts for each input of a distribution"
     )
-    distribution_backoff_ms: Milliseconds = Field(
+    distribution_backoff_ms: NonNegative = Field(
         default=1_000,
         description="Delay before the second attempt; each further attempt doubles it, and jitter is added",
     )
@@ -451,8 +448,6 @@ def _format_problem(location: tuple[int | str, ...], message: str) -> str:
 
 
 SERVICE_SECRET_ENV_PREFIX = "TIDEMILL_SECRET_"  # noqa: S105  a prefix of names, not a secret
-
-
 MASKED_SECRET = "********"  # noqa: S105  it replaces a secret
 _URL_PASSWORD_PATTERN = re.compile(r"(://[^:/?#@\s]*):.*@")
 _SECRET_PARAMETER_PATTERN = re.compile(
