@@ -54,7 +54,7 @@ async def test_cancelled_job_items_are_requeued_by_reprocess_not_redrive(
 async def test_reprocess_of_job_cancelled_before_its_file_was_read_reports_reopened_job(
     tidemill: "Tidemill", cli_mill: Mill, db: Database, tmp_path: Path
 ) -> None:
-    await db.run(workers.register_kinds, cli_mill.registry.make_all())
+    await db.run(workers.register_kinds, cli_mill.registry.create_all())
     file = tmp_path / "rows.csv"
     file.write_text("n\n1\n2\n")
     key = tidemill("submit", "test", str(file)).out.strip()
