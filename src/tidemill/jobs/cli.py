@@ -46,6 +46,7 @@ from tidemill.terminal.console import (
 commands = typer.Typer()
 PROGRESS_REFRESH_S = 0.2
 WORKER_CHECK_INTERVAL_S = 2.0
+KIND_COLUMN_WIDTH = 30  # the key, a kind of this length, the longest status and the failures fit 80 columns
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Key, id or id prefix of a job")]
 
 
@@ -426,7 +427,8 @@ def print_jobs_table(jobs: list[Job]) -> None:
         rows,
         numbers=numbers_columns,
         foldable=("kind",),
-        hide_first=("created", "open", "done"),
+        hide_first=("created", "open", "done", "total"),
+        fold_from=KIND_COLUMN_WIDTH,
     )
 
 

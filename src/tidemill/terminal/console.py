@@ -74,6 +74,7 @@ def print_table(
     numbers: Sequence[str] = (),
     foldable: Sequence[str] = (),
     hide_first: Sequence[str] = (),
+    fold_from: int = TABLE_TEXT_MIN_WIDTH,
     hint: str = "Use --json or a wider terminal to see them.",
 ) -> None:
     """Print rows as a table that fits the terminal; in a pipe, print it with all columns and complete cells.
@@ -84,11 +85,12 @@ def print_table(
         numbers: Columns to align to the right.
         foldable: Columns whose long cells may take several lines. Other cells are never wrapped or cut.
         hide_first: Columns to hide if the terminal is too narrow, in this order. A line below the table names them.
+        fold_from: Width below which a foldable column is never folded; other columns are hidden instead.
         hint: How to see hidden columns.
     """
     widths = [max(Text.from_markup(cell).cell_len for cell in cells) for cells in zip(columns, *rows, strict=True)]
     least = [
-        min(width, max(TABLE_TEXT_MIN_WIDTH, Text.from_markup(name).cell_len)) if name in foldable else width
+        min(width, max(fold_from, Text.from_markup(name).cell_len)) if name in foldable else width
         for name, width in zip(columns, widths, strict=True)
     ]
     shown = list(range(len(columns)))
