@@ -53,7 +53,7 @@ from tidemill.store.job_submission import (
     make_key_reused_error,
 )
 from tidemill.store.jsonb import decode_input_or_text, encode_json
-from tidemill.tables.introspection.table_introspection import find_access_problems
+from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.telemetry.events import emit
@@ -320,7 +320,7 @@ async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
             lacking += await db.run(find_access_problems, one.table, one.columns, "read")
     if lacking:
         action = "read" if plan.validate_only else "write to"
-        raise InvalidInput(f"Cannot {action} {resource.table}: {'; '.join(dict.fromkeys(lacking))}")
+        raise InvalidInput(f"Cannot {action} {resource.table}: {describe_access_problems(lacking)}")
 
 
 def _add_file_fingerprint(submission: ImportSubmission, file: ImportFile, inspection: FileInspection) -> Submission:
