@@ -146,8 +146,8 @@ async def test_dead_letters_screen_lists_all_job_types_and_refreshes_last_seen_a
     page = await signed_in("ida", "/dead-letters?type=price.lookup")
     seen = group(page, "not_sold").get_by_role("cell").nth(3)
     await expect(seen).to_contain_text(re.compile(r"just now|\d s ago"))
-    await expect(page.get_by_label("Job type").get_by_role("option")).to_have_text(
-        ["Job type: any", "Job type: other.kind", "Job type: price.lookup"]
+    await expect(page.get_by_label("Kind").get_by_role("option")).to_have_text(
+        ["Kind: any", "Kind: other.kind", "Kind: price.lookup"]
     )
     before = await seen.text_content()
     await expect(seen).not_to_have_text(str(before))

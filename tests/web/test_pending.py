@@ -16,7 +16,7 @@ from web.site import Site
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 COLUMNS = ["Selected", "Item ID", "Job ID", "Title / brand", "Status", "Wait reason", "Attempts"]
-COLUMNS += ["Locked by", "Updated at", "Job type", "Progress"]
+COLUMNS += ["Locked by", "Updated at", "Kind", "Progress"]
 # Whether the content of a cell fits.
 FITS = """it => {
   const inside = document.createRange();
