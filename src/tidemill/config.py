@@ -336,12 +336,18 @@ def _list_unknown_variable_problems() -> list[str]:
     ]
 
 
+def get_database_variable() -> str:
+    """Return the name of the variable that sets the database, for messages."""
+    name = "DATABASE_URL"
+    return ENV_PREFIX + name if ENV_PREFIX + name in os.environ else name
+
+
 def _format_problem(location: tuple[int | str, ...], message: str) -> str:
     name = ".".join(str(part) for part in location).upper().removeprefix(ENV_PREFIX)
     text = message.removeprefix("Value error, ")
     variable = ENV_PREFIX + name
-    if name == "DATABASE_URL" and variable not in os.environ and name in os.environ:
-        variable = name  # the alias is the variable that the user set
+    if name == "DATABASE_URL" and name in os.environ:
+        variable = get_database_variable()
     return f"{variable}: {text}" if name else text
 
 

@@ -133,6 +133,11 @@ async def test_items_and_watch_and_doctor_print_json(tidemill: "Tidemill", db: D
     assert [json.loads(line)["seq"] for line in tidemill("items", str(job_id), "--json").out.splitlines()] == [0, 1]
     tidemill("cancel", str(job_id))
     assert json.loads(tidemill("watch", str(job_id), "--json", code=1).out.splitlines()[-1])["status"] == "cancelled"
+    times = [json.loads(line)["created_at"] for line in tidemill("jobs", "--json").out.splitlines()]
+    assert [time for time in times if not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:", time)] == []
+    said = tidemill("watch", str(job_id), code=1)
+    assert said.err == ""
+    assert said.out.startswith("J")
     checks = [json.loads(line) for line in tidemill("doctor", "--json", code=1).out.splitlines()]
     assert {check["status"] for check in checks} == {"ok", "failed"}  # the server of the tests runs without fsync
     assert {*checks[0]} == {"check", "status", "details"}

@@ -413,9 +413,13 @@ def test_redis_or_rabbitmq_page(name: str, shell: Shell, tmp_path: Path) -> None
 
 def test_operate_page(shell: Shell) -> None:
     shell.run("export DATABASE_URL=postgresql://tidemill@db.example.com/tidemill; tidemill migrate")
+    (shell.folder / "app.py").write_text(
+        'from tidemill import Mill\n\nmill = Mill()\n\n\n@mill.handler("greet")\nasync def greet(item): ...\n'
+    )
+    (shell.folder / "people.csv").write_text("name\nann\n")
     keys = []
     for _ in range(2):
-        ok, output = shell.run("printf 'name\\nann\\n' > people.csv; tidemill submit greet people.csv")
+        ok, output = shell.run("tidemill submit greet people.csv --app app:mill")
         assert ok, output
         keys += re.findall(r"J\d{8}_\d{6}", output)[:1]
     shell.replaced += [("OTHER_JOB", keys[1]), ("JOB", keys[0])]

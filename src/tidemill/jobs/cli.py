@@ -36,6 +36,7 @@ from tidemill.terminal.console import (
     create_job_progress_bar,
     format_job_counts,
     format_job_status,
+    format_json,
     parse_policy_option,
     print_job_summary,
     print_json_lines,
@@ -438,4 +439,4 @@ def format_item_json(item: dict[str, Any]) -> str:
         for name in ("seq", "status", "attempts", "error", "attempt_history", "result", "input")
         if item.get(name) is not None
     }
-    return json.dumps(shown, ensure_ascii=False, default=str)
+    return format_json(shown)

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -60,7 +61,16 @@ def escape_text(text: str) -> str:
 
 def print_json_lines(rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
-        typer.echo(json.dumps(row, ensure_ascii=False, default=str))
+        typer.echo(format_json(row))
+
+
+def format_json(value: Any) -> str:
+    """Return a value as one line of JSON, with times in the format of ISO 8601."""
+    return json.dumps(value, ensure_ascii=False, default=_format_json_value)
+
+
+def _format_json_value(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 TABLE_COLUMN_GAP = 2  # spaces with which rich separates the columns of a table without borders
@@ -129,7 +139,7 @@ def create_job_progress_bar() -> Progress:
         TextColumn("{task.fields[detail]}"),
         TextColumn("{task.fields[time_left]}"),
         console=error_console,
-        transient=not error_console.is_terminal,
+        disable=not error_console.is_terminal,
     )
 
 
