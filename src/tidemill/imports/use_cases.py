@@ -438,6 +438,13 @@ def _report_import_completed(job: Job, seconds: float) -> None:
     )
 
 
+def _describe_invalid_rows(job: Job) -> str:
+    return f"invalid rows of an import: the same input fails again. Fix them first: tidemill fix {job.key} FILE"
+
+
 IMPORT_HOOKS = KindHooks(
-    get_target=_get_target_resource_name, authorize=_check_target_writable, after_close=_report_import_completed
+    get_target=_get_target_resource_name,
+    authorize=_check_target_writable,
+    describe_invalid_rows=_describe_invalid_rows,
+    after_close=_report_import_completed,
 )

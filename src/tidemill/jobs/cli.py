@@ -15,7 +15,6 @@ from rich.markup import escape
 from tidemill.core.decide import HANDLER_FAILURE_CODES
 from tidemill.core.errors import Conflict, InvalidInput
 from tidemill.core.job import Job
-from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.status import CLOSED_JOB_STATUSES, ItemStatus, JobStatus, parse_item_status
 from tidemill.jobs import administration, job_control, queries, reprocessing
 from tidemill.jobs.reprocessing import BulkOperation, ReprocessSelection
@@ -298,7 +297,7 @@ def reprocess_command(
         if operation.items:
             await warn_if_no_worker(runtime, [found.kind])
             if ItemStatus.FAILED in statuses:
-                _warn_about_invalid_rows([found], code)
+                _warn_about_invalid_rows(runtime, [found], code)
         await _report_reopened_jobs(runtime, [found])
         return operation
 
@@ -319,7 +318,7 @@ def retry(
         )
         if operation.items:
             await warn_if_no_worker(runtime, [job.kind for job in found])
-            _warn_about_invalid_rows(found, code)
+            _warn_about_invalid_rows(runtime, found, code)
         await _report_reopened_jobs(runtime, found)
         return operation
 
@@ -333,17 +332,15 @@ async def _report_reopened_jobs(runtime: Runtime, before: Iterable[Job]) -> None
             console.print(f"Reopened {job.key}: workers continue to read its file", highlight=False)
 
 
-def _warn_about_invalid_rows(jobs: Iterable[Job], codes: Iterable[str] | None) -> None:
-    """Report the imports whose failures were invalid rows before the requeue."""
+def _warn_about_invalid_rows(runtime: Runtime, jobs: Iterable[Job], codes: Iterable[str] | None) -> None:
+    """Report the jobs whose failures were invalid rows before the requeue."""
     for job in jobs:
         failures = set(job.codes) & set(codes) if codes else set(job.codes)
         invalid = failures - HANDLER_FAILURE_CODES
-        if job.kind == IMPORT_KIND and invalid:
+        hooks = runtime.find_kind_hooks(job.kind)
+        if invalid and hooks is not None and hooks.describe_invalid_rows is not None:
             subject = "These are" if invalid == failures else "Some of these are"
-            print_notice(
-                f"{subject} invalid rows of an import: the same input fails again. "
-                f"Fix them first: tidemill fix {job.key} FILE"
-            )
+            print_notice(f"{subject} {hooks.describe_invalid_rows(job)}")
 
 
 def _print_requeued_count(operation: BulkOperation) -> None:
