@@ -407,7 +407,7 @@ def load_settings(**overrides: object) -> Settings:
             if () in invalid:
                 break
             # Replace invalid values with defaults and validate again: pairs are compared only if each value is valid.
-            values |= {_get_field_name(location): _get_default(_get_field_name(location)) for location in invalid}
+            values |= dict(_get_field_default(location) for location in invalid)
     if len(problems) == 1:
         raise InvalidSettings(f"Invalid settings: {problems[0]}")
     if problems:
@@ -421,12 +421,9 @@ def list_variable_names() -> set[str]:
     return {ENV_PREFIX + name.upper() for name in Settings.model_fields}.union(*aliases)
 
 
-def _get_default(name: str) -> object:
-    return Settings.model_fields[name].get_default(call_default_factory=True, validated_data={})
-
-
-def _get_field_name(location: tuple[int | str, ...]) -> str:
-    return str(location[0]).lower().removeprefix(ENV_PREFIX.lower())
+def _get_field_default(location: tuple[int | str, ...]) -> tuple[str, object]:
+    name = str(location[0]).lower().removeprefix(ENV_PREFIX.lower())
+    return name, Settings.model_fields[name].get_default(call_default_factory=True, validated_data={})
 
 
 def _list_unknown_variable_problems() -> list[str]:
@@ -438,12 +435,18 @@ def _list_unknown_variable_problems() -> list[str]:
     ]
 
 
+def get_database_variable() -> str:
+    """Return the name of the variable that sets the database, for messages."""
+    name = "DATABASE_URL"
+    return ENV_PREFIX + name if ENV_PREFIX + name in os.environ else name
+
+
 def _format_problem(location: tuple[int | str, ...], message: str) -> str:
     name = ".".join(str(part) for part in location).upper().removeprefix(ENV_PREFIX)
     text = message.removeprefix("Value error, ")
     variable = ENV_PREFIX + name
-    if name == "DATABASE_URL" and variable not in os.environ and name in os.environ:
-        variable = name  # the alias is the variable that the user set
+    if name == "DATABASE_URL" and name in os.environ:
+        variable = get_database_variable()
     return f"{variable}: {text}" if name else text
 
 

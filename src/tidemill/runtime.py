@@ -123,6 +123,8 @@ class KindHooks:
     """Error message for users who try to fix an item; None if items of this kind can be fixed."""
     done_refusal: str | None = None
     """Error message for users who try to reprocess done items; None if done items can be reprocessed."""
+    describe_invalid_rows: Callable[[Job], str] | None = None
+    """Returns what failures with other codes than those of the engine are, and what to do before they are retried."""
     get_links: Callable[[Job], Mapping[str, str]] | None = None
     """Returns additional links for a job in the HTTP API."""
     after_close: Callable[[Job, float], None] | None = None

@@ -130,6 +130,11 @@ def test_unusable_database_url_gives_one_sentence_with_remedy(
     assert PASSWORD not in message
 
 
+def test_connection_error_names_variable_that_is_set(tidemill: "Tidemill") -> None:
+    tidemill.extra["TIDEMILL_DATABASE_URL"] = "postgresql://ann@127.0.0.1:1/x"
+    assert tidemill.refuses("jobs").endswith("check the host and the port in TIDEMILL_DATABASE_URL.")
+
+
 def test_unknown_database_and_role_are_reported_with_remedy(on_server: "Tidemill") -> None:
     url = on_server.url
     on_server.url = connect_as(url, "postgres", "gone")

@@ -89,6 +89,21 @@ async def test_tables_fit_terminal_and_keep_numbers(crowded_database: str, tidem
     assert "Use --json or a wider terminal to see them." in limiters
 
 
+async def test_jobs_table_prints_one_line_per_job_on_terminal(tidemill_database: str, db: Database) -> None:
+    kinds = ["tidemill.import", "tidemill.distribute", "a-kind-with-exactly-30-letters"]
+    for kind in kinds:
+        job_id = await add_job(db, 1_000, kind=kind)
+        async with db.transaction() as conn:
+            await conn.execute(
+                "UPDATE tidemill.job SET closed_as = 'completed_with_errors', closed_at = now() WHERE id = %s", [job_id]
+            )
+    _, *lines = run_in_terminal(tidemill_database, "jobs")
+    assert [line.split()[1:3] for line in lines[: len(kinds)]] == [
+        [kind, "completed_with_errors"] for kind in reversed(kinds)
+    ]
+    assert lines[len(kinds)].startswith("Hidden columns: ")
+
+
 async def test_table_on_wide_terminal_hides_no_column(crowded_database: str) -> None:
     lines = run_in_terminal(crowded_database, "limiters", columns=200)
     assert lines[0].split()[-2:] == ["throttled", "state"]
@@ -118,6 +133,11 @@ async def test_items_and_watch_and_doctor_print_json(tidemill: "Tidemill", db: D
     assert [json.loads(line)["seq"] for line in tidemill("items", str(job_id), "--json").out.splitlines()] == [0, 1]
     tidemill("cancel", str(job_id))
     assert json.loads(tidemill("watch", str(job_id), "--json", code=1).out.splitlines()[-1])["status"] == "cancelled"
+    times = [json.loads(line)["created_at"] for line in tidemill("jobs", "--json").out.splitlines()]
+    assert [time for time in times if not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:", time)] == []
+    said = tidemill("watch", str(job_id), code=1)
+    assert said.err == ""
+    assert said.out.startswith("J")
     checks = [json.loads(line) for line in tidemill("doctor", "--json", code=1).out.splitlines()]
     assert {check["status"] for check in checks} == {"ok", "failed"}  # the server of the tests runs without fsync
     assert {*checks[0]} == {"check", "status", "details"}

@@ -6,6 +6,7 @@ The blocks of a page share one folder, one database and one shell:
 - ``sh`` runs in bash. Variables stay set for the next block. A block that starts a server, such as ``tidemill up``,
   keeps running until the end of the page.
 - ``python`` runs as a script, ``sql`` runs in the database.
+- ``http`` shows headers and does not run.
 - ``text`` and ``json`` after one of these is its output. Ids, keys, times and durations may differ; a later block may
   use an id that was shown. A line of three dots is any number of lines.
 """
@@ -18,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -29,6 +30,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(
     r"(?P<intro>[^\n]*(?:\n[^\n]+)*)\n\n```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+HEADING = re.compile(r"^#+ ", re.MULTILINE)
 FENCE = re.compile(r"^```", re.MULTILINE)
 SAVED = re.compile(r"\b[Ss]ave .*?as\s`(?P<name>[^`]+)`[^`]*:$", re.DOTALL)
 ADDED = re.compile(r"\b[Aa]dd .*?to\s`(?P<name>[^`]+)`[^`]*:$", re.DOTALL)
@@ -39,15 +41,18 @@ SERVERS = {  # a command that runs until it is interrupted -> a pattern of its o
     "tidemill serve": "Listening at",
     "tidemill worker": "worker.started",
     "uvicorn": "Uvicorn running on",
+    "curl -N": ": open",
     "python manage.py runserver": "Quit the server",
     "python manage.py tidemill worker": "worker.started",
 }
 PORTS = ("8484", "8000", "9000")  # of Tidemill, of the reader's application, and of the service that handlers call
+LOAD_STATE = 'set -a; [ -f "$STATE" ] && . "$STATE"\n'  # the variables and functions of the previous blocks
 COMMAND_TIMEOUT_S, SERVER_TIMEOUT_S = 90.0, 60.0
 IDENTIFIER = re.compile(r"\bJ\d{8}_\d{6,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 VARIABLE_PARTS = (
     (IDENTIFIER, "ID"),
     (re.compile(r"\btm_[0-9a-f]{8}(_[0-9a-f]{48})?\b"), "API_KEY"),
+    (re.compile(r"\b[0-9a-f]{32}\b"), "REQUEST_ID"),
     (re.compile(r"(?<=[#?/=])[0-9A-Za-z_-]{32,}\b"), "TOKEN"),
     (re.compile(r"\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min|seconds)\b"), "DURATION"),
@@ -65,6 +70,7 @@ class Block:
     language: str
     text: str
     line: int
+    starts_section: bool = False  # a heading is between the previous block and this one
 
     @property
     def first_line(self) -> str:
@@ -77,10 +83,12 @@ class Block:
 
 def read_blocks(page: Path) -> list[Block]:
     text = page.read_text()
-    blocks = [
-        Block(found["intro"], found["language"], found["text"], text.count("\n", 0, found.start("text")))
-        for found in BLOCK.finditer(text)
-    ]
+    blocks, end = [], 0
+    for found in BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start("text"))
+        starts_section = HEADING.search(text, end, found.start("text")) is not None
+        blocks.append(Block(found["intro"], found["language"], found["text"], line, starts_section))
+        end = found.end()
     fences = len(FENCE.findall(text))
     assert 2 * len(blocks) == fences, f"{page.name}: put an empty line and a language before each block"
     return blocks
@@ -108,6 +116,7 @@ class Session:
     database_url: str
     environment: dict[str, str | None] = field(default_factory=dict)  # None removes a variable
     compiled_only: tuple[str, ...] = ()  # first lines of blocks that cannot run, such as code of another system
+    not_run: Mapping[str, str] = field(default_factory=dict)  # the first line of a block -> the reason not to run it
     variable_parts: tuple[str, ...] = ()  # patterns of further parts of the outputs that differ between two runs
     _own_ids: dict[str, str] = field(default_factory=dict)  # an id or a job key of the page -> the one of this run
     _servers: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -126,6 +135,9 @@ class Session:
             "STATE": str(self._state),
             "PYTHONUNBUFFERED": "1",
         }
+        self._curl = self.folder / ".curl"
+        self._curl.mkdir()
+        (self._curl / ".curlrc").write_text("fail-with-body\n")
         self._env = {name: value for name, value in (own | self.environment).items() if value is not None}
         return self
 
@@ -140,19 +152,24 @@ class Session:
                 os.killpg(server.pid, signal.SIGKILL)
                 server.wait()
 
-    def run_page(self, page: Path) -> None:
-        """Run all blocks of a page; fail at the first output that differs from the shown one."""
+    def run_page(self, page: Path, languages: tuple[str, ...] = ()) -> None:
+        """Run all blocks of a page, or those of the given languages; fail at the first output that differs."""
         blocks = read_blocks(page)
-        assert {block.first_line for block in blocks} >= set(self.compiled_only)
+        assert {block.first_line for block in blocks} >= {*self.compiled_only, *self.not_run}
         for block, following in zip(blocks, [*blocks[1:], None], strict=True):
             place = f"{page.name}:{block.line}"
-            shown = following.text if following is not None and following.is_output else None
+            has_output = following is not None and following.is_output and not following.starts_section
+            shown = following.text if following is not None and has_output else None
             if block.first_line in self.compiled_only:
                 compile(block.text, place, "exec")
-            elif block.is_output:
+            elif block.is_output or block.language == "http" or block.first_line in self.not_run:
                 continue
-            else:
+            elif not languages or block.language in languages:
                 self._run_block(block, shown, place)
+
+    def run(self, commands: str) -> None:
+        """Run commands that the page does not show, in the same shell."""
+        self._run_block(Block("", "sh", commands, 0), None, f"preparation {commands[:40]!r}")
 
     def _run_block(self, block: Block, shown: str | None, place: str) -> None:
         text = self._use_own_ports(IDENTIFIER.sub(lambda found: self._own_ids.get(found[0], found[0]), block.text))
@@ -172,8 +189,9 @@ class Session:
         elif block.language == "sh":
             ready = next((line for name, line in SERVERS.items() if text.startswith(name)), None)
             if ready is None:
-                keep = 'set -a; [ -f "$STATE" ] && . "$STATE"; trap \'export -p > "$STATE"\' EXIT\n'
-                stop = "" if shown is not None else "set -e\n"
+                keep = LOAD_STATE + "trap '{ export -p; declare -f; } > \"$STATE\"' EXIT\n"
+                # Without a shown output, a command that fails and a response with an error status fail the block.
+                stop = "CURL_HOME=\n" if shown is not None else f"CURL_HOME={self._curl}; set -e -o pipefail\n"
                 self._check_command(["bash", "-c", keep + stop + text], shown, place)
             else:
                 self._start_server(text, ready, shown, place)
@@ -206,7 +224,7 @@ class Session:
         log = self.folder / f".server-{len(self._servers)}.log"
         with log.open("w") as out:
             server = subprocess.Popen(
-                ["bash", "-c", "exec " + command],
+                ["bash", "-c", f"{LOAD_STATE}exec {command}"],
                 cwd=self.folder,
                 env=self._env,
                 stdin=subprocess.DEVNULL,

@@ -15,8 +15,10 @@ import tidemill
 from tidemill.cli.main import app
 from tidemill.config import ENV_PREFIX, Settings, list_variable_names
 from tidemill.core import status as words
+from tidemill.core.decide import HANDLER_FAILURE_CODES
 from tidemill.core.status import ITEM_STATUS_TRANSITIONS, Intent, ItemStatus, JobStatus
 from tidemill.telemetry import events, logs
+from tidemill.telemetry.metric_families import MetricFamilies
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -218,6 +220,35 @@ def test_event_table_in_docstring_matches_emitted_events() -> None:
 def test_telemetry_page_lists_every_event_with_its_level() -> None:
     level = {name: logging.getLevelName(logs._EVENT_LEVELS.get(name, logging.INFO)).lower() for name in emitted()}
     assert {name: said for name, said, _ in rows("reference/telemetry.md", "## Events")[1:]} == level
+
+
+def test_telemetry_page_lists_every_metric_with_its_type() -> None:
+    table = {name: kind for name, kind, *_ in rows("reference/telemetry.md", "## Metrics")[1:]}
+    families = MetricFamilies()._registry.collect()
+    assert table == {f"{one.name}_total" if one.type == "counter" else one.name: one.type for one in families}
+
+
+def list_error_codes() -> set[str]:
+    """Return the codes with which the code of Tidemill fails items, and those that the engine sets."""
+    found = {*HANDLER_FAILURE_CODES, "permanent"}
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                given = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+                if node.func.id == "ServiceCallError":
+                    given = node.args[:1]
+                elif node.func.id not in ("Fail", "Retry"):
+                    continue
+                found |= {one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    return found
+
+
+def test_statuses_page_lists_every_error_code() -> None:
+    """The code of a retry that never fails an item is in the text below the tables."""
+    items = rows("reference/statuses.md", "## Items")
+    tables = items[items.index(["Code", "Meaning", "Retryable"]) + 1 :]
+    listed = {code for row in tables for code in row[0].split(", ") if code != "Code"}
+    assert listed == list_error_codes() - {"exit"}
 
 
 def test_contributing_map_names_paths_that_exist() -> None:

@@ -411,6 +411,21 @@ def test_redis_or_rabbitmq_page(name: str, shell: Shell, tmp_path: Path) -> None
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def test_operate_page(shell: Shell) -> None:
+    shell.run("export DATABASE_URL=postgresql://tidemill@db.example.com/tidemill; tidemill migrate")
+    (shell.folder / "app.py").write_text(
+        'from tidemill import Mill\n\nmill = Mill()\n\n\n@mill.handler("greet")\nasync def greet(item): ...\n'
+    )
+    (shell.folder / "people.csv").write_text("name\nann\n")
+    keys = []
+    for _ in range(2):
+        ok, output = shell.run("tidemill submit greet people.csv --app app:mill")
+        assert ok, output
+        keys += re.findall(r"J\d{8}_\d{6}", output)[:1]
+    shell.replaced += [("OTHER_JOB", keys[1]), ("JOB", keys[0])]
+    run_page("operate.md", shell)
+
+
 def test_monitor_and_alert_page(shell: Shell) -> None:
     shell.replaced += [
         ("127.0.0.1:8484", f"127.0.0.1:{shell.http_port}"),

@@ -16,7 +16,9 @@ RETIRED = """
     said_otherwise is_said was_said are_said is_asked was_asked are_asked asked_for asks_for is_there_already
     not_there have_a_look a_look looked_at looks_at makes_nothing make_nothing of_before the_other_way_round
     as_it_was as_they_were kind_eye is_at_it stands_for stand_for stands_in stand_in how_far_it_is gets_on get_on
-    worth_a_look settled_well its_own_will passed_over by_halves
+    worth_a_look settled_well its_own_will passed_over by_halves said saying trial trials tried packed unpacked unpacks
+    asker askers whoever_asks by_hand by_itself by_themselves used_again made_again made_right corrected corrects
+    round_again is_tried was_tried
 """
 PATTERN = re.compile(rf"\b({'|'.join(word.replace('_', ' ') for word in RETIRED.split())})\b", re.IGNORECASE)
 JS_STRING = re.compile(r"([\"'`])((?:\\.|(?!\1).)*?)\1")

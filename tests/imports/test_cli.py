@@ -188,12 +188,15 @@ async def test_import_preview_works_for_role_that_may_only_read_table(
     parts = psycopg.conninfo.conninfo_to_dict(tidemill_database)
     tidemill.url = f"postgresql://{role}@/{parts['dbname']}?host={parts['host']}"
     try:
-        said = tidemill("import", tidemill.file("people.csv", GOOD + BAD), "--into", "people", "--preview").out
+        file = tidemill.file("people.csv", GOOD + BAD)
+        said = tidemill("import", file, "--into", "people", "--preview", code=2).out
     finally:
         await rows(db, f"DROP OWNED BY {role}")
         await rows(db, f"DROP ROLE {role}")
     assert "Row 3" in said
     assert f"Cannot write to public.people: role {role} lacks INSERT" in said
+    assert f"run: GRANT INSERT (age, id, name) ON public.people TO {role};" in " ".join(said.split())
+    assert "--map" not in said
 
 
 async def test_import_preview_table_is_not_cut_in_pipe(tidemill: "Tidemill", db: Database) -> None:
@@ -279,7 +282,7 @@ async def test_invalid_import_command_is_rejected_on_one_line_before_reading_row
     said = tidemill.refuses("import", file, "--into", "people")
     assert 'Column "nmae" is not a field of public.people (did you mean "name"?)' in said
     assert 'No column for the required field "name"' in said
-    assert "Unknown table 'poeple'" in tidemill.refuses("import", file, "--into", "poeple")
+    assert 'Unknown table "poeple"' in tidemill.refuses("import", file, "--into", "poeple")
     assert "Cannot import into schema tidemill" in tidemill.refuses("import", file, "--into", "tidemill.job")
     assert 'File "nowhere.csv" does not exist' in tidemill.refuses("import", "nowhere.csv", "--into", "people")
     assert tidemill.refuses("import", ".", "--into", "people") == 'Cannot read ".": it is a folder'

@@ -32,7 +32,7 @@ from tidemill.store.job_submission import Submission, build_submission_steps, ru
 from tidemill.store.outcome_flush import FlushResult, flush_outcomes
 
 T = TypeVar("T")
-PATIENCE_S = 60.0
+CONDITION_TIMEOUT_S = 60.0
 EXIT_TIMEOUT_S = 30.0  # a killed process on a busy machine
 DONE, FAILED, RETRY = ItemStatus.DONE, ItemStatus.FAILED, ItemStatus.RETRY_WAIT
 
@@ -47,7 +47,7 @@ def require(program: str, path: str | None = None) -> str:
     pytest.skip(reason)
 
 
-async def eventually(look: Callable[[], Awaitable[T]], within: float = PATIENCE_S) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], within: float = CONDITION_TIMEOUT_S) -> T:
     """Call ``look`` every 20 ms until it returns a true value, and return that. Fail the test after ``within`` s."""
     deadline = time.monotonic() + within
     while not (seen := await look()):
@@ -56,7 +56,7 @@ async def eventually(look: Callable[[], Awaitable[T]], within: float = PATIENCE_
     return seen
 
 
-async def until(event: asyncio.Event, within: float = PATIENCE_S) -> None:
+async def until(event: asyncio.Event, within: float = CONDITION_TIMEOUT_S) -> None:
     """Wait until the event is set. Fail the test after ``within`` s."""
     await asyncio.wait_for(event.wait(), within)
 
@@ -111,7 +111,7 @@ async def job_of(db: Database, job_id: UUID) -> Job:
     return await db.read(job_records.get_job, job_id)
 
 
-async def closed(db: Database, job_id: UUID, within: float = PATIENCE_S) -> Job:
+async def closed(db: Database, job_id: UUID, within: float = CONDITION_TIMEOUT_S) -> Job:
     """Wait until the job is closed, and return it."""
 
     async def look() -> Job | None:

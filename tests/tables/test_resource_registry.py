@@ -80,7 +80,7 @@ async def test_registry_reintrospects_table_after_invalidation_or_cache_expiry(
     monkeypatch.setattr(resource_registry, "CATALOG_CACHE_S", 0.0)
     assert await demo.get_resource(db, "users") == before
     await rows(db, "ALTER TABLE demo.users RENAME TO people")
-    with pytest.raises(InvalidSettings, match=r"resources\.users\.table: Unknown table 'demo\.users'"):
+    with pytest.raises(InvalidSettings, match=r'resources\.users\.table: Unknown table "demo\.users"'):
         await demo.get_resource(db, "users")
     assert len(await demo.find_declaration_problems(db)) == 1
 

@@ -116,10 +116,10 @@ async def test_find_table_accepts_unquoted_quoted_and_qualified_names(db: Databa
 
 
 REFUSALS = [
-    ("usres", "Unknown table 'usres'. Did you mean public.users?"),
+    ("usres", 'Unknown table "usres". Did you mean public.users?'),
     ("shop.users", "Did you mean public.users?"),
     ("order lines", 'Did you mean public."Order Lines"?'),
-    ("nothing_like_it", "Unknown table 'nothing_like_it'"),
+    ("nothing_like_it", 'Unknown table "nothing_like_it". Create the table, or use schema.table.'),
     ("", "Invalid table name"),
     ("a.", "Invalid table name"),
     (".a", "Invalid table name"),

@@ -4,7 +4,11 @@ import pytest
 
 from support import rows
 from tidemill.store.database import Database
-from tidemill.tables.introspection.table_introspection import TableAccess, find_access_problems
+from tidemill.tables.introspection.table_introspection import (
+    TableAccess,
+    describe_access_problems,
+    find_access_problems,
+)
 from tidemill.tables.resource import TableName
 
 TABLE = TableName("shop", "users")
@@ -25,29 +29,40 @@ async def clerk(db: Database) -> str:
 async def lacks(db: Database, mode: TableAccess, *columns: str, setting: str = "") -> list[str]:
     async with db.transaction() as conn:
         await conn.execute(f"SET LOCAL ROLE clerk; {setting}".encode(), prepare=False)
-        return await find_access_problems(conn, TABLE, columns, mode)
+        return [problem.reason for problem in await find_access_problems(conn, TABLE, columns, mode)]
 
 
 async def test_table_owner_lacks_no_privileges(db: Database, clerk: str) -> None:
     async with db.transaction() as conn:
         assert await find_access_problems(conn, TABLE, ["id", "email", "Name"], "upsert") == []
-        assert await find_access_problems(conn, TableName("shop", "gone"), ["id"], "read") == [
-            "table shop.gone does not exist"
-        ]
+        (problem,) = await find_access_problems(conn, TableName("shop", "gone"), ["id"], "read")
+    assert describe_access_problems([problem]) == "table shop.gone does not exist"
+
+
+async def test_shown_grants_remove_missing_privileges(db: Database, clerk: str) -> None:
+    async with db.transaction() as conn:
+        await conn.execute("SET LOCAL ROLE clerk")
+        described = describe_access_problems(await find_access_problems(conn, TABLE, ["email", "Name"], "upsert"))
+    reasons, _, grants = described.partition(". As the owner of the table, run: ")
+    assert reasons.count("; ") == 4
+    assert 'GRANT INSERT ("Name", email) ON shop.users TO clerk;' in grants
+    for grant in filter(None, grants.split(";")):
+        await rows(db, grant)
+    assert await lacks(db, "upsert", "email", "Name") == []
 
 
 async def test_missing_privileges_are_listed_per_schema_column_and_sequence(db: Database, clerk: str) -> None:
     assert await lacks(db, "upsert", "email", "Name") == [
         "role clerk lacks USAGE on schema shop",
-        "role clerk lacks INSERT (Name, email) on shop.users",
-        "role clerk lacks SELECT (Name, email) on shop.users",
-        "role clerk lacks UPDATE (Name, email) on shop.users",
+        'role clerk lacks INSERT ("Name", email) on shop.users',
+        'role clerk lacks SELECT ("Name", email) on shop.users',
+        'role clerk lacks UPDATE ("Name", email) on shop.users',
         "role clerk lacks USAGE on sequence shop.users_id_seq, which is the default of a column",
     ]
     await rows(db, "GRANT USAGE ON SCHEMA shop TO clerk")
     await rows(db, 'GRANT INSERT (id, email, "Name"), SELECT (email), UPDATE ON shop.users TO clerk')
     assert await lacks(db, "insert", "id", "email", "Name") == [], "a column that is given asks no sequence"
-    assert await lacks(db, "read", "email", "Name") == ["role clerk lacks SELECT (Name) on shop.users"]
+    assert await lacks(db, "read", "email", "Name") == ['role clerk lacks SELECT ("Name") on shop.users']
     assert await lacks(db, "upsert", "id", "email") == ["role clerk lacks SELECT (id) on shop.users"]
 
 

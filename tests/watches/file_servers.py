@@ -12,7 +12,7 @@ from tidemill_bench.s3_server import RCLONE_PATH
 from tidemill_bench.server_environment import server_environment
 
 USER, PASSWORD = "mill", "s3cr3t-p4ssw0rd"
-PATIENCE_S = 20.0
+SERVER_TIMEOUT_S = 20.0
 
 
 class Rclone:
@@ -31,7 +31,7 @@ class Rclone:
         self._log = (self._home / "rclone.log").open("ab")
         env = server_environment(self._home)
         self._process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + SERVER_TIMEOUT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
@@ -45,7 +45,7 @@ class Rclone:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(PATIENCE_S)
+        self._process.wait(SERVER_TIMEOUT_S)
 
     def url(self, scheme: str, path: str = "in", user: str = USER) -> str:
         return f'"{scheme}://{user}@127.0.0.1:{self.port}/{path}"'

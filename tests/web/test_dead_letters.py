@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 from playwright.async_api import Page, expect
+from psycopg.types.json import Jsonb
 
 from support import add_job, rows, settle, take
 from tidemill.core.decide import Verdict
@@ -49,9 +50,22 @@ async def test_dead_letters_are_grouped_by_cause_and_group_opens_its_rows(workin
     await expect(grid.get_by_role("row").filter(has_text="the shop did not answer")).to_have_count(5)
     await axe(page)
     await screenshot(page, "dead-letters")
-    await page.get_by_placeholder("Job ID or key").fill(job.key)
+    await page.get_by_placeholder("Search by file name or key").fill(job.key)
     await expect(grid.get_by_role("row").filter(has_text="the shop did not answer")).to_have_count(3)
     await expect(group(page, SILENT)).to_contain_text("3")
+
+
+async def test_dead_letters_search_finds_job_by_file_name(working: Site, signed_in: OpenPage) -> None:
+    jobs = [await working.finished("ada", [SHY] * n) for n in (3, 2)]
+    for job, name in zip(jobs, ("orders.csv", "prices.csv"), strict=True):
+        await rows(working.db, "UPDATE tidemill.job SET source = %s WHERE id = %s", Jsonb({"name": name}), job.id)
+    page = await signed_in("ada", "/dead-letters")
+    await expect(group(page, SILENT)).to_contain_text("5")
+    search = page.get_by_placeholder("Search by file name or key")
+    await search.fill("Orders")
+    await expect(group(page, SILENT)).to_contain_text("3")
+    await search.fill(".csv")
+    await expect(page.get_by_text(f'Several jobs match ".csv": {jobs[1].key}, {jobs[0].key}.')).to_be_visible()
 
 
 async def test_dead_letter_try_one_redrives_single_row_and_shows_outcome(working: Site, signed_in: OpenPage) -> None:
@@ -146,8 +160,8 @@ async def test_dead_letters_screen_lists_all_job_types_and_refreshes_last_seen_a
     page = await signed_in("ida", "/dead-letters?type=price.lookup")
     seen = group(page, "not_sold").get_by_role("cell").nth(3)
     await expect(seen).to_contain_text(re.compile(r"just now|\d s ago"))
-    await expect(page.get_by_label("Job type").get_by_role("option")).to_have_text(
-        ["Job type: any", "Job type: other.kind", "Job type: price.lookup"]
+    await expect(page.get_by_label("Kind").get_by_role("option")).to_have_text(
+        ["Kind: any", "Kind: other.kind", "Kind: price.lookup"]
     )
     before = await seen.text_content()
     await expect(seen).not_to_have_text(str(before))

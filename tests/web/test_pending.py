@@ -16,7 +16,7 @@ from web.site import Site
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 COLUMNS = ["Selected", "Item ID", "Job ID", "Title / brand", "Status", "Wait reason", "Attempts"]
-COLUMNS += ["Locked by", "Updated at", "Job type", "Progress"]
+COLUMNS += ["Locked by", "Updated at", "Kind", "Progress"]
 # Whether the content of a cell fits.
 FITS = """it => {
   const inside = document.createRange();
@@ -89,9 +89,10 @@ async def test_pending_filters_are_read_from_and_stored_in_url(site: Site, signe
     page = await signed_in("ada", f"/pending?statuses=retry_wait&job={key}&type=price.lookup")
     await expect(page.get_by_role("row").filter(has_text="Retried")).to_have_count(1)
     await expect(line(page, "Retried 0")).to_contain_text(re.compile(r"Waiting for its retry at [\d :-]+, after test"))
-    await page.get_by_placeholder("Job ID or key").fill("J19990101")
-    await expect(page.get_by_text('No job found whose key or ID starts with "J19990101"')).to_be_visible()
-    await page.get_by_placeholder("Job ID or key").fill("")
+    search = page.get_by_placeholder("Search by file name or key")
+    await search.fill("J19990101")
+    await expect(page.get_by_text('No job found with the key, ID or file name "J19990101"')).to_be_visible()
+    await search.fill("")
     await page.get_by_label("Updated from").fill("2001-01-01")
     await page.get_by_label("to", exact=True).fill("2001-01-02")
     await expect(page.get_by_text("Nothing matches this filter")).to_be_visible()

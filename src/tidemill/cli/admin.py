@@ -25,6 +25,7 @@ from tidemill.terminal.console import (
     console,
     error_console,
     escape_text,
+    format_json,
     parse_age_seconds,
     print_json_lines,
     print_table,
@@ -198,7 +199,7 @@ def quarantine(
     messages = run_with_runtime(action)
     for one in messages:
         if as_json:
-            typer.echo(json.dumps(asdict(one), default=str))
+            typer.echo(format_json(asdict(one)))
         else:
             head = f"[bold]{one.id}[/]  {one.at:%Y-%m-%d %H:%M:%S}  {one.source}, {one.size:,} bytes"
             console.print(f"{head}: {escape(one.reason)}", highlight=False, soft_wrap=True)

@@ -36,7 +36,7 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.console import console, parse_policy_option, print_job_summary
+from tidemill.terminal.console import console, format_json, parse_policy_option, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
@@ -170,7 +170,7 @@ async def _print_distribution_report(runtime: Runtime, distribution: Distributio
         if entry["path"] is not None:
             console.print(f"  {escape(entry['path'])}", highlight=False, soft_wrap=True)
         elif entry["error"] is not None:
-            input_text = json.dumps(entry["input"], ensure_ascii=False, default=str)
+            input_text = format_json(entry["input"])
             _print_failure(f"input {number}, {input_text}: {entry['error']['reason']}")
     if files.first_failure_message is not None and (files.failed_seq or 0) >= REPORTED_INPUTS_MAX:
         _print_failure(files.first_failure_message)
@@ -186,4 +186,4 @@ def _print_failure(text: str) -> None:
 
 async def _write_inputs_with_files_as_ndjson(runtime: Runtime, job_id: UUID, file: BinaryIO) -> None:
     async for entry in iterate_distribution_inputs(runtime.db, job_id):
-        file.write((json.dumps(entry, ensure_ascii=False, default=str) + "\n").encode())
+        file.write((format_json(entry) + "\n").encode())

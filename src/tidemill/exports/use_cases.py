@@ -30,7 +30,7 @@ from tidemill.store import item_records, job_records, job_submission, workers
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, find_repeated_submission
 from tidemill.store.jsonb import encode_json
-from tidemill.tables.introspection.table_introspection import find_access_problems
+from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
 from tidemill.tables.resource_registry import make_resource_registry
 
 EXPORT_JOB_PRIORITY = 10  # above the other jobs of its owner, because a person waits for the file
@@ -57,9 +57,9 @@ async def plan_table_export(runtime: Runtime, request: TableExportRequest, role:
     plan = build_table_export_plan(request, resource)
     missing = await db.run(find_access_problems, plan.table, plan.columns, "read")
     # Ignore row-level security: the file contains the rows that the database user can see.
-    missing = [privilege for privilege in missing if not privilege.startswith("row-level security")]
+    missing = [problem for problem in missing if not problem.is_row_security]
     if missing:
-        raise InvalidInput(f"Cannot read table {plan.table}: {'; '.join(missing)}")
+        raise InvalidInput(f"Cannot read table {plan.table}: {describe_access_problems(missing)}")
     return plan
 
 

@@ -236,8 +236,11 @@ async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: in
             submission, await _reference_url_or_stage_input(staged, arguments.file), rows=rows
         )
         print_preview(preview)
-        if preview["problems"]:
+        fields = list(preview["mapping"].values())
+        if preview["unknown"] or preview["missing"] or len(fields) > len(set(fields)):
             console.print(f"  {MAP_OPTION_HINT}", highlight=False)
+        elif preview["problems"]:
+            raise InvalidInput("Cannot import this file. See the problems above.")
 
 
 async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: Path | None) -> None:
@@ -343,7 +346,7 @@ def fix_command(
 
     async def action(runtime: Runtime) -> Job:
         fixed_job = await queries.get_job_by_reference(runtime.db, job)
-        retry = f"To retry its failed items, run: tidemill reprocess {fixed_job.key}"
+        retry = f"To retry its failed items, run: tidemill retry {fixed_job.key}"
         _check_is_import(fixed_job, f"Only imports have rows to fix. {retry}")
         staged = ImportFile(await runtime.get(make_staged_files).stage_file(file), file.name)
         operation = await fix_rows_from_file(runtime, fixed_job, FixedRowsFile(staged, by=LOCAL_USER_ID))

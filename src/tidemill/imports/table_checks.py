@@ -178,7 +178,7 @@ class TableChecker:
     async def _check_unique(self, fields: tuple[str, ...]) -> None:
         """Add an error to rows whose unique values exist in the table.
 
-        COPY reports conflicts with a unique index by itself. Then only bad rows are checked here, because COPY does not
+        COPY itself reports conflicts with a unique index. Then only bad rows are checked here, because COPY does not
         get them, so that the errors of a row do not depend on earlier batches.
         """
         rows = self._candidate_rows

@@ -53,7 +53,7 @@ from tidemill.store.job_submission import (
     make_key_reused_error,
 )
 from tidemill.store.jsonb import decode_input_or_text, encode_json
-from tidemill.tables.introspection.table_introspection import find_access_problems
+from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.telemetry.events import emit
@@ -347,7 +347,7 @@ async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
             lacking += await db.run(find_access_problems, one.table, one.columns, "read")
     if lacking:
         action = "read" if plan.validate_only else "write to"
-        raise InvalidInput(f"Cannot {action} {resource.table}: {'; '.join(dict.fromkeys(lacking))}")
+        raise InvalidInput(f"Cannot {action} {resource.table}: {describe_access_problems(lacking)}")
 
 
 def _add_file_fingerprint(submission: ImportSubmission, file: ImportFile, inspection: FileInspection) -> Submission:
@@ -464,6 +464,13 @@ def _report_import_completed(job: Job, seconds: float) -> None:
     )
 
 
+def _describe_invalid_rows(job: Job) -> str:
+    return f"invalid import rows: the same input fails again. Fix them first: tidemill fix {job.key} FILE"
+
+
 IMPORT_HOOKS = KindHooks(
-    get_target=_get_target_resource_name, authorize=_check_target_writable, after_close=_report_import_completed
+    get_target=_get_target_resource_name,
+    authorize=_check_target_writable,
+    describe_invalid_rows=_describe_invalid_rows,
+    after_close=_report_import_completed,
 )

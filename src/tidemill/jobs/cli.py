@@ -15,7 +15,6 @@ from rich.markup import escape
 from tidemill.core.decide import HANDLER_FAILURE_CODES
 from tidemill.core.errors import Conflict, InvalidInput
 from tidemill.core.job import Job
-from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.status import CLOSED_JOB_STATUSES, ItemStatus, JobStatus, parse_item_status
 from tidemill.jobs import administration, job_control, queries, reprocessing
 from tidemill.jobs.reprocessing import BulkOperation, ReprocessSelection
@@ -36,6 +35,7 @@ from tidemill.terminal.console import (
     create_job_progress_bar,
     format_job_counts,
     format_job_status,
+    format_json,
     parse_policy_option,
     print_job_summary,
     print_json_lines,
@@ -46,6 +46,7 @@ from tidemill.terminal.console import (
 commands = typer.Typer()
 PROGRESS_REFRESH_S = 0.2
 WORKER_CHECK_INTERVAL_S = 2.0
+KIND_COLUMN_WIDTH = 30  # the key, a kind of this length, the longest status and the failures fit 80 columns
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Key, id or id prefix of a job")]
 
 
@@ -296,7 +297,7 @@ def reprocess_command(
         if operation.items:
             await warn_if_no_worker(runtime, [found.kind])
             if ItemStatus.FAILED in statuses:
-                _warn_about_invalid_rows([found], code)
+                _warn_about_invalid_rows(runtime, [found], code)
         await _report_reopened_jobs(runtime, [found])
         return operation
 
@@ -317,7 +318,7 @@ def retry(
         )
         if operation.items:
             await warn_if_no_worker(runtime, [job.kind for job in found])
-            _warn_about_invalid_rows(found, code)
+            _warn_about_invalid_rows(runtime, found, code)
         await _report_reopened_jobs(runtime, found)
         return operation
 
@@ -331,17 +332,15 @@ async def _report_reopened_jobs(runtime: Runtime, before: Iterable[Job]) -> None
             console.print(f"Reopened {job.key}: workers will resume reading its file", highlight=False)
 
 
-def _warn_about_invalid_rows(jobs: Iterable[Job], codes: Iterable[str] | None) -> None:
-    """Report the imports whose failures were invalid rows before the requeue."""
+def _warn_about_invalid_rows(runtime: Runtime, jobs: Iterable[Job], codes: Iterable[str] | None) -> None:
+    """Report the jobs whose failures were invalid rows before the requeue."""
     for job in jobs:
         failures = set(job.codes) & set(codes) if codes else set(job.codes)
         invalid = failures - HANDLER_FAILURE_CODES
-        if job.kind == IMPORT_KIND and invalid:
+        hooks = runtime.find_kind_hooks(job.kind)
+        if invalid and hooks is not None and hooks.describe_invalid_rows is not None:
             subject = "These are" if invalid == failures else "Some of these are"
-            print_notice(
-                f"{subject} invalid import rows: the same input fails again. "
-                f"Fix them first: tidemill fix {job.key} FILE"
-            )
+            print_notice(f"{subject} {hooks.describe_invalid_rows(job)}")
 
 
 def _print_requeued_count(operation: BulkOperation) -> None:
@@ -426,7 +425,8 @@ def print_jobs_table(jobs: list[Job]) -> None:
         rows,
         numbers=numbers_columns,
         foldable=("kind",),
-        hide_first=("created", "open", "done"),
+        hide_first=("created", "open", "done", "total"),
+        fold_from=KIND_COLUMN_WIDTH,
     )
 
 
@@ -436,4 +436,4 @@ def format_item_json(item: dict[str, Any]) -> str:
         for name in ("seq", "status", "attempts", "error", "attempt_history", "result", "input")
         if item.get(name) is not None
     }
-    return json.dumps(shown, ensure_ascii=False, default=str)
+    return format_json(shown)

@@ -16,6 +16,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from tidemill.config import get_database_variable
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import Unavailable
 from tidemill.core.moving_average import MOVING_AVERAGE_ALPHA
@@ -372,27 +373,29 @@ async def _check_reachable(url: str) -> None:
         conn = await AsyncConnection.connect(url, connect_timeout=10)
     except psycopg.ProgrammingError:
         # The reason of libpq quotes the URL, which may contain the password.
-        raise Unavailable("DATABASE_URL is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE.") from None
+        text = f"{get_database_variable()} is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE."
+        raise Unavailable(text) from None
     except psycopg.Error as error:
         where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
         reason = str(error).strip().splitlines()[0].rpartition("failed: ")[2].removeprefix("FATAL:").strip()
         remedy = next((text for part, text in _CONNECT_REMEDIES.items() if part in reason), _CONNECT_REMEDY)
+        remedy = remedy.format(variable=get_database_variable())
         raise Unavailable(f"Cannot connect to PostgreSQL at {where}: {reason.rstrip('.')}. {remedy}") from error
     await conn.close()
 
 
-_CONNECT_REMEDY = "Check DATABASE_URL."
+_CONNECT_REMEDY = "Check {variable}."
 _CONNECT_REMEDIES = {  # part of the reason -> what to do
-    "password authentication failed": "Check the user and the password in DATABASE_URL.",
-    "no password supplied": "Add the password to DATABASE_URL, or set PGPASSWORD.",
-    "pg_hba.conf": "Allow the connection in pg_hba.conf, or check DATABASE_URL.",
-    "role ": "Check the user in DATABASE_URL.",
-    "database ": "Create the database with createdb, or check its name in DATABASE_URL.",
-    "host name": "Check the host in DATABASE_URL.",
-    "resolve host": "Check the host in DATABASE_URL.",
-    "refused": "Start PostgreSQL, or check the host and the port in DATABASE_URL.",
-    "No such file": "Start PostgreSQL, or check the host in DATABASE_URL.",
-    "timeout": "Check the host and the port in DATABASE_URL, and the firewall.",
+    "password authentication failed": "Check the user and the password in {variable}.",
+    "no password supplied": "Add the password to {variable}, or set PGPASSWORD.",
+    "pg_hba.conf": "Allow the connection in pg_hba.conf, or check {variable}.",
+    "role ": "Check the user in {variable}.",
+    "database ": "Create the database with createdb, or check its name in {variable}.",
+    "host name": "Check the host in {variable}.",
+    "resolve host": "Check the host in {variable}.",
+    "refused": "Start PostgreSQL, or check the host and the port in {variable}.",
+    "No such file": "Start PostgreSQL, or check the host in {variable}.",
+    "timeout": "Check the host and the port in {variable}, and the firewall.",
 }
 _DATABASE_REMEDY = "Grant the role CREATE on the database, or run `tidemill migrate` as a role that has it."
 _SCHEMA_REMEDY = 'Connect as the role that owns the schema "tidemill", or grant the owner role to the current role.'

@@ -15,7 +15,7 @@ from tidemill.store.statements import RowDict, fetch_rows, sql
 from tidemill.store.workers import list_live_kinds
 
 MAX_SAMPLES_PER_JOB, UNTHINNED_SAMPLES_PER_JOB = 2_000, 500  # the newest samples are never thinned
-MAX_UNSERVED_KINDS = 20
+FLOW_UNSERVED_KINDS_MAX = 20
 RECENT_SAMPLES_PER_JOB = 20  # cover more than half a minute
 
 
@@ -90,9 +90,10 @@ async def read_throughput(conn: Connection, owner_id: int | None) -> RowDict:
     by_kind = await fetch_rows(conn, sql(f"batch/open_by_kind_{scope}"), params)
     live = await list_live_kinds(conn)
     unserved = [row for row in by_kind if row["may_run"] and row["kind"] not in live]
+    unserved.sort(key=lambda row: (-row["items"], -row["jobs"], row["kind"]))
     return {
         "paused": sum(row["items"] for row in by_kind if not row["may_run"]),
-        "unserved": sorted(unserved, key=lambda row: (-row["items"], -row["jobs"], row["kind"]))[:MAX_UNSERVED_KINDS],
+        "unserved": unserved[:FLOW_UNSERVED_KINDS_MAX],
         "open": counts,
         "step_s": THROUGHPUT_STEP_S,
         "points": await fetch_rows(conn, sql(f"sample/flow_{scope}"), params),

@@ -13,7 +13,7 @@ from tidemill.store.database import Connection
 from tidemill.store.job_submission import SyncConnection
 from tidemill.store.statements import RowDict, fetch_records, fetch_rows, sql
 
-MAX_UNSERVED_KINDS = 5  # of a health check
+HEALTH_UNSERVED_KINDS_MAX = 5
 WORKER_SILENCE_S = 60.0  # the state of a worker without a heartbeat for this long is outdated
 
 
@@ -131,7 +131,8 @@ async def read_work_summary(conn: Connection, silent_s: float) -> WorkSummary:
     (summary,) = await fetch_records(conn, WorkSummary, sql("worker/at_work"), {"silent": silent_s})
     if not summary.open_jobs:
         return summary
-    params = {"live": sorted(await list_live_kinds(conn)), "limit": MAX_UNSERVED_KINDS, "seconds": WORKER_SILENCE_S}
+    params = {"live": sorted(await list_live_kinds(conn)), "limit": HEALTH_UNSERVED_KINDS_MAX}
+    params |= {"seconds": WORKER_SILENCE_S}
     found = await fetch_rows(conn, sql("worker/unserved_kinds"), params)
     return replace(summary, unserved={row["kind"]: row["jobs"] for row in found})
 

@@ -20,7 +20,7 @@ class TableName:
     name: str
 
     def __str__(self) -> str:
-        return ".".join(_quote_identifier(part) for part in (self.schema, self.name))
+        return ".".join(quote_identifier(part) for part in (self.schema, self.name))
 
     @property
     def is_in_protected_schema(self) -> bool:
@@ -186,7 +186,7 @@ def _find_field_problems(field: Field) -> list[str]:
     return problems
 
 
-def _quote_identifier(part: str) -> str:
+def quote_identifier(part: str) -> str:
     return part if re.fullmatch(r"[a-z_][a-z0-9_$]*", part) else '"' + part.replace('"', '""') + '"'
 
 

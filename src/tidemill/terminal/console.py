@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -60,7 +61,16 @@ def escape_text(text: str) -> str:
 
 def print_json_lines(rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
-        typer.echo(json.dumps(row, ensure_ascii=False, default=str))
+        typer.echo(format_json(row))
+
+
+def format_json(value: Any) -> str:
+    """Return a value as one line of JSON, with times in the format of ISO 8601."""
+    return json.dumps(value, ensure_ascii=False, default=_format_json_value)
+
+
+def _format_json_value(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 TABLE_COLUMN_GAP = 2  # spaces with which rich separates the columns of a table without borders
@@ -74,6 +84,7 @@ def print_table(
     numbers: Sequence[str] = (),
     foldable: Sequence[str] = (),
     hide_first: Sequence[str] = (),
+    fold_from: int = TABLE_TEXT_MIN_WIDTH,
     hint: str = "Use --json or a wider terminal to see them.",
 ) -> None:
     """Print rows as a table that fits the terminal; in a pipe, print it with all columns and complete cells.
@@ -84,11 +95,12 @@ def print_table(
         numbers: Columns to align to the right.
         foldable: Columns whose long cells may take several lines. Other cells are never wrapped or cut.
         hide_first: Columns to hide if the terminal is too narrow, in this order. A line below the table names them.
+        fold_from: Width below which a foldable column is never folded; other columns are hidden instead.
         hint: How to see hidden columns.
     """
     widths = [max(Text.from_markup(cell).cell_len for cell in cells) for cells in zip(columns, *rows, strict=True)]
     least = [
-        min(width, max(TABLE_TEXT_MIN_WIDTH, Text.from_markup(name).cell_len)) if name in foldable else width
+        min(width, max(fold_from, Text.from_markup(name).cell_len)) if name in foldable else width
         for name, width in zip(columns, widths, strict=True)
     ]
     shown = list(range(len(columns)))
@@ -127,7 +139,7 @@ def create_job_progress_bar() -> Progress:
         TextColumn("{task.fields[detail]}"),
         TextColumn("{task.fields[time_left]}"),
         console=error_console,
-        transient=not error_console.is_terminal,
+        disable=not error_console.is_terminal,
     )
 
 

@@ -3,15 +3,17 @@
 import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from tidemill.config import get_database_variable
 from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Connection
 from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_loader
 from tidemill.tables.introspection.catalog_columns import CatalogColumn
 from tidemill.tables.introspection.catalog_resource import CatalogTable, CheckConstraint, UniqueIndex, build_resource
-from tidemill.tables.resource import PROTECTED_SCHEMAS, Reference, Resource, TableName
+from tidemill.tables.resource import PROTECTED_SCHEMAS, Reference, Resource, TableName, quote_identifier
 
 _NAME_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _TABLE_NAME_PARTS_MAX = 2
@@ -37,9 +39,8 @@ def parse_table_name_variants(text: str, max_parts: int = _TABLE_NAME_PARTS_MAX)
     if at != len(text) + 1 or not all(all(part) for part in parts):
         raise invalid
     if len(parts) > max_parts:
-        raise InvalidInput(
-            f"Table name {text!r} includes a database. Use schema.table; the database is set in DATABASE_URL."
-        )
+        remedy = f"Use schema.table; the database is set in {get_database_variable()}."
+        raise InvalidInput(f"Table name {text!r} includes a database. {remedy}")
     return parts
 
 
@@ -52,8 +53,9 @@ def make_unknown_table_error(text: str, tables: Iterable[TableName]) -> InvalidI
     similar = [shown for shown in names if shown.replace('"', "").lower() in near]
     similar += [bare[name] for name in get_close_matches(wanted.rpartition(".")[2], bare, n=3, cutoff=0.7)]
     nearest = list(dict.fromkeys(similar))[:3]
-    hint = f". Did you mean {' or '.join(nearest)}?" if nearest else ""
-    return InvalidInput(f"Unknown table {text.strip()!r}{hint}")
+    hint = f"Did you mean {' or '.join(nearest)}?" if nearest else "Create the table, or use schema.table."
+    shown = text.strip().replace('"', "")
+    return InvalidInput(f'Unknown table "{shown}". {hint}')
 
 
 def _list_case_variants(plain: str) -> list[str]:
@@ -117,9 +119,26 @@ async def introspect_table(conn: Connection, table: TableName, *, for_reading: b
     return build_resource(table, facts, for_reading=for_reading)
 
 
+@dataclass(frozen=True, slots=True)
+class AccessProblem:
+    """A reason why a database role cannot access a table, and the statement that grants the access."""
+
+    reason: str
+    grant: str | None = None
+    is_row_security: bool = False
+
+
+def describe_access_problems(problems: Iterable[AccessProblem]) -> str:
+    """Return all reasons, and the statements that remove them."""
+    distinct = list(dict.fromkeys(problems))
+    grants = " ".join(f"{problem.grant};" for problem in distinct if problem.grant is not None)
+    reasons = "; ".join(problem.reason for problem in distinct)
+    return f"{reasons}. As the owner of the table, run: {grants}" if grants else reasons
+
+
 async def find_access_problems(
     conn: Connection, table: TableName, columns: Iterable[str], mode: TableAccess
-) -> list[str]:
+) -> list[AccessProblem]:
     """Return the reasons why the current database role cannot access these columns; an empty list if it can.
 
     Lookups of keys and references need ``read`` access to their columns.
@@ -128,21 +147,22 @@ async def find_access_problems(
     writes = mode != "read"
     query = params | {"privileges": list(_REQUIRED_PRIVILEGES[mode]), "writes": writes, "inserts": writes}
     (row,) = await _fetch_catalog_rows(conn, "denied", query)
-    role, problems = row["role"], []
+    role = row["role"]
     if row["may_look"] is None:
-        return [f"table {table} does not exist"]
-    if not row["may_look"]:
-        problems.append(f"role {role} lacks USAGE on schema {table.schema}")
-    problems += [f"role {role} lacks {privilege} on {table}" for privilege in row["privileges"]]
-    problems += [
-        f"role {role} lacks USAGE on sequence {name}, which is the default of a column" for name in row["sequences"]
+        return [AccessProblem(f"table {table} does not exist")]
+    lacking = [] if row["may_look"] else [("USAGE", f"schema {quote_identifier(table.schema)}", "")]
+    lacking += [(privilege, str(table), "") for privilege in row["privileges"]]
+    lacking += [("USAGE", f"sequence {name}", ", which is the default of a column") for name in row["sequences"]]
+    problems = [
+        AccessProblem(f"role {role} lacks {privilege} on {target}{why}", f"GRANT {privilege} ON {target} TO {role}")
+        for privilege, target, why in lacking
     ]
-    if row["row_security"] and writes:
-        problems.append(f"row-level security on {table} applies to role {role}, so COPY cannot write to the table")
-    elif row["row_security"]:
-        problems.append(f"row-level security on {table} applies to role {role}, which cannot see every row")
+    if row["row_security"]:
+        effect = "so COPY cannot write to the table" if writes else "which cannot see every row"
+        reason = f"row-level security on {table} applies to role {role}, {effect}"
+        problems.append(AccessProblem(reason, is_row_security=True))
     if row["read_only"]:
-        problems.append(f"transactions of role {role} are read-only in this database")
+        problems.append(AccessProblem(f"transactions of role {role} are read-only in this database"))
     return problems
 
 

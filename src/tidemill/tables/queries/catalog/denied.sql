@@ -9,9 +9,9 @@ WITH target AS (
     CROSS JOIN unnest(%(privileges)s::text[]) AS p (privilege)
     WHERE NOT has_column_privilege(target.oid, a.attnum, p.privilege)
 )
-SELECT current_user AS role,
+SELECT quote_ident(current_user) AS role,
        (SELECT has_schema_privilege(schema_id, 'USAGE') FROM target) AS may_look,
-       ARRAY(SELECT privilege || ' (' || string_agg(name, ', ' ORDER BY name) || ')' FROM wanted GROUP BY privilege ORDER BY privilege)
+       ARRAY(SELECT privilege || ' (' || string_agg(quote_ident(name), ', ' ORDER BY name) || ')' FROM wanted GROUP BY privilege ORDER BY privilege)
            AS privileges,
        ARRAY(SELECT DISTINCT s.oid::regclass::text FROM target
              JOIN pg_catalog.pg_attrdef d ON d.adrelid = target.oid

@@ -91,7 +91,7 @@ export function deadLetterGrid(options) {
       { label: "Reason", width: "minmax(11rem, 2fr)", show: (cell, row) => setCellText(cell, row.sent === undefined || row.sent === "failed" ? (row.error?.reason ?? "") : `Retried${row.sent ? `: ${humanize(row.sent)}` : ""}`) },
       { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => setCellText(cell, String(row.attempts)) },
       { label: "Failed at", width: "6.5rem", show: (cell, row) => setCellText(cell, formatTime(row.updated_at), formatDateTime(row.updated_at)) },
-      { label: "Job type", width: "7rem", show: (cell, row) => setCellText(cell, row.kind) },
+      { label: "Kind", width: "7rem", show: (cell, row) => setCellText(cell, row.kind) },
       ...(isDismissed ? [{ label: "Dismissed", width: "12rem", show: showDismissed }] : []),
       { label: "Action", width: "6.5rem", show: showAction },
     ],

@@ -94,7 +94,7 @@ export function screen() {
     h("div", { class: "head" }, h("div", { class: "title" }, h("h1", null, "Failed items"), h("span", { class: "muted", role: "status" }, summary))),
     categoryToggles(),
     h("p", { class: "muted" }, () => CATEGORIES.find(([name]) => name === category.value)?.[2]),
-    h("div", { class: "filters", role: "search" }, searchFilter("job", "Job ID or key"), selectFilter("type", "Job type", kinds), dateFilter("from", "Failed from"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
+    h("div", { class: "filters", role: "search" }, searchFilter("job", "Search by file name or key"), selectFilter("type", "Kind", kinds), dateFilter("from", "Failed from"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
     () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
     () => (groups.error.value ? errorNotice(groups.error.value, groups.reload) : null),
     () => (groups.data.value === null && !groups.error.value && !found.value?.problem ? loadingNotice() : null),

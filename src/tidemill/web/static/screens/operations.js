@@ -150,7 +150,7 @@ function emptyList() {
     title: "No bulk operations yet",
     text: "Operations that retry, run again or cancel many rows are listed here with their user, selection, progress and result.",
     commands: [
-      ["Retry the failed items of a job", "tidemill reprocess JOB --code timeout"],
+      ["Retry the failed items of a job", "tidemill retry JOB --code timeout"],
       ["Retry all failed items with curl", `curl ${toAbsoluteUrl("/v1/dead-letters/redrive")} -H "Authorization: Bearer $KEY" --json '{"all_matching": true}'`],
     ],
   });

@@ -21,7 +21,7 @@ export function openPendingItem(row, options) {
   const facts = [
     ["Item ID", h("span", { class: "mono" }, row.id)],
     ["Job", h("a", { href: href(`/jobs/${row.job_key}`) }, row.job_key)],
-    ["Job type", h("span", { class: "chip" }, row.kind)],
+    ["Kind", h("span", { class: "chip" }, row.kind)],
     ["Job status", statusBadge(row.job_status)],
     ["Title / brand", summaryText(row.input_summary) || "–"],
     ["Attempts so far", String(row.attempts)],

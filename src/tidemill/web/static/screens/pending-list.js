@@ -184,7 +184,7 @@ function columns(jobOf, ends) {
     { label: "Attempts", width: "4.8rem", align: "right", show: (cell, row) => setCellText(cell, String(row.attempts)) },
     { label: "Locked by", width: "5.2rem", show: (cell, row) => setCellText(cell, row.locked_by ?? "–") },
     { label: "Updated at", width: "5.6rem", show: (cell, row) => setCellText(cell, formatTime(row.updated_at).split(" ")[0], formatDateTime(row.updated_at)) },
-    { label: "Job type", width: "6.8rem", show: showKind },
+    { label: "Kind", width: "6.8rem", show: showKind },
     { label: "Progress", width: "4.9rem", show: (cell, row) => showProgress(cell, row, jobOf, ends) },
   ];
 }

@@ -63,7 +63,7 @@ function dashboard() {
     errorBanners([open.firstPage, flow]),
     h("p", { class: "row muted" }, summaryLine),
     h("p", { class: "unseen", role: "status" }, throttledText(summaryLine)),
-    h("div", { class: "filters", role: "search" }, statusToggles("statuses", "Status", byStatus, DEFAULT_STATUSES), selectFilter("type", "Job type", open.kinds), searchFilter("job", "Job ID or key"), dateFilter("from", "Updated from"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
+    h("div", { class: "filters", role: "search" }, statusToggles("statuses", "Status", byStatus, DEFAULT_STATUSES), selectFilter("type", "Kind", open.kinds), searchFilter("job", "Search by file name or key"), dateFilter("from", "Updated from"), dateFilter("to", "to"), clearFiltersButton(FILTERS)),
     () => (found.value?.problem ? h("p", { class: "notice", role: "status" }, found.value.problem) : null),
     () => (found.value?.problem ? null : pendingList({ chosenJob: () => found.value, jobOf: (id) => open.jobs.value.get(id), countOpen: total, isMinimum: () => !open.isComplete.value })),
   ];
