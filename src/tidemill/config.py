@@ -74,7 +74,7 @@ def _check_database_url(url: str) -> str:
         raise ValueError("is empty. Unset it to use the embedded server, or set it to postgresql://USER@HOST/DATABASE")
     scheme, found, _ = url.partition("://")
     if found and scheme not in DATABASE_SCHEMES:
-        raise ValueError(f'has the scheme "{scheme}". Use postgresql://, without the name of a driver')
+        raise ValueError(f'has the scheme "{scheme}". Use postgresql://, without a driver name')
     if found and _UNESCAPED_PASSWORD_PATTERN.match(url):  # a part of the password would be shown as host or database
         raise ValueError('has an unescaped character in the password. Write "@" as %40 and "/" as %2F')
     return url

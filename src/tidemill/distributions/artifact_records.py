@@ -6,13 +6,13 @@ from datetime import date, datetime
 from uuid import UUID
 
 import msgspec
-from psycopg.types.json import Jsonb
 
 from tidemill.core.batch import Lease
 from tidemill.core.decide import Verdict
 from tidemill.core.json_input import JsonObject
 from tidemill.distributions.distribution_request import Artifact
 from tidemill.store.database import Connection
+from tidemill.store.jsonb import encode_json
 from tidemill.store.statements import make_sql_loader
 
 sql = make_sql_loader("tidemill.distributions")
@@ -51,7 +51,7 @@ async def record_artifacts_and_count_reuse(
         # One JSON text: an array parameter would escape every quotation mark, which is most of the cost.
         json_array = b"[" + b",".join(result for _, result in generated) + b"]"
         params = {"job_id": lease.job_id, "seqs": [seq for seq, _ in generated], "results": json_array.decode()}
-        params |= {"fingerprints": Jsonb(fingerprints)}
+        params |= {"fingerprints": encode_json(fingerprints).decode()}
         await conn.execute(sql("artifact/note"), params)
     if results:
         counts = {"generated": len(generated), "reused": len(results) - len(generated)}

@@ -207,7 +207,7 @@ async def set_dismissed_for_chunk(
     Neither the job nor its counters change, so the job is not locked.
     """
     params = _build_outcome_selection_params(job_id, selection, after_seq) | {"dismiss": dismiss, "user_id": user_id}
-    cursor = await conn.execute(sql("outcome/set_dismissed_for_chunk"), params | {"limit": DISMISS_CHUNK_ITEMS})
+    cursor = await conn.execute(sql("outcome/set_dismissed"), params | {"limit": DISMISS_CHUNK_ITEMS})
     seqs = sorted(row[0] for row in await cursor.fetchall())
     return len(seqs), seqs[-1] if len(seqs) == DISMISS_CHUNK_ITEMS else None
 

@@ -203,7 +203,9 @@ async def _split_waiting_list(conn: Connection, job_id: UUID, waiting: RowDict) 
     like = {name: waiting[name] for name in ("owner_id", "kind", "isolated", "crashes")}
     await conn.execute(
         sql("batch/add_list_piece"),
-        {"job_id": job_id, "retrying": True, "half": False} | like | _build_list_params(chosen),
+        {"job_id": job_id, "retrying": True, "half": False, "disconnects": 0, "delay": 0.0}
+        | like
+        | _build_list_params(chosen),
     )
 
 

@@ -18,7 +18,7 @@ DEATH_CAUSES = tuple(cause for cause in ExitCause if cause is not ExitCause.STOP
 LEASE_LOSS_OBSERVERS = ("reader", "flush", "sweep")
 HINT_FATES = ("sent", "unwanted", "resent", "heard", "dropped", "quarantined")
 LOOP_NAMES = (
-    *("bulk", "heartbeat", "hub", "ingest", "insight", "janitor", "lane", "limits"),
+    *("bulk", "fetch", "heartbeat", "hub", "ingest", "insight", "janitor", "lane", "limits"),
     *("maintenance", "quarantine", "queue", "relay", "scan", "supervise"),
 )
 
