@@ -4,12 +4,13 @@ from typing import Any
 from uuid import UUID
 
 from store.scenes import retry_some, send_round
-from support import add_job, assert_sound, rows, settle, take, try_take, verdict
+from support import add_job, assert_sound, rows, settle, shift_clock, take, try_take, verdict
 from tidemill.core.status import ItemStatus
 from tidemill.jobs.queries import list_items, list_pending
 from tidemill.store import batch_leases
 from tidemill.store.database import Database
 from tidemill.store.item_records import read_item_details
+from tidemill.testing.drain import make_batches_due
 
 PENDING, PROCESSING, WAITING = ItemStatus.PENDING, ItemStatus.PROCESSING, ItemStatus.RETRY_WAIT
 
@@ -102,6 +103,27 @@ async def test_retry_list_item_updated_at_never_decreases(db: Database) -> None:
     await settle(db, await take(db, job_id))
     times.append(await updated_at(db, job_id, 5))
     assert times == sorted(times)
+
+
+async def test_stored_updated_at_never_decreases_when_clock_is_set_back_before_claim(db: Database) -> None:
+    job_id = await add_job(db, 10)
+    await retry_some(db, job_id, [5])
+    stored = "SELECT updated_at FROM tidemill.outcome WHERE job_id = %s AND seq = 5"
+    before = await rows(db, stored, job_id)
+    await shift_clock(db, "-1 hour")
+    await db.run(make_batches_due)
+    await settle(db, await take(db, job_id))
+    assert await rows(db, stored, job_id) >= before
+
+
+async def test_updated_at_of_retried_item_never_decreases_when_clock_is_set_back_after_claim(db: Database) -> None:
+    job_id = await add_job(db, 10)
+    await retry_some(db, job_id, [5])
+    before = await updated_at(db, job_id, 5)
+    lease = await take(db, job_id)
+    await shift_clock(db, "-1 hour")
+    await settle(db, lease, [verdict(5)])
+    assert await updated_at(db, job_id, 5) >= before
 
 
 async def test_get_item_returns_same_fields_as_item_list(db: Database) -> None:

@@ -3,6 +3,7 @@
 from store.scenes import batches, retry_some, status_of
 from support import DONE, FAILED, RETRY, add_job, assert_sound, job_of, rows, settle, take, verdict
 from tidemill.core.batch import RETRY_BUCKETS_MAX, SEQ_LIST_MAX
+from tidemill.store import batch_leases
 from tidemill.store.database import Database
 from tidemill.store.item_records import read_unsettled_items
 from tidemill.store.outcome_flush import FlushResult
@@ -62,6 +63,14 @@ async def test_merged_retry_list_keeps_attempts_of_each_item(db: Database) -> No
         (3, 3),
     ]
     await assert_sound(db)
+
+
+async def test_release_of_retry_list_charges_no_attempt(db: Database) -> None:
+    job_id = await add_job(db, 10)
+    await retry_some(db, job_id, [5])
+    await db.run(batch_leases.release_rest_of_batch, await take(db, job_id))
+    again = await take(db, job_id)
+    assert [item.attempt for item in await db.run(read_unsettled_items, again)] == [2]
 
 
 async def test_partly_flushed_retry_list_keeps_only_open_items(db: Database) -> None:

@@ -6,6 +6,7 @@ from tidemill.core.job import Counts
 from tidemill.core.status import JobStatus
 from tidemill.jobs import job_control
 from tidemill.store.database import Database
+from tidemill.store.outcome_flush import FlushResult, flush_outcomes
 
 
 async def test_sparse_job_writes_outcome_rows_only_for_failures(db: Database) -> None:
@@ -15,6 +16,14 @@ async def test_sparse_job_writes_outcome_rows_only_for_failures(db: Database) ->
     assert await rows(db, "SELECT count(*) FROM tidemill.outcome") == [(3,)]
     assert (await job_of(db, job_id)).counts == Counts(total=100, done=97, failed=3)
     assert [await status_of(db, job_id, seq) for seq in (0, 3)] == ["failed", "done"]
+    await assert_sound(db)
+
+
+async def test_done_items_of_sparse_flush_are_counted_once(db: Database) -> None:
+    job_id = await add_job(db, 10, sparse=True)
+    lease = await take(db, job_id)
+    assert await db.run(flush_outcomes, lease, [verdict(0, FAILED)], lease_s=30.0, sparse_done=9) is FlushResult.APPLIED
+    assert (await job_of(db, job_id)).counts == Counts(total=10, done=9, failed=1)
     await assert_sound(db)
 
 

@@ -10,11 +10,16 @@ from uuid import UUID
 import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, job_of, rows
+from tidemill import Item, Mill
 from tidemill.config import Settings
+from tidemill.core.batch import Lease
 from tidemill.core.input_source import SourceReference
+from tidemill.core.status import JobStatus
 from tidemill.files.blobs import open_blob_store
-from tidemill.store.database import Database
+from tidemill.store import batch_leases, item_records
+from tidemill.store.database import Connection, Database
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
+from tidemill.testing.drain import drain
 
 # The first worker is slow until it is stopped; the second is fast.
 APP = """
@@ -112,6 +117,34 @@ async def test_worker_frozen_past_lease_leaves_no_effect_of_flush_transaction(
     assert await dump(db, job_id) == before
     assert await rows(db, "SELECT who, count(*) FROM effect WHERE n >= 10 GROUP BY 1") == [("second", 90)]
     assert await rows(db, "SELECT count(*) FROM effect") == [(110,)]
+    await assert_sound(db)
+
+
+async def test_lease_lost_before_flush_transaction_leaves_no_effect(
+    mill: Mill, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rows(db, "CREATE TABLE effect (n int)")
+    reads = 0
+
+    @mill.batch_handler("test")
+    async def run(items: list[Item], conn: Connection) -> None:
+        await conn.execute(b"INSERT INTO effect SELECT unnest(%s::int[])", [[item.input["n"] for item in items]])
+
+    async def read_and_lose_lease(conn: Connection, lease: Lease, **options: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads == 1:
+            await rows(db, "UPDATE tidemill.batch SET lease_until = '2000-01-01' WHERE id = %s", lease.batch_id)
+            assert await db.run(batch_leases.reclaim_expired_leases)
+        return await read_items(conn, lease, **options)
+
+    read_items = item_records.read_unsettled_items_fast
+    monkeypatch.setattr(item_records, "read_unsettled_items_fast", read_and_lose_lease)
+    job_id = await add_job(db, 10)
+    await drain(mill, db=db)
+    assert reads == 2
+    assert (await job_of(db, job_id)).status is JobStatus.COMPLETED
+    assert await rows(db, "SELECT count(*), count(DISTINCT n) FROM effect") == [(10, 10)]
     await assert_sound(db)
 
 

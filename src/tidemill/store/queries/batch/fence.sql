@@ -1,5 +1,6 @@
 -- First statement of every flush: check the lease and update the counts in one write. If it matches no row, the flush
--- must write nothing. leased -> leased | done. Index: batch_pkey.
+-- must write nothing. leased -> leased | done. Outcomes are not older than the claim, also if the clock was set back.
+-- Index: batch_pkey.
 UPDATE tidemill.batch SET
     open = open - %(settled)s, done = done + %(done)s, not_found = not_found + %(not_found)s,
     skipped = skipped + %(skipped)s, failed = failed + %(failed)s, retried = retried + %(retried)s,
@@ -13,4 +14,4 @@ UPDATE tidemill.batch SET
     state = CASE WHEN open = %(settled)s THEN 'done' ELSE state END,
     closed_at = CASE WHEN open = %(settled)s THEN tidemill.now() END
 WHERE id = %(batch_id)s AND lease_id = %(lease_id)s AND state = 'leased' AND flush_no = %(flush_no)s
-RETURNING tidemill.now() AS at, worker
+RETURNING greatest(tidemill.now(), since) AS at, worker
