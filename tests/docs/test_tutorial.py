@@ -142,6 +142,7 @@ async def look_at_step(reader: Reader, page: Page, command: str) -> None:
     """Check the web UI at the steps where the tutorial opens it."""
     if command == SERVER:
         await page.goto(reader.read_server_line("sign in"))
+        await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("link", name="Imports")).to_be_visible()
     elif command.startswith("tidemill import"):
         await page.get_by_role("link", name="Imports").click()
