@@ -3,6 +3,7 @@
 The reference pages need the tables, files and declarations below, in the place of those that a reader has.
 """
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -91,7 +92,8 @@ def session(tidemill_database: str, tmp_path: Path) -> Session:
             opened.write(tmp_path / member, member)
     with psycopg.connect(tidemill_database) as conn:
         conn.execute(TABLES)
-    return Session(tmp_path, tidemill_database, {"TIDEMILL_SOURCES": f'{{"inbox": "{tmp_path / "inbox"}"}}'})
+    inbox = {"path": str(tmp_path / "inbox"), "read": ["user"]}
+    return Session(tmp_path, tidemill_database, {"TIDEMILL_SOURCES": json.dumps({"inbox": inbox})})
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,12 @@ def run_pgbouncer(url: str, *, sessions: int = 2, max_prepared_statements: int |
     program, server = require("pgbouncer", find_pgbouncer()), conninfo_to_dict(url)
     prepared = "" if max_prepared_statements is None else f"max_prepared_statements = {max_prepared_statements}\n"
     user, name, host = server["user"], server["dbname"], server["host"]
-    # PgBouncer does not run as root: it runs as the user that runs PostgreSQL, who can open both sockets.
-    owner = psutil.Process(_read_postmaster_pid(url)).username()
+    # PgBouncer does not run as root: it runs as the user that runs PostgreSQL, who can open both sockets. The folders
+    # above the data folder may belong to root, so the path leads through the current folder of the server.
+    postmaster = _read_postmaster_pid(url)
+    owner = psutil.Process(postmaster).username()
+    if os.getuid() == 0:
+        host = f"/proc/{postmaster}/cwd"
     with tempfile.TemporaryDirectory(prefix="pgbouncer-") as folder:
         shutil.chown(folder, owner)
         ini = Path(folder) / "pgbouncer.ini"
