@@ -31,7 +31,7 @@ async def test_health_tiles_show_values_and_their_thresholds(working: Site, sign
     await expect(tile.filter(has_text="Database")).to_contain_text("ok")
     await expect(page.get_by_role("table", name="Workers")).to_have_count(0)
     summary = page.get_by_role("status").filter(has_text="degraded")
-    await expect(summary).to_contain_text("25.0% of the rows settled in the last 15 minutes failed.")
+    await expect(summary).to_contain_text("In the last 15 minutes, 25.0% of the settled rows failed.")
     await axe(page)
 
 

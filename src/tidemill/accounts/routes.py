@@ -276,7 +276,7 @@ async def get_quota(name: str, runtime: RuntimeDep) -> QuotaOut:
 
 @router.patch("/users/{name}/quota", **build_route_options(Permission.ADMIN, 404))
 async def change_quota(name: str, body: QuotaIn, runtime: RuntimeDep) -> QuotaOut:
-    """Change the limits of a user. Limits that the user already exceeds only reject new work."""
+    """Change the limits of a user. If the user already exceeds a new limit, only new work is rejected."""
     changes = {limit: change for limit, change in body.model_dump().items() if change is not None}
     return build_quota_out(*await accounts.change_quota(runtime, name, changes))
 

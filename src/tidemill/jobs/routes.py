@@ -151,7 +151,10 @@ item_router = APIRouter(tags=["items"], route_class=AuthenticatedRoute)
 async def list_items(
     job: JobName, query: Annotated[ItemQuery, Query()], me: CurrentUser, runtime: RuntimeDep
 ) -> JsonBytesResponse:
-    """List items of a job. Open and failed items are sorted by last change, oldest first; others by seq.
+    """List items of a job, sorted by seq.
+
+    If the filter selects only open items, or only items that are not found, skipped, failed or cancelled, the list is
+    sorted by last change, oldest first. With `seq` or `key`, it is always sorted by seq.
 
     A page sorted by seq may be short or even empty and still have a next page, because each request scans a limited
     number of items.

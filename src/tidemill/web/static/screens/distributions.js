@@ -43,7 +43,7 @@ function distributionRow(one) {
 function emptyList() {
   return emptyState({
     title: "No distributions yet",
-    text: "A distribution generates one file per input, such as the prices of an index on a day or the statement of a customer. Inputs are retried separately, and files that cannot have changed are reused.",
+    text: "A distribution generates one file per input, such as the prices of an index on a day or the statement of a customer. Each input is retried separately. If an input's data can no longer change, the file from an earlier distribution is reused.",
     actions: [h("a", { class: "button main-act", href: href("/distributions/new") }, icon("plus"), "New distribution")],
     commands: [
       ["With curl", `curl ${toAbsoluteUrl("/v1/distributions")} -H "Authorization: Bearer $KEY" --json '{"dataset": "prices", "inputs": [{"index_key": "ABC", "effective_date": 20240202}]}'`],

@@ -48,7 +48,7 @@ export function throughputTile(flow) {
 export function failureTile(flow) {
   const all = sumRecent(flow, 900);
   const share = all.settled ? all.failed / all.settled : 0;
-  return { title: "Failure rate", value: all.settled ? formatPercent(all.failed, all.settled) : "–", description: `${formatNumber(all.failed)} of ${formatNumber(all.settled)} rows settled in the last 15 minutes failed. Threshold: 10%.`, tone: share >= HIGH_FAILURE_SHARE ? "bad" : all.settled ? "ok" : "plain", problem: share >= HIGH_FAILURE_SHARE ? `${formatPercent(all.failed, all.settled)} of the rows settled in the last 15 minutes failed.` : undefined };
+  return { title: "Failure rate", value: all.settled ? formatPercent(all.failed, all.settled) : "–", description: `In the last 15 minutes, ${formatNumber(all.failed)} of ${formatNumber(all.settled)} settled rows failed. Threshold: 10%.`, tone: share >= HIGH_FAILURE_SHARE ? "bad" : all.settled ? "ok" : "plain", problem: share >= HIGH_FAILURE_SHARE ? `In the last 15 minutes, ${formatPercent(all.failed, all.settled)} of the settled rows failed.` : undefined };
 }
 
 /** @param {any} health @returns {Tile} */
