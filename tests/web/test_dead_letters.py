@@ -56,10 +56,10 @@ async def test_dead_letters_are_grouped_by_cause_and_group_opens_its_rows(workin
 
 
 async def test_dead_letters_search_finds_job_by_file_name(working: Site, signed_in: OpenPage) -> None:
-    jobs = [await working.finished("ada", [SHY] * n) for n in (3, 2)]
+    jobs = [await working.finished("mia", [SHY] * n) for n in (3, 2)]
     for job, name in zip(jobs, ("orders.csv", "prices.csv"), strict=True):
         await rows(working.db, "UPDATE tidemill.job SET source = %s WHERE id = %s", Jsonb({"name": name}), job.id)
-    page = await signed_in("ada", "/dead-letters")
+    page = await signed_in("mia", "/dead-letters")
     await expect(group(page, SILENT)).to_contain_text("5")
     search = page.get_by_placeholder("Search by file name or key")
     await search.fill("Orders")

@@ -24,7 +24,7 @@ async def test_health_tiles_show_values_and_their_thresholds(working: Site, sign
     tile = page.locator(".tile")
     await expect(tile.filter(has_text="Queue depth")).to_contain_text("0 pending, 0 processing")
     await expect(tile.filter(has_text="Failure rate")).to_contain_text("25.0%")
-    await expect(tile.filter(has_text="Failure rate")).to_contain_text("20 of 80 rows")
+    await expect(tile.filter(has_text="Failure rate")).to_contain_text("20 of 80 settled rows")
     await expect(tile.filter(has_text="Failure rate")).to_contain_text("Threshold: 10%")
     await expect(tile.filter(has_text="Throughput")).to_contain_text("/s")
     await expect(tile.filter(has_text="Oldest due work")).to_contain_text("Degraded above 5 minutes")
@@ -43,7 +43,7 @@ async def test_health_shows_workers_to_admin(working: Site, signed_in: OpenPage)
     await expect(row).to_contain_text("s ago")
     await page.get_by_label("Owner").select_option("all")
     await expect(page.locator(".tile").filter(has_text="Failure rate")).to_contain_text(
-        re.compile(r"of [1-9]\d* rows"), timeout=20_000
+        re.compile(r"of [1-9]\d* settled rows"), timeout=20_000
     )
     await axe(page)
     await screenshot(page, "health")

@@ -27,13 +27,14 @@ export function screen() {
   const previewed = previewFile();
   const problem = signal("");
   const typed = signal(""); // a table name that is being typed; it becomes the resource when the field loses the focus
+  const isOther = signal(false);
   const target = () => typed.value || resource.value;
   preventPageDrop();
   const currentStep = () => (["preview", "columns"].includes(step.value) ? step.value : "file");
 
   effect(() => {
     const all = resources.data.value;
-    if (all?.length === 1 && !resource.peek()) setQuery({ resource: all[0].name }, { replace: true });
+    if (all?.length === 1 && !resource.peek() && !isOther.peek()) setQuery({ resource: all[0].name }, { replace: true });
   });
 
   /** @param {string} to */
@@ -57,10 +58,10 @@ export function screen() {
   const problemLine = () => (problem.value ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, problem.value) : null);
 
   const fileStep = () => [
-    h("div", { class: "card stack" }, stepHeading("File and target table"), resourceChoice(() => resources.data.value ?? [], resource, typed), chooser, problemLine),
+    h("div", { class: "card stack" }, stepHeading("File and target table"), resourceChoice(() => resources.data.value ?? [], resource, typed, isOther), chooser, problemLine),
     h("div", { class: "row between" }, h("span", null), nextButton("Continue to preview", "preview", () => (!target() ? "Choose a target table" : draftFile.value === null ? "Choose a file" : null))),
   ];
-  const missingFileStep = () => h("div", { class: "card stack" }, stepHeading("The file is missing"), h("p", { class: "notice" }, () => (draftFile.value ? "Choose a target table." : `Choose ${previousFileName() ?? "the file"} again: browsers do not keep files when a page reloads. Your settings are kept.`)), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource, typed)), chooser, problemLine);
+  const missingFileStep = () => h("div", { class: "card stack" }, stepHeading("The file is missing"), h("p", { class: "notice" }, () => (draftFile.value ? "Choose a target table." : `Choose ${previousFileName() ?? "the file"} again: browsers do not keep files when a page reloads. Your settings are kept.`)), () => (resource.value ? null : resourceChoice(() => resources.data.value ?? [], resource, typed, isOther)), chooser, problemLine);
   const hasPreview = computed(() => previewed.preview.value !== null);
   const whenPreviewed = (/** @type {() => any} */ make) => [
     () => (previewed.error.value ? validationNotice(previewed.error.value, previewed.again) : null),
@@ -125,9 +126,11 @@ function fileProblem(file, maxSizeMb) {
   return "";
 }
 
-/** @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen @param {import("../core/signal.js").Signal<string>} typed */
-function resourceChoice(all, chosen, typed) {
-  const isOther = signal(false);
+/**
+ * @param {() => any[]} all @param {import("../core/signal.js").Signal<string>} chosen @param {import("../core/signal.js").Signal<string>} typed
+ * @param {import("../core/signal.js").Signal<boolean>} isOther the user chose "Another table …"
+ */
+function resourceChoice(all, chosen, typed, isOther) {
   const isTable = () => isOther.value || (chosen.value !== "" && !all().some((one) => one.name === chosen.value));
   const choose = (/** @type {Event} */ event) => {
     const { value } = /** @type {HTMLSelectElement} */ (event.target);
