@@ -67,7 +67,7 @@ async def test_equal_inputs_of_one_job_register_one_artifact(scene: Scene) -> No
     job_id = await scene.submit(given("A"), given("B"))
     lease = await take(scene.db, job_id)
     first, second = told(0, "first"), told(1, "second")
-    second.result = (second.result or b"").replace(b"key 1", b"key 0")
+    second = second._replace(result=(second.result or b"").replace(b"key 1", b"key 0"))
     await flush_with_artifacts(scene.db, lease, [first, second])
     assert [path for _, path, *_ in await scene.artifacts()] == ["second"]
 

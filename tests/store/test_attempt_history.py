@@ -21,9 +21,7 @@ async def history(db: Database, job_id: UUID, seq: int = 0) -> list[dict[str, An
 
 
 def retried(attempt: int, *, charged: bool = True, exception: HandlerException | None = RAISED) -> Verdict:
-    one = verdict(0, RETRY, attempts=attempt, delay=0.0)
-    one.charged, one.exception = charged, exception
-    return one
+    return verdict(0, RETRY, attempts=attempt, delay=0.0)._replace(charged=charged, exception=exception)
 
 
 async def test_history_lists_three_attempts_of_two_workers_oldest_first(db: Database) -> None:
@@ -74,8 +72,7 @@ async def test_first_attempt_without_success_records_its_worker(db: Database, st
 
 async def test_invalid_rows_of_sparse_job_have_details_only_with_traceback_or_retry(db: Database) -> None:
     job_id = await add_job(db, 3, sparse=True)
-    raised = verdict(1, FAILED)
-    raised.exception = RAISED
+    raised = verdict(1, FAILED)._replace(exception=RAISED)
     await settle(db, await take(db, job_id), [verdict(0, FAILED), raised, verdict(2, RETRY, delay=0.0)])
     stored = await db.read(read_outcome_details, job_id, [0, 1, 2])
     assert {seq: set(details) for seq, details in stored.items()} == {

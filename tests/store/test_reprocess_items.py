@@ -1,6 +1,5 @@
 """Tests that reprocessing requeues each item once and adjusts the counters."""
 
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -92,9 +91,9 @@ async def further_codes(db: Database, job_id: UUID) -> list[dict[str, int]]:
 async def test_further_errors_are_counted_until_their_items_are_requeued(db: Database) -> None:
     job_id = await add_job(db, 3)
     listed = [{"code": code, "reason": "because"} for code in ("test", "age", "name", "name")]
-    failures = [replace(verdict(seq, FAILED), error=encode_json(listed[0] | {"errors": listed})) for seq in range(3)]
+    failures = [verdict(seq, FAILED)._replace(error=encode_json(listed[0] | {"errors": listed})) for seq in range(3)]
     failures = [
-        replace(one, further_codes=list_codes_of_further_errors(decode_json(one.error or b""))) for one in failures
+        one._replace(further_codes=list_codes_of_further_errors(decode_json(one.error or b""))) for one in failures
     ]
     assert failures[0].further_codes == ("age", "name")
     await settle(db, await take(db, job_id), failures)
@@ -115,7 +114,7 @@ async def test_errors_without_further_codes_are_not_counted(db: Database, errors
     job_id = await add_job(db, 1)
     error = {"code": "test", "reason": "because", "errors": errors}
     assert list_codes_of_further_errors(error) == ()
-    await settle(db, await take(db, job_id), [replace(verdict(0, FAILED), error=encode_json(error))])
+    await settle(db, await take(db, job_id), [verdict(0, FAILED)._replace(error=encode_json(error))])
     assert await further_codes(db, job_id) == [{}]
     await assert_sound(db)
     assert await send_round(db, job_id) == 1

@@ -122,6 +122,10 @@ class Admission:
                 async with asyncio.timeout(seconds):
                     await self._closed.wait()
 
+    def admit_without_limiter(self) -> CallPermit | None:
+        """Return permission for a call if the handler has no limiter. A coroutine per item would cost 0.2 µs."""
+        return CallPermit(self.semaphore, None) if self._queue is None else None
+
     async def acquire_call_permit(self, item: Item | None = None) -> CallPermit | RateLimited | None:
         """Acquire permission for the call for one item, or for a whole batch if ``item`` is None.
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from tidemill.core.batch import Lease
@@ -53,23 +53,33 @@ class Flusher:
         self._is_closing = False
         self._is_high_water_reported = False
 
-    async def add_verdict(self, verdict: Verdict, slot: int) -> None:
-        """Add the verdict on the item that ran in a slot; wait while the buffer is full.
+    def add_verdict(self, verdict: Verdict, slot: int) -> Awaitable[None] | None:
+        """Add the verdict on the item that ran in a slot; return what the slot must await if the buffer is full.
 
         The verdict is recorded in shared memory first, where it survives the death of this process.
         """
-        while not self._lane_state.record_verdict(verdict):
-            self._lane_state.mark_item_answered(slot)
-            await self._request_flush_and_wait()
+        if not self._lane_state.record_verdict(verdict):
+            return self._add_verdict_after_flush(verdict, slot)
         self._lane_state.free_slot(slot)
         self._pending.append(verdict)
         waiting = len(self._pending)
-        if waiting >= self._flush_size:
-            self._flush_requested.set()
-            if waiting >= BUFFER_HIGH_WATER_SHARE * self._max_pending > self._flush_size:
-                self._report_high_water(waiting)
-            while len(self._pending) >= self._max_pending:
-                await self._request_flush_and_wait()
+        if waiting < self._flush_size:
+            return None
+        self._flush_requested.set()
+        if waiting >= BUFFER_HIGH_WATER_SHARE * self._max_pending > self._flush_size:
+            self._report_high_water(waiting)
+        return self._wait_for_room() if waiting >= self._max_pending else None
+
+    async def _add_verdict_after_flush(self, verdict: Verdict, slot: int) -> None:
+        self._lane_state.mark_item_answered(slot)
+        await self._request_flush_and_wait()
+        further_wait = self.add_verdict(verdict, slot)
+        if further_wait is not None:
+            await further_wait
+
+    async def _wait_for_room(self) -> None:
+        while len(self._pending) >= self._max_pending:
+            await self._request_flush_and_wait()
 
     def request_close(self) -> None:
         """Accept no more verdicts; ``run`` writes the rest and returns."""

@@ -22,7 +22,8 @@ ITEM_TIMEOUT_POLL_S = 0.25
 OVERRUN_FACTOR = 2.0  # after this many times the target duration, a batch starts no more items: others may be idle
 EVENT_LOOP_LAG_S = 0.1  # a handler that delays the event loop by more than this has blocked it
 
-Settle = Callable[[Item, Outcome, int, int], Awaitable[None]]  # item, outcome, duration in ms, slot
+# Gets an item, its outcome, the duration in ms and the slot; returns what the slot must await before its next item.
+Settle = Callable[[Item, Outcome, int, int], Awaitable[None] | None]
 Attempt = tuple[Outcome, int, float]  # outcome, duration in ms, seconds for which the slot must pause
 
 
@@ -32,7 +33,7 @@ class ItemHandlerExecutor:
     def __init__(
         self, context: EngineContext, handler: Handler, lane_state: LaneState, admission: Admission, settle: Settle
     ) -> None:
-        """``settle`` gets every outcome; the slot starts its next item when it returns."""
+        """``settle`` gets every outcome."""
         self._context = context
         self._handler = handler
         self._lane_state = lane_state
@@ -90,7 +91,9 @@ class ItemHandlerExecutor:
                 self._lane_state.free_slot(slot)
                 return
             outcome, duration_ms, pause_s = attempt
-            await settle(item, outcome, duration_ms, slot)
+            wait = settle(item, outcome, duration_ms, slot)
+            if wait is not None:
+                await wait
             if time.monotonic() - self._yielded_at > EVENT_LOOP_YIELD_S:
                 await asyncio.sleep(0)
                 self._yielded_at = time.monotonic()
@@ -106,7 +109,8 @@ class ItemHandlerExecutor:
         if item.defect is not None:
             return outcome_from_unparsable_record(item.defect), 0, 0.0
         try:
-            permit = await self._admission.acquire_call_permit(item)
+            admission = self._admission
+            permit = admission.admit_without_limiter() or await admission.acquire_call_permit(item)
         except Exception as error:  # noqa: BLE001  the user's limit_by function failed for this item
             return outcome_from_error(error, self._handler, reports, self._context.tracebacks), 0, 0.0
         if not isinstance(permit, CallPermit):

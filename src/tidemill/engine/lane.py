@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from uuid import UUID, uuid4
 
 from tidemill.core.batch import Lease
@@ -80,9 +81,9 @@ class Lane(PeriodicLoop):
         flusher = Flusher(context, lease, handler, self._lane_state)
         columns, semaphore = flusher.columns, admission.semaphore
 
-        async def buffer_verdict(item: Item, outcome: Outcome, duration_ms: int, slot: int) -> None:
+        def buffer_verdict(item: Item, outcome: Outcome, duration_ms: int, slot: int) -> Awaitable[None] | None:
             verdict = decide(item, outcome, handler, duration_ms, columns, semaphore.backoff_factor)
-            await flusher.add_verdict(verdict, slot)
+            return flusher.add_verdict(verdict, slot)
 
         started = finished = time.monotonic()
         is_lease_lost = False

@@ -160,15 +160,18 @@ def _build_failure_verdicts(items: Sequence[Item], errors: Sequence[ErrorDetails
             _build_failure_verdict(item, _make_fail_outcome(error), duration_ms)
             for item, error in zip(items, errors, strict=True)
         ]
-    status = ItemStatus.FAILED
-    verdicts = [
-        Verdict(item.seq, status, item.attempt, duration_ms, None, None, data, error["code"])
+    return [
+        Verdict(
+            item.seq,
+            ItemStatus.FAILED,
+            item.attempt,
+            duration_ms,
+            error=data,
+            code=error["code"],
+            further_codes=list_codes_of_further_errors(decode_json(data)) if "errors" in error else (),
+        )
         for item, error, data in zip(items, errors, encoded, strict=True)
     ]
-    for verdict, error in zip(verdicts, errors, strict=True):
-        if "errors" in error:
-            verdict.further_codes = list_codes_of_further_errors(decode_json(verdict.error or b"{}"))
-    return verdicts
 
 
 def _make_fail_outcome(error: ErrorDetails) -> Fail:
