@@ -1,6 +1,5 @@
 """Reader processes: they read what readers in the process read, and a file that exceeds a limit ends only them."""
 
-import itertools
 import os
 import signal
 import threading
@@ -12,7 +11,14 @@ import pytest
 from tidemill.core.errors import Interrupted, InvalidInput, ReaderKilled, UnknownFile
 from tidemill.core.input_source import SourceReference
 from tidemill.files.blobs import open_blob_store
-from tidemill.files.reader_process import IsolatedReader, IsolatedSource, ReaderLimits, ReaderProcess
+from tidemill.files.reader_process import (
+    IsolatedReader,
+    IsolatedSource,
+    ReaderLimits,
+    ReaderProcess,
+    _return_reader,
+    stop_idle_readers,
+)
 from tidemill.files.source_opener import SourceOpener
 
 MB = 1 << 20
@@ -76,13 +82,27 @@ def test_reader_process_that_exceeds_memory_limit_rejects_file(limits: ReaderLim
 
 
 def test_reader_process_is_killed_when_work_must_not_continue(limits: ReaderLimits) -> None:
-    calls = itertools.count()
-    reader = IsolatedReader(limits, should_continue=lambda: next(calls) < 3)
+    must_stop = threading.Event()
+    reader = IsolatedReader(limits, should_continue=lambda: not must_stop.is_set())
     with closing(reader.open_source(store(limits, SLOW_JSON, "json"), {})) as source:
         process = get_process(source)
+        must_stop.set()
         with pytest.raises(Interrupted):
             source.read(10, MB)
         assert not process.is_alive
+
+
+def test_reader_process_whose_start_was_interrupted_serves_the_next_caller(limits: ReaderLimits) -> None:
+    stop_idle_readers()
+    process, reference = ReaderProcess(), store(limits, b"id\n1\n")
+    _return_reader(process)
+    os.kill(process._process.pid, signal.SIGSTOP)
+    with pytest.raises(Interrupted):
+        IsolatedReader(limits, should_continue=lambda: False).open_source(reference, {})
+    os.kill(process._process.pid, signal.SIGCONT)
+    with closing(IsolatedReader(limits).open_source(reference, {})) as source:
+        assert get_process(source) is process
+        assert source.read(2, MB).inputs == [b'{"id":"1"}']
 
 
 def test_reader_process_killed_from_outside_is_not_an_error_of_the_file(limits: ReaderLimits) -> None:

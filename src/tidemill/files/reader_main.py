@@ -20,6 +20,7 @@ from tidemill.files.blobs import open_blob_store
 from tidemill.files.layout_detection import detect_layout
 from tidemill.files.reader_messages import (
     MESSAGE_LENGTH,
+    READER_STARTED,
     BlockRead,
     CloseSourceRequest,
     DetectLayoutRequest,
@@ -93,6 +94,8 @@ def _lower_limit(which: int, value: int) -> None:
 def serve_requests(requests: BinaryIO, responses: BinaryIO) -> None:
     """Run requests until the other process closes the pipe."""
     reader, decode, encode = FileReader(), msgspec.msgpack.Decoder(ReaderTask).decode, msgspec.msgpack.encode
+    responses.write(READER_STARTED)
+    responses.flush()
     while head := requests.read(MESSAGE_LENGTH.size):
         task = decode(requests.read(MESSAGE_LENGTH.unpack(head)[0]))
         set_limits(task.cpu_s, task.memory_mb)

@@ -11,6 +11,7 @@ from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import Checkpoint, InputBlock, InputDefect
 
 MESSAGE_LENGTH = struct.Struct("<Q")
+READER_STARTED = b"\n"  # what a reader process sends before its first response
 
 
 class OpenSourceRequest(msgspec.Struct, tag=True, frozen=True):

@@ -21,6 +21,7 @@ from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import Checkpoint, InputBlock, InputSource, InputSourceOpener, SourceReference
 from tidemill.files.reader_messages import (
     MESSAGE_LENGTH,
+    READER_STARTED,
     BlockRead,
     CloseSourceRequest,
     DetectLayoutRequest,
@@ -36,6 +37,7 @@ from tidemill.files.reader_messages import (
 ShouldContinue = Callable[[], bool]
 ResponseT = TypeVar("ResponseT", bound=ReaderResponse)
 READER_POLL_S = 0.1  # how often a wait for a reader process checks whether to continue
+READER_START_TIMEOUT_S = 60.0
 READER_EXIT_TIMEOUT_S = 5.0
 READER_READ_BYTES = 1 << 20
 IDLE_READERS_MAX = 2  # starting one takes 0.2 s
@@ -81,6 +83,7 @@ class ReaderProcess:
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment
         )
         self._decode = msgspec.msgpack.Decoder(ReaderResponse).decode
+        self.has_started = False
         self.sources = 0
 
     @property
@@ -92,13 +95,15 @@ class ReaderProcess:
 
         Raises:
             InvalidInput: The file is invalid, exceeds a limit, or crashed the reader process.
-            Interrupted: ``should_continue`` returned False. The reader process is killed.
+            Interrupted: ``should_continue`` returned False. The reader process is killed, unless it was starting: the
+                next caller can use it.
             ReaderKilled: The reader process was killed from outside, or did not respond in time.
             TidemillError, OSError: The file cannot be opened.
         """
         data = msgspec.msgpack.encode(task)
-        deadline = time.monotonic() + task.cpu_s + READER_EXTRA_TIME_S
         try:
+            self._wait_for_start(should_continue)
+            deadline = time.monotonic() + task.cpu_s + READER_EXTRA_TIME_S
             self._send(MESSAGE_LENGTH.pack(len(data)) + data)
             length = MESSAGE_LENGTH.unpack(self._receive(MESSAGE_LENGTH.size, deadline, should_continue))[0]
             response: ReaderResponse = self._decode(self._receive(length, deadline, should_continue))
@@ -117,6 +122,11 @@ class ReaderProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
+
+    def _wait_for_start(self, should_continue: ShouldContinue) -> None:
+        if not self.has_started:
+            self._receive(len(READER_STARTED), time.monotonic() + READER_START_TIMEOUT_S, should_continue)
+            self.has_started = True
 
     def _send(self, data: bytes) -> None:
         if self._process.stdin is not None:
@@ -141,7 +151,8 @@ class ReaderProcess:
 
     def _check_wait(self, deadline: float, should_continue: ShouldContinue) -> None:
         if not should_continue():
-            self.kill()
+            if self.has_started:
+                self.kill()
             raise Interrupted("Reading the file was stopped")
         if time.monotonic() > deadline:
             self.kill()
@@ -273,7 +284,7 @@ class IsolatedReader:
 
     def close_source(self, process: ReaderProcess) -> None:
         try:
-            if process.is_alive:
+            if process.is_alive and process.has_started:
                 self.run(process, CloseSourceRequest(), SourceClosed, {})
         except Exception:  # noqa: BLE001  the result is complete, and a new process replaces this one
             process.kill()
