@@ -214,7 +214,7 @@ class Runtime:
         self.permits = permits  # for handlers that acquire limiter permits per request
         self._made: dict[Callable[[Runtime], Any], Any] = {}
 
-    def replace_settings(self, **changes: object) -> "Runtime":
+    def copy_with_settings(self, **changes: object) -> "Runtime":
         """Return a runtime with the same database and declarations, and some other settings."""
         settings = self.settings.model_copy(update=changes)
         return Runtime(

@@ -205,7 +205,7 @@ async def test_concurrent_pending_count_requests_run_one_query(db: Database, mon
             raise OSError("the line is down")
         return {("test", PENDING): 5}
 
-    monkeypatch.setattr("tidemill.jobs.queries.get_open_item_sums", sum_up)
+    monkeypatch.setattr("tidemill.jobs.queries.count_open_items_by_kind_and_status", sum_up)
     counts = PendingCountCache(db)
     assert {found.count for found in await asyncio.gather(*(counts.get() for _ in range(50)))} == {5}
     assert asked == 1

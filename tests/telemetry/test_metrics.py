@@ -15,7 +15,7 @@ from tidemill.telemetry.child_events import (
     MEASURED_EVENTS,
     OTHER_LABEL,
     BoundedLabel,
-    group_by_known_code,
+    count_by_known_code,
 )
 from tidemill.telemetry.events import Event
 from tidemill.telemetry.metric_families import ExpiringGauge
@@ -143,8 +143,8 @@ def test_bounded_label_keeps_first_values() -> None:
 
 
 def test_error_code_counts_add_up_to_total() -> None:
-    assert group_by_known_code({"timeout": 2, "mine": 5}, 9) == {"timeout": 2, OTHER_LABEL: 7}
-    assert group_by_known_code({}, 0) == {}
+    assert count_by_known_code({"timeout": 2, "mine": 5}, 9) == {"timeout": 2, OTHER_LABEL: 7}
+    assert count_by_known_code({}, 0) == {}
 
 
 def test_child_metrics_follow_started_and_stopped_children(meter: MetricsSubscriber) -> None:

@@ -202,7 +202,7 @@ class Worker:
         await self._db.run(workers.register_kinds, self._handlers)
         await self._db.run(limiter_records.declare_limiters, self._limiters.values())
         with bind_fields(worker=self.id):
-            metrics = serve_worker_metrics(self._settings, self._registry.map_kinds_to_providers())
+            metrics = serve_worker_metrics(self._settings, self._registry.map_kinds_to_metric_providers())
             self._environment.update(await self._telemetry_stack.enter_async_context(metrics))
             wakeup_loops = await self._wakeups.build_loops(on_demand=bool(self._info["on_demand"]))
             self._loop_tasks = [asyncio.create_task(service.run()) for service in self._loops]

@@ -38,12 +38,12 @@ from tidemill.jobs.dependencies import (
     JobName,
     get_job_if_rerun_allowed,
     list_jobs_by_query,
-    make_submission,
+    make_submission_from_request,
     read_visible_job,
     require_job_of_kind,
     resolve_owner_filter,
 )
-from tidemill.jobs.reprocessing import redrive_or_dismiss_dead_letters
+from tidemill.jobs.reprocessing import run_dead_letter_operation
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import json_body, schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
@@ -156,7 +156,9 @@ async def submit_distribution(
     """Submit a distribution: one file per input. If any input is invalid, the whole request is rejected."""
     body = await json_body.read_json_body(request, DistributionIn, max_inputs=runtime.settings.max_distribution_inputs)
     key = parse_idempotency_key(idempotency_key)
-    submission = make_submission(request, me, idem_key=None if key is None else f"{DISTRIBUTION_KEY_PREFIX} {key}")
+    submission = make_submission_from_request(
+        request, me, idem_key=None if key is None else f"{DISTRIBUTION_KEY_PREFIX} {key}"
+    )
     try:
         job_id, is_new = await runtime.get(make_distribution_use_cases).submit(
             runtime.db, _build_distribution_spec(body), me.role, submission
@@ -241,7 +243,7 @@ async def redrive_distribution(
     distribution_id: RunnableDistribution, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
 ) -> OperationOut:
     """Retry failed inputs, and inputs that were cancelled because another input failed. The distribution reopens."""
-    operation = await redrive_or_dismiss_dead_letters(
+    operation = await run_dead_letter_operation(
         db,
         owner_id=None,
         filters={"jobs": [str(distribution_id.id)]},

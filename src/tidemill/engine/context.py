@@ -145,7 +145,7 @@ class EngineContext:
             if handler.close is not None:
                 await handler.close()
 
-    def has_requirements(self, kind: str, requires: Sequence[str]) -> bool:
+    def meets_job_requirements(self, kind: str, requires: Sequence[str]) -> bool:
         """Return whether this worker declares what a job requires; if not, its next queries skip such jobs."""
         missing = set(requires).difference(self.handlers.get(kind).provides) if requires else None
         if not missing:

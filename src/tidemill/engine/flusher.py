@@ -61,7 +61,7 @@ class Flusher:
         while not self._lane_state.record_verdict(verdict):
             self._lane_state.mark_item_answered(slot)
             await self._request_flush_and_wait()
-        self._lane_state.free_slot(slot)
+        self._lane_state.free_item_slot(slot)
         self._pending.append(verdict)
         waiting = len(self._pending)
         if waiting >= self._flush_size:

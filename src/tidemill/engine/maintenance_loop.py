@@ -210,7 +210,7 @@ class MaintenanceLoop(PeriodicLoop):
         await self.finalize_due_jobs()
         now = time.monotonic()
         if now - self._folded_at > FOLD_INTERVAL_S:
-            await self.fold_counters(FOLD_MIN_DELTAS)
+            await self.fold_tallies(FOLD_MIN_DELTAS)
             self._folded_at = now
         await self._sampler.take_due_samples(now)
         if now - self._resent_at > self._resend_after_s:
@@ -236,7 +236,7 @@ class MaintenanceLoop(PeriodicLoop):
 
     async def reclaim_expired_leases(self) -> int:
         """Reclaim expired leases; return their number."""
-        await self._db.run(batch_leases.terminate_stuck_copies, 2 * self._db.timeout_ms / 1000)
+        await self._db.run(batch_leases.terminate_sessions_stuck_in_copy, 2 * self._db.timeout_ms / 1000)
         swept = await self._db.run(batch_leases.reclaim_expired_leases)
         for batch_id, job_id, losses in swept:
             async with bind_job_fields(self._db, job_id):
@@ -258,7 +258,7 @@ class MaintenanceLoop(PeriodicLoop):
         if resent:
             emit("hints.resent", jobs=len(resent))
 
-    async def fold_counters(self, min_deltas: int) -> None:
+    async def fold_tallies(self, min_deltas: int) -> None:
         for job_id in await self._db.run(job_lifecycle.list_jobs_to_fold, min_deltas):
             with contextlib.suppress(UnknownJob):  # deleted in the meantime
                 await self._db.run(job_lifecycle.fold_tally, job_id)

@@ -157,7 +157,7 @@ def _build_failure_verdicts(items: Sequence[Item], errors: Sequence[ErrorDetails
         encoded = encode_json_values(errors)
     except Exception:  # noqa: BLE001  one of them cannot be encoded; encode each separately
         return [
-            _build_failure_verdict(item, _make_fail_outcome(error), duration_ms)
+            _build_failure_verdict(item, _make_fail_from_error_details(error), duration_ms)
             for item, error in zip(items, errors, strict=True)
         ]
     status = ItemStatus.FAILED
@@ -171,7 +171,7 @@ def _build_failure_verdicts(items: Sequence[Item], errors: Sequence[ErrorDetails
     return verdicts
 
 
-def _make_fail_outcome(error: ErrorDetails) -> Fail:
+def _make_fail_from_error_details(error: ErrorDetails) -> Fail:
     details = {name: value for name, value in error.items() if name not in ("code", "reason")}
     return Fail(error["reason"], code=error["code"], details=details)
 
@@ -272,11 +272,11 @@ class TracebackCapture:
         if not self._is_enabled:
             return None
         try:
-            text, type_ = format_traceback(error), _get_type_name(error)
+            text, type_ = format_traceback(error), _get_exception_type_name(error)
             location = _get_location_of_last_frame(error)
         except BaseException:  # noqa: BLE001  a user's exception class may raise anything
             text, type_, location = TRACEBACK_FAILED_TEXT, "Exception", ""
-        return HandlerException(type_, _cut_middle(self._redact_text(text)), location)
+        return HandlerException(type_, _cut_middle_of_traceback(self._redact_text(text)), location)
 
     def _redact_text(self, text: str) -> str:
         if self._redact is None:
@@ -342,7 +342,7 @@ def _format_exception(error: BaseException, frames_max: int) -> str:
     lines.append(_describe_type_and_message(error))
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
-        lines += [_clean_message(note) for note in notes[:EXCEPTION_NOTES_MAX] if isinstance(note, str)]
+        lines += [_truncate_and_escape_message(note) for note in notes[:EXCEPTION_NOTES_MAX] if isinstance(note, str)]
     return "\n".join(lines) + "\n"
 
 
@@ -374,7 +374,7 @@ def _get_location_of_last_frame(error: BaseException) -> str:
     return escape_unprintable(f"{file}:{frames[-1].tb_lineno}")
 
 
-def _get_type_name(error: BaseException) -> str:
+def _get_exception_type_name(error: BaseException) -> str:
     module, name = type(error).__module__, type(error).__qualname__
     return escape_unprintable((name if module == "builtins" else f"{module}.{name}")[:EXCEPTION_TYPE_MAX_CHARS])
 
@@ -384,10 +384,14 @@ def _describe_type_and_message(error: BaseException) -> str:
         message = str(error)
     except BaseException:  # noqa: BLE001  a user's __str__ may raise anything
         message = "[the message is unavailable: __str__ failed]"
-    return f"{_get_type_name(error)}: {_clean_message(message)}" if message else _get_type_name(error)
+    return (
+        f"{_get_exception_type_name(error)}: {_truncate_and_escape_message(message)}"
+        if message
+        else _get_exception_type_name(error)
+    )
 
 
-def _clean_message(message: str) -> str:
+def _truncate_and_escape_message(message: str) -> str:
     """Cut a long message between two words, so that a secret is not cut into parts that a redaction cannot find."""
     if len(message) > EXCEPTION_MESSAGE_MAX_CHARS:
         left_out = len(message) - EXCEPTION_MESSAGE_MAX_CHARS
@@ -396,7 +400,7 @@ def _clean_message(message: str) -> str:
     return escape_unprintable(message)
 
 
-def _cut_middle(text: str) -> str:
+def _cut_middle_of_traceback(text: str) -> str:
     """Cut a text in the middle to TRACEBACK_MAX_BYTES: its end has the exception, its start the handler."""
     data = text.encode(errors="replace")
     if len(data) <= TRACEBACK_MAX_BYTES:

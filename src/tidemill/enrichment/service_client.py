@@ -112,7 +112,7 @@ class ServiceClient:
             await check_active()
             started = time.monotonic()
             response, failure = await self._try_send_request(method, service.url.rstrip("/") + path, headers, content)
-            self._report_call(response, failure, rows, time.monotonic() - started)
+            self._emit_call_event(response, failure, rows, time.monotonic() - started)
             if failure is not None:
                 raise failure
         return response
@@ -142,7 +142,7 @@ class ServiceClient:
         )
         return response, failure
 
-    def _report_call(
+    def _emit_call_event(
         self, answered: ServiceResponse, failure: ServiceCallError | None, rows: int, seconds: float
     ) -> None:
         name, ms = self.service.name, round(seconds * 1000, 1)

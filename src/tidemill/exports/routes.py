@@ -35,7 +35,7 @@ from tidemill.jobs.dependencies import (
     JobName,
     VisibleJob,
     list_jobs_by_query,
-    make_submission,
+    make_submission_from_request,
     parse_item_selection,
     parse_item_seqs,
     read_visible_job,
@@ -138,7 +138,7 @@ async def export_job(
         spreadsheet_safe=query.spreadsheet_safe,
         rows=_build_row_selection(body, job.id),
     )
-    export, is_new = await submit_result_export(runtime, make_submission(request, me), job, wanted)
+    export, is_new = await submit_result_export(runtime, make_submission_from_request(request, me), job, wanted)
     _set_submitted_headers(response, export.id, is_new=is_new)
     return build_job_out(runtime, export)
 
@@ -245,7 +245,7 @@ async def submit_export_job(
     # Numbers stay texts, with all their digits: a number type would reject an extreme exponent.
     document = json.loads(await request.body(), parse_float=str, parse_int=str)
     wanted = _build_table_export_request(body, document.get("filters", {}))
-    spec = make_submission(
+    spec = make_submission_from_request(
         request, me, priority=body.priority, idem_key=None if key is None else f"{EXPORT_KEY_PREFIX} {key}"
     )
     try:

@@ -221,7 +221,7 @@ class TableExporter:
         await self._stop_unless_still_requested(job_id)
         expires_at = await self._db.run(retention.set_file_expiry, writing.name, job_id, self._ttl_hours)
         blob = await thread.run_after_previous(writing.finish)
-        await self._db.run(quota_records.add_stored_file, blob.id, job_id, blob.size)
+        await self._db.run(quota_records.record_stored_file_size, blob.id, job_id, blob.size)
         return blob, expires_at.isoformat()
 
     async def _stop_unless_still_requested(self, job_id: UUID) -> None:

@@ -65,7 +65,7 @@ class ReaderLimits:
             settings.file_memory_mb,
         )
 
-    def allow_resume(self, checkpoint: Checkpoint) -> int:
+    def compute_cpu_s_after_checkpoint(self, checkpoint: Checkpoint) -> int:
         """Return the CPU time for requests after a checkpoint: compressed files are read from their beginning."""
         skipped_s = checkpoint.get("row", 0) // RESUMED_ROWS_PER_CPU_S
         return self.cpu_s + skipped_s + checkpoint.get("offset", 0) // RESUMED_BYTES_PER_CPU_S
@@ -132,14 +132,14 @@ class ReaderProcess:
         ready.register(pipe, select.POLLIN)
         while len(data) < size:
             if not ready.poll(READER_POLL_S * 1000):
-                self._check_wait(deadline, should_continue)
+                self._kill_if_stopped_or_overdue(deadline, should_continue)
             elif piece := os.read(pipe.fileno(), min(READER_READ_BYTES, size - len(data))):
                 data += piece
             else:
                 raise EOFError
         return bytes(data)
 
-    def _check_wait(self, deadline: float, should_continue: ShouldContinue) -> None:
+    def _kill_if_stopped_or_overdue(self, deadline: float, should_continue: ShouldContinue) -> None:
         if not should_continue():
             self.kill()
             raise Interrupted("Reading the file was stopped")
@@ -266,7 +266,7 @@ class IsolatedReader:
             limits.blobs,
             limits.max_row_bytes,
             limits.max_unpacked_bytes,
-            limits.allow_resume(resumed_at),
+            limits.compute_cpu_s_after_checkpoint(resumed_at),
             limits.memory_mb,
         )
         return process.run(task, expected, self._should_continue)
@@ -289,7 +289,7 @@ class IsolatedReader:
         return IsolatedSource(self, process, opened, checkpoint)
 
 
-def make_isolated_opener(settings: Settings) -> InputSourceOpener:
+def make_isolated_source_opener(settings: Settings) -> InputSourceOpener:
     """Return the opener for the sources of jobs in a worker process."""
     limits = ReaderLimits.from_settings(settings)
 

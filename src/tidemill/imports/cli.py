@@ -21,7 +21,7 @@ from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
-from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, open_local_preview
+from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, open_use_cases_for_local_preview
 from tidemill.jobs import queries
 from tidemill.jobs.cli import JobArgument, WorkerCheck, show_progress_until_closed
 from tidemill.jobs.staged_files import StagedFiles, make_staged_files
@@ -230,7 +230,7 @@ async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
 async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: int) -> None:
     if is_remote_url(arguments.file):
         raise InvalidInput("Cannot preview a URL. Download the file and preview the copy.")
-    with open_local_preview(runtime) as (imports, staged):
+    with open_use_cases_for_local_preview(runtime) as (imports, staged):
         submission = await imports.check_and_prepare_submission(arguments.options, role=None)
         preview = await imports.preview_and_delete_file(
             submission, await _reference_url_or_stage_input(staged, arguments.file), rows=rows

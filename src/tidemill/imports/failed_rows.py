@@ -18,7 +18,7 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.list_pages import Page
 from tidemill.core.outcome import ErrorDetails
 from tidemill.core.result_grid import GridCell, format_cell
-from tidemill.files.writers.row_writers import format_cell_tails_of_row, format_csv_line
+from tidemill.files.writers.row_writers import format_cells_of_row_as_xml, format_csv_line
 from tidemill.files.writers.xlsx_sheets import WorkbookWriter
 from tidemill.imports import import_records
 from tidemill.imports.column_mapping import (
@@ -92,7 +92,7 @@ def join_error_codes(errors: Iterable[RowErrorView]) -> str:
     return "; ".join(str(error["code"]) for error in errors)
 
 
-def to_record_by_column(columns: Sequence[str], value: Any) -> JsonObject:
+def convert_input_to_record(columns: Sequence[str], value: Any) -> JsonObject:
     """Return a row by column. The text of an unparsed record is in the first column."""
     return value if isinstance(value, dict) else {columns[0] if columns else UNPARSED_COLUMN: value}
 
@@ -107,9 +107,9 @@ async def list_rows_with_errors(
 
     ``codes``: only rows that have an error with one of these codes. Conflict if the job was purged.
     """
-    _check_not_purged(job)
+    check_job_not_purged(job)
     page = await db.read(import_records.list_failed_rows, job.id, limit=limit, after=after, codes=codes)
-    return Page([_build_failure_view(row) for row in page.items], page.after)
+    return Page([_build_row_with_errors(row) for row in page.items], page.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ async def open_error_file(db: Database, job: Job, format_: str) -> ErrorFile:
     byte order mark instead if that encoding lacks a character. Text in CSV and workbooks that a spreadsheet could run
     as a formula has an apostrophe in front, which fixes and imports of the file remove. Conflict if the job was purged.
     """
-    _check_not_purged(job)
+    check_job_not_purged(job)
     if format_ == "ndjson":
         return ErrorFile(_stream_ndjson(db, job), FORMAT_CONTENT_TYPES[FileFormat.NDJSON], ".ndjson")
     rows = _ErrorFileRows(db, job, await read_columns_of_failed_rows(db, job))
@@ -229,7 +229,7 @@ class _ErrorFileRows:
             "".join(self._columns).encode(encoding)
             if encoding.startswith("utf-32"):  # a spreadsheet does not detect it
                 return False
-            async for page in _iterate_failure_pages(self._db, self._job):
+            async for page in iterate_failed_row_pages(self._db, self._job):
                 cells = (cell for one in page for cell in self._build_data_cells(one))
                 "".join(cell for cell in cells if isinstance(cell, str)).encode(encoding)
         except UnicodeEncodeError:
@@ -238,15 +238,15 @@ class _ErrorFileRows:
 
     async def stream_csv(self, style: CsvStyle) -> AsyncIterator[bytes]:
         yield style.byte_order_mark + style.encode_line(self._header, ERROR_FILE_COLUMNS)
-        async for page in _iterate_failure_pages(self._db, self._job):
+        async for page in iterate_failed_row_pages(self._db, self._job):
             yield b"".join(style.encode_line(self._build_data_cells(one), self._build_added_cells(one)) for one in page)
 
     async def stream_xlsx(self) -> AsyncIterator[bytes]:
         output = _WorkbookOutput()
         sheets = WorkbookWriter(output, [*map(str, self._header), *ERROR_FILE_COLUMNS], ERRORS_SHEET_NAME)
-        async for page in _iterate_failure_pages(self._db, self._job):
+        async for page in iterate_failed_row_pages(self._db, self._job):
             rows = [
-                format_cell_tails_of_row(sheets, [*self._build_data_cells(one), *self._build_added_cells(one)])
+                format_cells_of_row_as_xml(sheets, [*self._build_data_cells(one), *self._build_added_cells(one)])
                 for one in page
             ]
             await asyncio.to_thread(sheets.write, rows)
@@ -255,13 +255,13 @@ class _ErrorFileRows:
         yield output.take()
 
     def _build_data_cells(self, one: FailedRow) -> list[GridCell]:
-        record = to_record_by_column(self._columns, one.input)
+        record = convert_input_to_record(self._columns, one.input)
         return [
             escape_cell_if_formula(format_cell(record.get(name)), is_escaped=self._is_escaped) for name in self._columns
         ]
 
     def _build_added_cells(self, one: FailedRow) -> list[GridCell]:
-        errors = _add_column_names_to_errors(_build_row_errors(one), self._columns_by_field)
+        errors = _add_column_names_to_errors(build_errors_of_failed_row(one), self._columns_by_field)
         return [one.row, escape_formula(join_error_reasons(errors)), escape_formula(join_error_codes(errors))]
 
 
@@ -315,13 +315,13 @@ def _add_column_names_to_errors(errors: list[RowErrorView], columns_by_field: Ma
 async def _stream_ndjson(db: Database, job: Job) -> AsyncIterator[bytes]:
     """Yield the failed rows as NDJSON, page by page. ``_errors`` is a list of objects."""
     columns, columns_by_field = get_planned_columns(job), _map_fields_to_columns(job)
-    async for page in _iterate_failure_pages(db, job):
+    async for page in iterate_failed_row_pages(db, job):
         lines = []
         for one in page:
-            errors = _add_column_names_to_errors(_build_row_errors(one), columns_by_field)
+            errors = _add_column_names_to_errors(build_errors_of_failed_row(one), columns_by_field)
             codes = [error["code"] for error in errors]
             added = {ROW_NUMBER_COLUMN: one.row, ERRORS_COLUMN: errors, ERROR_CODES_COLUMN: codes}
-            lines.append(to_record_by_column(columns, one.input) | added)
+            lines.append(convert_input_to_record(columns, one.input) | added)
         yield b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
@@ -333,7 +333,7 @@ def get_planned_columns(job: Job) -> list[str]:
 
 async def read_columns_of_failed_rows(db: Database, job: Job) -> list[str]:
     """Return the planned columns and the further fields of failed rows, which NDJSON and JSON files can have."""
-    _check_not_purged(job)
+    check_job_not_purged(job)
     columns = get_planned_columns(job)
     others = [
         name for name in await db.read(import_records.list_failed_row_fields, job.id) if name not in ERROR_FILE_COLUMNS
@@ -341,9 +341,9 @@ async def read_columns_of_failed_rows(db: Database, job: Job) -> list[str]:
     return [*columns, *(name for name in others if name not in columns)] or [UNPARSED_COLUMN]
 
 
-async def _iterate_failure_pages(db: Database, job: Job) -> AsyncIterator[Sequence[FailedRow]]:
+async def iterate_failed_row_pages(db: Database, job: Job) -> AsyncIterator[Sequence[FailedRow]]:
     """Yield pages of failed rows. Between pages it holds no connection, so a slow client blocks no other."""
-    _check_not_purged(job)
+    check_job_not_purged(job)
     after: object = None
     while True:
         page = await db.read(import_records.list_failed_rows, job.id, limit=FAILED_ROWS_PAGE_SIZE, after=after)
@@ -354,14 +354,14 @@ async def _iterate_failure_pages(db: Database, job: Job) -> AsyncIterator[Sequen
             return
 
 
-def _build_failure_view(found: FailedRow) -> RowWithErrors:
-    return {"row": found.row, "line": found.line, "errors": _build_row_errors(found), "input": found.input}
+def _build_row_with_errors(found: FailedRow) -> RowWithErrors:
+    return {"row": found.row, "line": found.line, "errors": build_errors_of_failed_row(found), "input": found.input}
 
 
-def _build_row_errors(found: FailedRow) -> list[RowErrorView]:
+def build_errors_of_failed_row(found: FailedRow) -> list[RowErrorView]:
     return build_row_error_views(found.error, found.row, found.line)
 
 
-def _check_not_purged(job: Job) -> None:
+def check_job_not_purged(job: Job) -> None:
     if job.purged_at is not None:
         raise Conflict(f"Job {job.key} was purged, and its rows were deleted")

@@ -44,7 +44,7 @@ from tidemill.imports.schemas import (
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import bulk_operation_routes, job_control
 from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
-from tidemill.jobs.dependencies import list_jobs_by_query, make_submission, resolve_owner_filter
+from tidemill.jobs.dependencies import list_jobs_by_query, make_submission_from_request, resolve_owner_filter
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.rest import schema_types
@@ -83,7 +83,7 @@ async def submit_import(
     is stored elsewhere, send JSON with a `source`. If columns are invalid, the service rejects the request before it
     reads a row. Invalid rows become errors of the job.
     """
-    spec = replace(make_submission(request, me), idem_key=_build_import_idempotency_key(idempotency_key))
+    spec = replace(make_submission_from_request(request, me), idem_key=_build_import_idempotency_key(idempotency_key))
     try:
         received = await receive_import(request, runtime, me, ImportIn, spec)
         submitted = await runtime.get(make_import_use_cases).submit(received.submission, received.source)
@@ -95,7 +95,7 @@ async def submit_import(
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
 async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep) -> PreviewOut:
     """Return the layout and column mapping of a file, and the errors in its first rows. The service stores nothing."""
-    received = await receive_import(request, runtime, me, PreviewIn, make_submission(request, me))
+    received = await receive_import(request, runtime, me, PreviewIn, make_submission_from_request(request, me))
     preview = await runtime.get(make_import_use_cases).preview_and_delete_file(
         received.submission, received.source, rows=received.body.rows
     )
@@ -144,7 +144,7 @@ async def promote_import(
     import_id: VisibleImport, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> ImportOut:
     """Promote a closed dry run: import its file with the fixed rows. A repeated request returns the same import."""
-    submission = make_submission(request, me)
+    submission = make_submission_from_request(request, me)
     promoted = await promote_dry_run(runtime, import_id, by=me.user_id, role=me.role, submission=submission)
     return await set_headers_and_read_import(response, runtime, promoted)
 

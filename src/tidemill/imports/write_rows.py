@@ -134,7 +134,7 @@ async def _write_atomically(
         discarded = await _copy_new_rows(plan, judge, new)
         changed = await _update_existing_rows(plan, judge, existing)
     if not undo:
-        judge.reject_rows(discarded)
+        judge.reject_rows_not_kept(discarded)
     return Counter(inserted=len(new) - len(discarded), updated=changed, unchanged=len(existing) - changed)
 
 

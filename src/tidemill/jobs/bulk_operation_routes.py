@@ -200,7 +200,7 @@ async def _start_dead_letter_operation(
     items = _parse_selected_items(body)
     db = runtime.db
     owner_id = await resolve_owner_filter(db, me, body.user_id)
-    return await reprocessing.redrive_or_dismiss_for_user(
+    return await reprocessing.run_dead_letter_operation_for_user(
         runtime,
         me,
         verb=verb,
@@ -267,11 +267,11 @@ def set_operation_headers_and_build_out(response: Response, operation: BulkOpera
 
 def _parse_operation_cursor(cursor: tuple[Any, ...] | None) -> UUID | None:
     try:
-        return None if cursor is None else _parse_single_id(cursor)
+        return None if cursor is None else _parse_operation_id_of_cursor(cursor)
     except (TypeError, ValueError):
         raise InvalidInput(FOREIGN_CURSOR_MESSAGE) from None
 
 
-def _parse_single_id(cursor: tuple[Any, ...]) -> UUID:
+def _parse_operation_id_of_cursor(cursor: tuple[Any, ...]) -> UUID:
     (text,) = cursor
     return parse_cursor_uuid(text)

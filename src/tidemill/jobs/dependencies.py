@@ -94,14 +94,14 @@ async def list_jobs_by_query(
 def parse_item_ids(ids: Sequence[str], field: str) -> list[tuple[UUID, int]]:
     """Parse item ids from a field of the body to job ids and seqs."""
     parsed = [_parse_item_id(text) for text in ids]
-    _check_item_ids(ids, field, [item is not None for item in parsed], '"{}" is not an item id')
+    _reject_invalid_item_ids(ids, field, [item is not None for item in parsed], '"{}" is not an item id')
     return [item for item in parsed if item is not None]
 
 
 def parse_item_seqs(ids: Sequence[str], field: str, job_id: UUID) -> list[int]:
     """Return the seqs of items of this job; items of another job are a validation error."""
     items = parse_item_ids(ids, field)
-    _check_item_ids(ids, field, [job == job_id for job, _ in items], '"{}" is an item of another job')
+    _reject_invalid_item_ids(ids, field, [job == job_id for job, _ in items], '"{}" is an item of another job')
     return [seq for _, seq in items]
 
 
@@ -113,7 +113,7 @@ def _parse_item_id(text: str) -> tuple[UUID, int] | None:
         return None
 
 
-def _check_item_ids(ids: Sequence[str], field: str, are_valid: Sequence[bool], message: str) -> None:
+def _reject_invalid_item_ids(ids: Sequence[str], field: str, are_valid: Sequence[bool], message: str) -> None:
     invalid = [(at, text) for at, (text, is_valid) in enumerate(zip(ids, are_valid, strict=True)) if not is_valid]
     if invalid:
         raise make_validation_error([(("body", field, at), message.format(text)) for at, text in invalid])
@@ -140,7 +140,7 @@ async def resolve_owner_filter(db: DatabaseDep, me: Principal, user_id: str) -> 
     return None if user_id == "all" else await queries.find_owner_id(db, user_id)
 
 
-def make_submission(request: Request, me: Principal, **fields: Any) -> Submission:
+def make_submission_from_request(request: Request, me: Principal, **fields: Any) -> Submission:
     return Submission(
         kind="",
         **fields,

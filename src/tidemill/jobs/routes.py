@@ -46,7 +46,7 @@ from tidemill.rest import schema_types
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_disconnect
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep, make_coalescer
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep, make_request_coalescer
 from tidemill.rest.schema_types import QueryModel as Parameters
 from tidemill.runtime import Runtime
 
@@ -59,7 +59,7 @@ async def list_jobs(query: Annotated[JobListQuery, Query()], me: CurrentUser, ru
     owner = await resolve_owner_filter(runtime.db, me, query.user_id)
     key = ("jobs", owner, query.model_dump_json())
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(key, lambda: _read_job_page_json(runtime, owner, query))
+        await runtime.get(make_request_coalescer).get(key, lambda: _read_job_page_json(runtime, owner, query))
     )
 
 
@@ -75,7 +75,9 @@ async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonByt
     """Get a job with its counts, rates and error codes, and how its workers adapt to the load."""
     name, owner = validate_job_name(job), get_owner_scope(me)
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(("job", name, owner), lambda: _read_job_detail_json(runtime, name, owner))
+        await runtime.get(make_request_coalescer).get(
+            ("job", name, owner), lambda: _read_job_detail_json(runtime, name, owner)
+        )
     )
 
 
@@ -162,7 +164,7 @@ async def list_items(
     name, owner = validate_job_name(job), get_owner_scope(me)
     key = ("items", name, owner, query.model_dump_json())
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(key, lambda: _read_item_page_json(runtime, name, owner, query))
+        await runtime.get(make_request_coalescer).get(key, lambda: _read_item_page_json(runtime, name, owner, query))
     )
 
 
@@ -179,7 +181,7 @@ async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None
         codes=query.error_codes,
         key=query.key,
     )
-    inputs = await queries.read_shown_inputs(db, grid, page.items) if query.inputs else {}
+    inputs = await queries.read_inputs_shown_in_grid(db, grid, page.items) if query.inputs else {}
     items = [item | {"input": inputs[item["seq"]]} if item["seq"] in inputs else item for item in page.items]
     return encode_json(
         {
@@ -204,7 +206,7 @@ async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDeta
 )
 async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep) -> FixCreatedOut:
     """Fix the input of an item that failed or was not found. Reprocess the item to use the new input."""
-    return FixCreatedOut(rev=await reprocessing.fix_item_for_user(runtime, me, job, seq, body.input))
+    return FixCreatedOut(rev=await reprocessing.check_and_record_item_fix(runtime, me, job, seq, body.input))
 
 
 KICKOFF_MAX_MS = 60_000

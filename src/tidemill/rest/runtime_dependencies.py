@@ -46,7 +46,7 @@ class RequestCoalescer(Generic[T]):
                 del self._under_way[key]
 
 
-def make_coalescer(_runtime: Runtime) -> RequestCoalescer[bytes]:
+def make_request_coalescer(_runtime: Runtime) -> RequestCoalescer[bytes]:
     return RequestCoalescer()
 
 

@@ -105,7 +105,7 @@ def _parse_roles(names: list[str] | None) -> tuple[Role, ...] | None:
     return None if names is None else tuple(Role(name) for name in names)
 
 
-async def read_max_attempts(conn: Connection, kind: str) -> int:
+async def read_max_attempts_of_kind(conn: Connection, kind: str) -> int:
     """Return the maximum attempts of a kind; 0 if no worker has registered it."""
     cursor = await conn.execute(sql("kind/get"), {"name": kind})
     row = await cursor.fetchone()

@@ -52,7 +52,7 @@ class BoundedLabel:
         return OTHER_LABEL
 
 
-def group_by_known_code(codes: Mapping[str, int], total: int) -> Counter[str]:
+def count_by_known_code(codes: Mapping[str, int], total: int) -> Counter[str]:
     """Return counts by built-in code; the rest of the total is counted as ``other``."""
     counts = Counter({code: n for code, n in codes.items() if code in BUILT_IN_ERROR_CODES})
     counts["throttled"] = count_throttled(codes)

@@ -10,8 +10,8 @@ from tidemill.telemetry.child_events import (
     HTTP_METHOD_LABELS,
     MAX_LABEL_VALUES,
     BoundedLabel,
+    count_by_known_code,
     count_throttled,
-    group_by_known_code,
 )
 from tidemill.telemetry.events import Event, Subscriber
 from tidemill.telemetry.metric_families import SETTLED_STATUSES, ExpiringGauge, MetricFamilies
@@ -110,7 +110,7 @@ class MetricsSubscriber:
         for status in SETTLED_STATUSES:
             if event.fields[status]:
                 families.items.labels(kind, status).inc(event.fields[status])
-        for code, n in group_by_known_code(event.fields["codes"], event.fields["failed"]).items():
+        for code, n in count_by_known_code(event.fields["codes"], event.fields["failed"]).items():
             families.failures.labels(kind, code).inc(n)
         settled = sum(event.fields[status] for status in SETTLED_STATUSES)
         _update_moving_rate(families.error_rate, kind, event.fields["failed"], settled)
@@ -125,7 +125,7 @@ class MetricsSubscriber:
 
     def _on_item_retry(self, event: Event) -> None:
         kind = self._get_kind_label(event)
-        for code, n in group_by_known_code(event.fields["codes"], event.fields["items"]).items():
+        for code, n in count_by_known_code(event.fields["codes"], event.fields["items"]).items():
             self.families.retries.labels(kind, code).inc(n)
         throttled = count_throttled(event.fields["codes"])
         if throttled:

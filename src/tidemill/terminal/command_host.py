@@ -78,7 +78,7 @@ def resolve_mill(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> 
     Raises:
         InvalidInput: The mill of the environment or of the file cannot be loaded; the message names the source.
     """
-    if ctx.resilient_parsing or is_on_command_line(ctx, str(param.name)):
+    if ctx.resilient_parsing or is_option_on_command_line(ctx, str(param.name)):
         return value
     configured = find_configured_mill_and_source()
     if configured is None:
@@ -91,7 +91,7 @@ def resolve_mill(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> 
     return reference
 
 
-def is_on_command_line(ctx: typer.Context, name: str) -> bool:
+def is_option_on_command_line(ctx: typer.Context, name: str) -> bool:
     """Return whether a parameter has its value from the command line, and not from a default."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

@@ -127,7 +127,7 @@ class CrashSalvage:
         elif cause is ExitCause.CRASHED and page.running_item_count:
             await self._isolate_or_fail_suspects(page, held, alone=alone)
         elif has_uncertain_cause(cause):
-            await self._resolve_uncertain_death(page, held, alone=alone)
+            await self._release_or_isolate_after_uncertain_death(page, held, alone=alone)
         else:
             await self._release_batch(held, losses=int(cause is not ExitCause.STOPPED))
 
@@ -160,7 +160,7 @@ class CrashSalvage:
         else:
             await self._release_batch(held, losses=1)  # no item was late: the process itself hung
 
-    async def _resolve_uncertain_death(self, page: LaneState, held: Lease, *, alone: bool) -> None:
+    async def _release_or_isolate_after_uncertain_death(self, page: LaneState, held: Lease, *, alone: bool) -> None:
         """Release the batch uncharged, but isolate an item that ran during several kills, and then charge it."""
         is_outside_kill = time.monotonic() - self._outside_kill_at < OUTSIDE_KILL_MEMORY_S
         if held.isolated and alone and page.running_item_count and not is_outside_kill:

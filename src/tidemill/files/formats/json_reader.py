@@ -32,8 +32,8 @@ class NdjsonReader(BlockReader):
     def _read_into(self, draft: BlockBuilder) -> bool:
         lines = self._lines.peek_lines(draft.remaining_rows, draft.left)
         texts = [line.strip() for line in lines]
-        if max(map(len, lines), default=0) <= self._lines.limit and _are_all_storable(texts):
-            draft.add_records(texts, self._lines.number + 1)
+        if max(map(len, lines), default=0) <= self._lines.limit and _are_all_storable_json(texts):
+            draft.add_single_line_records(texts, self._lines.number + 1)
             self._lines.consume_lines(len(lines))
         else:
             for line in lines:
@@ -88,7 +88,7 @@ def _has_lone_surrogate(text: bytes) -> bool:
     return False
 
 
-def _are_all_storable(texts: list[bytes]) -> bool:
+def _are_all_storable_json(texts: list[bytes]) -> bool:
     """Return whether all texts are JSON values that PostgreSQL can store."""
     joined = b"\n".join(texts)
     if _JSON_ESCAPED_NUL in joined or not all(texts):

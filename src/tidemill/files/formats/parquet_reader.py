@@ -38,8 +38,8 @@ class ParquetBatchSizer:
         self._about = about
         columns = range(about.num_columns)
         text_columns = [at for at in columns if about.num_row_groups and self._may_have_text_dictionary(at)]
-        self.listed = [self._get_column_path(at) for at in text_columns if self._is_repeated(at)]
-        self.worded = [self._get_column_path(at) for at in text_columns if not self._is_repeated(at)]
+        self.listed = [self._get_column_path(at) for at in text_columns if self._is_repeated_column(at)]
+        self.worded = [self._get_column_path(at) for at in text_columns if not self._is_repeated_column(at)]
 
     def check_value_sizes(self, packed: int, max_row_bytes: int) -> None:
         """Raise InvalidInput if the values exceed the decompression limit, or those of a list column the row limit.
@@ -47,7 +47,7 @@ class ParquetBatchSizer:
         A run of equal values takes a few bytes in the file, so its declared size does not limit the number of rows.
         """
         widths = [self._get_value_width(at) for at in range(self._about.num_columns)]
-        repeated = [at for at in range(self._about.num_columns) if self._is_repeated(at)]
+        repeated = [at for at in range(self._about.num_columns) if self._is_repeated_column(at)]
         flat_row_bytes = max(1, sum(width for at, width in enumerate(widths) if at not in set(repeated)))
         limit, size = DecompressionLimit(packed, sys.maxsize), 0
         limit.add_bytes(self._about.num_rows * flat_row_bytes)
@@ -71,7 +71,7 @@ class ParquetBatchSizer:
         for at in range(self._about.num_columns):
             column, width = group.column(at), self._get_value_width(at)
             row += CELL_OVERHEAD_BYTES + width
-            if self._is_repeated(at):
+            if self._is_repeated_column(at):
                 spread += column.num_values * width
             if column.physical_type == "BYTE_ARRAY":
                 spread += column.total_uncompressed_size
@@ -87,7 +87,7 @@ class ParquetBatchSizer:
         columns = [group.column(at) for group in self._iter_row_groups()]
         return columns[0].physical_type == "BYTE_ARRAY" and not any(_DELTA_ENCODING in one.encodings for one in columns)
 
-    def _is_repeated(self, at: int) -> bool:
+    def _is_repeated_column(self, at: int) -> bool:
         return bool(self._about.schema.column(at).max_repetition_level)
 
     def _get_column_path(self, at: int) -> str:

@@ -30,7 +30,7 @@ def parse_check_rules(expression: str, columns: Mapping[str, CatalogColumn]) -> 
         tree = parse_expression(expression)
     except UnsupportedExpression:
         return []
-    return list(_iter_and_rules(tree, columns))
+    return list(_iter_rules_of_and_parts(tree, columns))
 
 
 def is_fully_translated(expression: str, columns: Mapping[str, CatalogColumn]) -> bool:
@@ -46,7 +46,7 @@ def _flatten_and(node: ExpressionNode) -> list[ExpressionNode]:
     return [leaf for part in node.parts for leaf in _flatten_and(part)] if node.kind == "and" else [node]
 
 
-def _iter_and_rules(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> Iterator[FieldRule]:
+def _iter_rules_of_and_parts(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> Iterator[FieldRule]:
     """Yield the rules of the parts of an AND, and skip unsupported parts."""
     for part in _flatten_and(node):
         try:
