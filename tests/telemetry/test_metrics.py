@@ -10,15 +10,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidemill.engine.periodic_loop import PeriodicLoop
-from tidemill.telemetry.child_events import (
-    MAX_LABEL_VALUES,
-    MEASURED_EVENTS,
-    OTHER_LABEL,
-    BoundedLabel,
-    count_by_known_code,
-)
+from tidemill.telemetry.child_events import MEASURED_EVENTS
 from tidemill.telemetry.events import Event
 from tidemill.telemetry.metric_families import ExpiringGauge
+from tidemill.telemetry.metric_labels import MAX_LABEL_VALUES, OTHER_LABEL, BoundedLabel, count_by_known_code
 from tidemill.telemetry.metrics import MetricsSubscriber
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"

@@ -20,13 +20,13 @@ from tidemill.dispatch.outbox import (
 from tidemill.jobs import administration
 from tidemill.runtime import Runtime, find_config_path, find_configured_app_and_source
 from tidemill.terminal.command_host import run_with_runtime
+from tidemill.terminal.command_options import parse_age_seconds
 from tidemill.terminal.console import (
     JsonOption,
     console,
     error_console,
     escape_text,
     format_json,
-    parse_age_seconds,
     print_json_lines,
     print_table,
 )

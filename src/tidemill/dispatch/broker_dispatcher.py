@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import BrokerUnavailable, InvalidRequest, InvalidSettings, escape_unprintable
 from tidemill.dispatch.broker_connection import BROKER_CONNECT_TIMEOUT_S, BrokerConnection
-from tidemill.dispatch.envelope import Envelope, WakeupReceiver, decode_envelope, encode_envelope
+from tidemill.dispatch.envelope import Envelope, decode_envelope, encode_envelope
+from tidemill.dispatch.wakeups import WakeupReceiver
 from tidemill.telemetry.events import emit
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from psycopg import AsyncConnection
 from tidemill.core.decide import describe_exception
 from tidemill.dispatch import outbox
 from tidemill.dispatch import outbox as quarantine
-from tidemill.dispatch.envelope import Envelope, WakeupReceiver
+from tidemill.dispatch.envelope import Envelope
+from tidemill.dispatch.wakeups import WakeupReceiver
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import make_sql_loader
 from tidemill.telemetry.events import emit

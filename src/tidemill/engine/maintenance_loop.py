@@ -19,6 +19,8 @@ from tidemill.runtime import FindKindHooks, return_no_kind_hooks
 from tidemill.store import (
     batch_leases,
     browser_sessions,
+    database_clock,
+    duties,
     job_lifecycle,
     operation_records,
     progress_samples,
@@ -202,7 +204,7 @@ class MaintenanceLoop(PeriodicLoop):
         self._sampler = ProgressSampler(db)
 
     async def tick(self) -> float:
-        duty = await self._db.run(workers.take_or_renew_duty, self.name, self._worker, MAINTENANCE_DUTY_S)
+        duty = await self._db.run(duties.take_or_renew_duty, self.name, self._worker, MAINTENANCE_DUTY_S)
         if duty is None:
             return self._interval_s
         await self.recover_from_clock_set_back(duty.behind_s)
@@ -230,7 +232,7 @@ class MaintenanceLoop(PeriodicLoop):
         return 0 if await self.remove_row_chunk_of_deleted_jobs() else self._interval_s
 
     async def recover_from_clock_set_back(self, behind_s: float = 0.0) -> None:
-        seconds = await self._db.run(workers.recover_from_clock_set_back, behind_s)
+        seconds = await self._db.run(database_clock.recover_from_clock_set_back, behind_s)
         if seconds is not None:
             emit("clock.rewound", seconds=round(seconds, 1))
 

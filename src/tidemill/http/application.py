@@ -7,9 +7,9 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from tidemill.accounts import routes as account_routes
 from tidemill.dispatch import routes as dispatch_routes
 from tidemill.features import import_object
-from tidemill.http import openapi, system_routes
+from tidemill.http import openapi, resource_routes, system_routes
 from tidemill.http.middleware import RequestMiddleware
-from tidemill.jobs import bulk_operation_routes, cross_job_routes, job_event_routes, resource_routes, submit_routes
+from tidemill.jobs import bulk_operation_routes, cross_job_routes, job_event_routes, submit_routes
 from tidemill.jobs import routes as job_routes
 from tidemill.jobs.kind_grants import make_kind_grants
 from tidemill.limits import routes as limiter_routes

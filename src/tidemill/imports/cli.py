@@ -15,7 +15,7 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import DISTRIBUTION_KIND, ENRICH_KIND, EXPORT_KIND, IMPORT_KIND, MATCH_KIND
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import JobStatus
-from tidemill.imports import failed_rows
+from tidemill.imports import error_files
 from tidemill.imports.cli_views import print_error_samples, print_import_effects, print_layout, print_preview
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
@@ -35,7 +35,8 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.console import console, format_job_counts, format_job_status, parse_policy_option
+from tidemill.terminal.command_options import parse_policy_option
+from tidemill.terminal.console import console, format_job_counts, format_job_status
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
@@ -257,8 +258,8 @@ async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: 
         print_error_samples(report.error_samples)
     if errors_to is not None:  # also without failed rows: the file may contain those of another import
         suffix = errors_to.suffix.lower().removeprefix(".")
-        format_ = suffix if suffix in failed_rows.ERROR_FILE_FORMATS else "csv"
-        rows = await failed_rows.open_error_file(runtime.db, job, format_)
+        format_ = suffix if suffix in error_files.ERROR_FILE_FORMATS else "csv"
+        rows = await error_files.open_error_file(runtime.db, job, format_)
         with open_atomic_output(errors_to) as file:
             async for chunk in rows.chunks:
                 file.write(chunk)

@@ -22,12 +22,8 @@ from tidemill.imports.column_mapping import (
     normalize_column_name,
     quote_names,
 )
-from tidemill.imports.failed_rows import (
-    escape_cell_if_formula,
-    is_unicode_encoding,
-    read_columns_of_failed_rows,
-    read_import_layout,
-)
+from tidemill.imports.error_files import escape_cell_if_formula, is_unicode_encoding, read_import_layout
+from tidemill.imports.failed_rows import read_columns_of_failed_rows
 from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.import_submission import ImportFile
 from tidemill.imports.use_cases import make_import_use_cases

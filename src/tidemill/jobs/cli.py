@@ -24,11 +24,11 @@ from tidemill.terminal.command_host import (
     BUILTIN_MILL_REFERENCE,
     MILL_DEFAULT_HELP,
     find_configured_mill_and_source,
-    is_option_on_command_line,
     make_command_host,
     resolve_mill,
     run_with_runtime,
 )
+from tidemill.terminal.command_options import is_option_on_command_line, parse_policy_option
 from tidemill.terminal.console import (
     JsonOption,
     console,
@@ -36,7 +36,6 @@ from tidemill.terminal.console import (
     format_job_counts,
     format_job_status,
     format_json,
-    parse_policy_option,
     print_job_summary,
     print_json_lines,
     print_notice,

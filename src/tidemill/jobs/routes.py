@@ -10,8 +10,9 @@ from tidemill.core.errors import Conflict, UnknownKind
 from tidemill.core.job import Job
 from tidemill.core.status import JobStatus
 from tidemill.jobs import job_control, queries, reprocessing
-from tidemill.jobs.dependencies import (
-    ItemSeq,
+from tidemill.jobs.item_ids import ItemSeq
+from tidemill.jobs.job_views import build_job_out, build_job_view, read_job_detail
+from tidemill.jobs.route_dependencies import (
     JobName,
     RunnableJob,
     VisibleJob,
@@ -21,7 +22,6 @@ from tidemill.jobs.dependencies import (
     resolve_owner_filter,
     validate_job_name,
 )
-from tidemill.jobs.job_views import build_job_out, build_job_view, read_job_detail
 from tidemill.jobs.schemas import (
     ActivityOut,
     ActivityPage,
@@ -42,11 +42,12 @@ from tidemill.jobs.schemas import (
     PageQuery,
     ProgressPointOut,
 )
-from tidemill.rest import schema_types
+from tidemill.rest import list_cursors
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.request_body import BodyLimit
+from tidemill.rest.request_coalescer import make_request_coalescer
 from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_disconnect
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep, make_request_coalescer
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import QueryModel as Parameters
 from tidemill.runtime import Runtime
 
@@ -84,7 +85,7 @@ async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonByt
 async def _read_job_page_json(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
     page = await list_jobs_by_query(runtime.db, owner_id, query, query.kind or query.job_type)
     return encode_json(
-        {"jobs": [build_job_view(runtime, job) for job in page.items], **schema_types.build_next_page_dict(page.after)}
+        {"jobs": [build_job_view(runtime, job) for job in page.items], **list_cursors.build_next_page_dict(page.after)}
     )
 
 
@@ -95,18 +96,18 @@ async def _read_job_detail_json(runtime: Runtime, name: str, owner_id: int | Non
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_batches(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> BatchPage:
     """List the batches of a job, newest first."""
-    page = await queries.list_batches(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
+    page = await queries.list_batches(db, job, limit=query.page_size, after=list_cursors.decode_cursor(query.after))
     return BatchPage(
-        batches=[BatchOut.model_validate(row) for row in page.items], **schema_types.build_next_page_dict(page.after)
+        batches=[BatchOut.model_validate(row) for row in page.items], **list_cursors.build_next_page_dict(page.after)
     )
 
 
 @router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_activity(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> ActivityPage:
     """List user actions on a job, newest first."""
-    page = await queries.list_activity(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
+    page = await queries.list_activity(db, job, limit=query.page_size, after=list_cursors.decode_cursor(query.after))
     activity = [ActivityOut.model_validate(row) for row in page.items]
-    return ActivityPage(activity=activity, **schema_types.build_next_page_dict(page.after))
+    return ActivityPage(activity=activity, **list_cursors.build_next_page_dict(page.after))
 
 
 @router.get("/jobs/{job}/chart", **build_route_options(Permission.USER, 404))
@@ -176,7 +177,7 @@ async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None
         grid,
         query.statuses,
         limit=query.page_size,
-        after=schema_types.decode_cursor(query.after),
+        after=list_cursors.decode_cursor(query.after),
         seq=query.seq,
         codes=query.error_codes,
         key=query.key,
@@ -188,7 +189,7 @@ async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None
             "columns": grid.columns.names,
             "columns_of": grid.columns.value_key,
             "items": items,
-            **schema_types.build_next_page_dict(page.after),
+            **list_cursors.build_next_page_dict(page.after),
         }
     )
 

@@ -14,16 +14,17 @@ from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, InvalidRequ
 from tidemill.core.job import Job
 from tidemill.core.principal import Role
 from tidemill.jobs import submission, upload
-from tidemill.jobs.dependencies import make_submission_from_request
 from tidemill.jobs.job_views import build_job_out
+from tidemill.jobs.route_dependencies import make_submission_from_request
 from tidemill.jobs.schemas import JobIn, JobOut
 from tidemill.jobs.submission import Submission
 from tidemill.rest import json_body
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.idempotency_key import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.problems import PROBLEM_ERRORS_MAX, HttpError, build_field_problem
 from tidemill.rest.request_body import BodyLimit, has_json_content_type
 from tidemill.rest.runtime_dependencies import RuntimeDep
-from tidemill.rest.schema_types import BINARY_CONTENT, BINARY_SCHEMA, IdempotencyKey, parse_idempotency_key
+from tidemill.rest.schema_types import BINARY_CONTENT, BINARY_SCHEMA
 from tidemill.runtime import Runtime
 
 _JOB_PROPERTIES: dict[str, dict[str, Any]] = {

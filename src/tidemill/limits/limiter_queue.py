@@ -6,8 +6,8 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
+from tidemill.core.arithmetic import clamp, update_moving_average
 from tidemill.core.decide import describe_exception
-from tidemill.core.moving_average import clamp, update_moving_average
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_client import MAX_BLOCK_WAIT_S, PERMIT_LOOKAHEAD_S, LimiterClient, ThrottleReporter
 from tidemill.limits.limiter_records import PermitGrant

@@ -17,9 +17,9 @@ from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from tidemill.config import get_database_variable_name
+from tidemill.core.arithmetic import MOVING_AVERAGE_ALPHA
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import Unavailable
-from tidemill.core.moving_average import MOVING_AVERAGE_ALPHA
 from tidemill.store.jsonb import decode_json
 from tidemill.telemetry.events import emit
 

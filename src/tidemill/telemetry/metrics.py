@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from prometheus_client.exposition import choose_encoder
 
 from tidemill.core.status import ItemStatus
-from tidemill.telemetry.child_events import (
+from tidemill.telemetry.events import Event, Subscriber
+from tidemill.telemetry.metric_families import SETTLED_STATUSES, ExpiringGauge, MetricFamilies
+from tidemill.telemetry.metric_labels import (
     HTTP_METHOD_LABELS,
     MAX_LABEL_VALUES,
     BoundedLabel,
     count_by_known_code,
     count_throttled,
 )
-from tidemill.telemetry.events import Event, Subscriber
-from tidemill.telemetry.metric_families import SETTLED_STATUSES, ExpiringGauge, MetricFamilies
 
 LATENCY_AVERAGE_WEIGHT = 0.3  # the weight of the newest second in the moving average of the database's latency
 RATE_MEMORY_ITEMS = 1_000  # the number of settled items that dominate a moving share

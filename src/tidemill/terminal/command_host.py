@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import typer
 
 from tidemill.core.errors import InvalidInput
+from tidemill.terminal.command_options import is_option_on_command_line
 
 if TYPE_CHECKING:  # `tidemill --help` imports this module and must not load a database driver
     from tidemill.runtime import Runtime
@@ -89,12 +90,6 @@ def resolve_mill(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> 
     except InvalidInput as error:
         raise InvalidInput(f"{source}: {error}") from error
     return reference
-
-
-def is_option_on_command_line(ctx: typer.Context, name: str) -> bool:
-    """Return whether a parameter has its value from the command line, and not from a default."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def find_configured_mill_and_source() -> tuple[str, str] | None:

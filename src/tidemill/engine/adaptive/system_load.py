@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psutil
 
 from tidemill.config import Settings
-from tidemill.core.moving_average import clamp
+from tidemill.core.arithmetic import clamp
 
 MIN_CLAIM_FACTOR = 0.1
 
