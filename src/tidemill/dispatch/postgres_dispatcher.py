@@ -10,8 +10,7 @@ from uuid import UUID
 from psycopg import AsyncConnection
 
 from tidemill.core.decide import describe_exception
-from tidemill.dispatch import outbox
-from tidemill.dispatch import outbox as quarantine
+from tidemill.dispatch import outbox, quarantine
 from tidemill.dispatch.envelope import Envelope
 from tidemill.dispatch.wakeups import WakeupReceiver
 from tidemill.store.database import Connection, Database

@@ -9,8 +9,7 @@ from uuid import UUID
 
 from tidemill.core.errors import StorageAccessDenied, StorageUnavailable, UnknownJob
 from tidemill.core.progress import PROGRESS_SAMPLE_INTERVAL
-from tidemill.dispatch import outbox
-from tidemill.dispatch import outbox as quarantine
+from tidemill.dispatch import outbox, quarantine
 from tidemill.engine.lane import close_and_report_job_if_drained, enforce_failure_policy
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.files.blobs.blob_store import BlobStore

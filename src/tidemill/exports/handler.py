@@ -20,7 +20,8 @@ from tidemill.exports.result_export import (
     StoredResult,
     is_table_export_input,
 )
-from tidemill.exports.table_exporter import SerialThread, TableExporter
+from tidemill.exports.serial_thread import SerialThread
+from tidemill.exports.table_exporter import TableExporter
 from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_row_writer
 from tidemill.files.writers.byte_output import ByteOutput

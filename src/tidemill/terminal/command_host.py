@@ -95,7 +95,7 @@ def resolve_mill(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> 
 def find_configured_mill_and_source() -> tuple[str, str] | None:
     """Return the mill of TIDEMILL_APP or of the configuration file, and the source of this value."""
     from tidemill.config import load_settings  # noqa: PLC0415  `tidemill --help` does not load the settings
-    from tidemill.runtime import find_configured_app_and_source  # noqa: PLC0415  as above
+    from tidemill.config_file import find_configured_app_and_source  # noqa: PLC0415  as above
 
     return find_configured_app_and_source(load_settings())
 
