@@ -1,21 +1,13 @@
-"""Process startup: loads the mill, tunes the garbage collector, and creates the tables of the demo."""
+"""Process startup: loads the mill, and tunes the garbage collector."""
 
 import gc
 import importlib
 import sys
 import traceback
-from importlib import resources
 from pathlib import Path
 
 from tidemill.app.mill import Mill
 from tidemill.core.errors import InvalidInput, InvalidSettings
-from tidemill.store.database import Database
-
-
-async def create_demo_tables(db: Database) -> None:
-    """Create the tables of ``demo/schema.sql`` if they do not exist."""
-    async with db.transaction() as conn:
-        await conn.execute((resources.files("tidemill.demo") / "schema.sql").read_bytes(), prepare=False)
 
 
 def load_mill(reference: str) -> Mill:

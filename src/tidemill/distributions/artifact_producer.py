@@ -120,7 +120,7 @@ class ArtifactProducer:
 
     async def write_artifact_rows(self, dataset: Dataset, given: DistributionInput, out: ArtifactUpload) -> int:
         """Write all rows to the upload and return the number of rows. The caller finishes the upload."""
-        values = {field.name: field.to_query_value(given.values[field.name]) for field in dataset.fields}
+        values = {field.name: field.convert_to_query_parameter(given.values[field.name]) for field in dataset.fields}
         if dataset.query is not None:
             return await self._upload_query_rows(dataset.query, values, out)
         function = dataset.producer

@@ -50,7 +50,7 @@ class ReadTransactionPool:
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Connection]:
         """Yield a connection in a read-only transaction. Each statement sees the data committed when it starts."""
-        async with self.gate.use():
+        async with self.gate.hold_resource():
             reader = self._pop_idle() or await self._begin_transaction()
             try:
                 yield reader.conn

@@ -26,7 +26,7 @@ from tidemill.engine.verdicts import (
     add_exception_of_cause,
     outcome_from_error,
     parse_batch_result,
-    repeat_outcome,
+    repeat_outcome_for_items,
 )
 from tidemill.limits.limiter_permit import ThrottleReports
 from tidemill.store import batch_leases, job_lifecycle
@@ -250,7 +250,7 @@ class BatchHandlerExecutor:
 
     async def _flush_same_outcome_for_all(self, items: Sequence[Item], outcome: Outcome) -> FlushResult:
         self._decide_and_keep_verdicts(
-            repeat_outcome(outcome, sum(item.defect is None for item in items)), time.monotonic()
+            repeat_outcome_for_items(outcome, sum(item.defect is None for item in items)), time.monotonic()
         )
         return await self._flush_decision()
 
@@ -293,7 +293,7 @@ class BatchHandlerExecutor:
                 good.copy(), conn
             )  # a handler may change its list; a retry needs all items
         except Done as done:  # any other raised outcome rolls the transaction back
-            return repeat_outcome(done, len(good))
+            return repeat_outcome_for_items(done, len(good))
         finally:
             self.handler_seconds = time.monotonic() - started
         self.has_handler_returned = True

@@ -67,7 +67,7 @@ class Flusher:
         if waiting >= self._flush_size:
             self._flush_requested.set()
             if waiting >= BUFFER_HIGH_WATER_SHARE * self._max_pending > self._flush_size:
-                self._report_high_water(waiting)
+                self._report_full_buffer_once(waiting)
             while len(self._pending) >= self._max_pending:
                 await self._request_flush_and_wait()
 
@@ -145,7 +145,7 @@ class Flusher:
         self._context.shared_state.add_stale_count(items)
         emit("batch.stale", job=self.lease.job_id, batch=self.lease.batch_id, items=items)
 
-    def _report_high_water(self, waiting: int) -> None:
+    def _report_full_buffer_once(self, waiting: int) -> None:
         if not self._is_high_water_reported:
             self._is_high_water_reported = True
             fill = round(waiting / self._max_pending, 2)

@@ -226,15 +226,15 @@ def parse_batch_result(result: Any, count: int) -> BatchExceptions:
     if isinstance(result, BatchExceptions):
         return result
     if isinstance(result, Done):
-        return repeat_outcome(result, count)
+        return repeat_outcome_for_items(result, count)
     if isinstance(result, Outcome):
         raise result
     if isinstance(result, list | tuple) and len(result) == count:
         return BatchExceptions({i: v if isinstance(v, Outcome) else Done(v) for i, v in enumerate(result)})
     got = f"{len(result)} outcomes" if isinstance(result, list | tuple) else f"a {type(result).__name__}"
     reason = f"The batch handler returned {got} for {count} items. It must return None or one outcome per item."
-    return repeat_outcome(Fail(reason, code="invalid_result"), count)
+    return repeat_outcome_for_items(Fail(reason, code="invalid_result"), count)
 
 
-def repeat_outcome(outcome: Outcome, count: int) -> BatchExceptions:
+def repeat_outcome_for_items(outcome: Outcome, count: int) -> BatchExceptions:
     return BatchExceptions(dict.fromkeys(range(count), outcome))

@@ -234,7 +234,7 @@ async def _wait_until_export_closed(db: Database, export: Job) -> Job:
     return export
 
 
-def _get_exported_resource_name(job: Job) -> str | None:
+def _get_resource_of_export(job: Job) -> str | None:
     plan = job.params.get("plan")
     return plan["resource"] if plan else None
 
@@ -248,7 +248,7 @@ def _build_download_links(job: Job) -> dict[str, str]:
 
 
 EXPORT_HOOKS = KindHooks(
-    get_target=_get_exported_resource_name,
+    get_target=_get_resource_of_export,
     authorize=_check_target_readable,
     # Submission checked the permission to read the rows for the original input only.
     fix_refusal="The input of an export cannot be fixed. Submit a new export.",

@@ -168,14 +168,14 @@ _idle_lock = threading.Lock()
 @contextmanager
 def use_reader_process() -> Iterator[ReaderProcess]:
     """Yield an idle reader process or a new one. Callers limit how many are in use."""
-    process = _take_reader()
+    process = _take_idle_or_new_reader()
     try:
         yield process
     finally:
         _return_reader(process)
 
 
-def _take_reader() -> ReaderProcess:
+def _take_idle_or_new_reader() -> ReaderProcess:
     with _idle_lock:
         while _idle_readers:
             process = _idle_readers.pop()
@@ -280,7 +280,7 @@ class IsolatedReader:
         _return_reader(process)
 
     def _open(self, request: OpenSourceRequest | DetectLayoutRequest, checkpoint: Checkpoint) -> IsolatedSource:
-        process = _take_reader()
+        process = _take_idle_or_new_reader()
         try:
             opened = self.run(process, request, SourceOpened, checkpoint)
         except BaseException:

@@ -68,7 +68,7 @@ class TableChecker:
             [index for index in moved.rows if self._change_counts[index] > CONCURRENT_CHANGES_MAX]
         )
 
-    async def find_absent_rows(self, rows: Sequence[int]) -> list[int]:
+    async def find_rows_missing_in_table(self, rows: Sequence[int]) -> list[int]:
         """Return those of these rows whose key is not in the table."""
         key = self._plan.resource.key
         if not key or not set(self._plan.mapped_fields).issuperset(key):

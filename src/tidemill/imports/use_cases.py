@@ -436,7 +436,7 @@ def make_import_use_cases(runtime: Runtime) -> ImportUseCases:
     return ImportUseCases(runtime)
 
 
-def _get_target_resource_name(job: Job) -> str | None:
+def _get_target_resource_of_import(job: Job) -> str | None:
     source = job.params.get("plan") or job.params
     return source["resource"]["name"] if source.get("resource") else None
 
@@ -451,7 +451,7 @@ def _report_import_completed(job: Job, seconds: float) -> None:
     emit(
         "import.completed",
         job=job.id,
-        resource_type=_get_target_resource_name(job),
+        resource_type=_get_target_resource_of_import(job),
         mode="validate_only" if plan["validate_only"] else plan["mode"],
         status=job.status,
         total_records=counts.total,
@@ -469,7 +469,7 @@ def _describe_invalid_rows(job: Job) -> str:
 
 
 IMPORT_HOOKS = KindHooks(
-    get_target=_get_target_resource_name,
+    get_target=_get_target_resource_of_import,
     authorize=_check_target_writable,
     describe_invalid_rows=_describe_invalid_rows,
     after_close=_report_import_completed,

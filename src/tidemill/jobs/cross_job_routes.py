@@ -253,7 +253,7 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
     ):  # listing the items of one job is always allowed
         raise HttpError(404, "The pending dashboard is disabled (TIDEMILL_PENDING_DASHBOARD)")
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
-    page = await queries.list_pending(
+    page = await queries.list_pending_items(
         runtime.db,
         owner_id=owner_id,
         statuses=query.statuses,

@@ -241,7 +241,7 @@ async def list_activity(db: Database, job_id: UUID, *, limit: int, after: object
     )
 
 
-async def list_pending(
+async def list_pending_items(
     db: Database,
     *,
     owner_id: int | None = None,

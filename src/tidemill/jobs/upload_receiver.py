@@ -61,7 +61,7 @@ class UploadReceiver:
     async def begin_file(self, name: str, media_type: str, declared_format: str | None = None) -> None:
         """Start a file. A request may have several images, but only one file of another type."""
         if self._accept_any_type:
-            self._begin_untyped_file(name, media_type)
+            self._begin_file_of_detected_type(name, media_type)
             return
         is_image = media_type.startswith("image/") and declared_format in (None, "images")
         if self.format is not None and not (is_image and self._images is not None):
@@ -77,7 +77,7 @@ class UploadReceiver:
         )
         self.name = self.name or clean_file_name_for_display(name)
 
-    def _begin_untyped_file(self, name: str, media_type: str) -> None:
+    def _begin_file_of_detected_type(self, name: str, media_type: str) -> None:
         """Start a file whose type is detected after it is stored."""
         if self.format is not None:
             raise InvalidInput("Upload only one file")

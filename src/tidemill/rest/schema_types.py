@@ -79,7 +79,7 @@ def _require_iso_timestamp(value: object) -> object:
     return value
 
 
-def _check_storable(value: str) -> str:
+def _check_storable_text(value: str) -> str:
     try:
         check_storable_text("the value", value)
     except InvalidInput as error:
@@ -101,7 +101,7 @@ def add_empty_choice_to_schema(schema: dict[str, Any]) -> None:
 
 
 EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)  # as in `?kind=&after=`
-ShortText = Annotated[str, Field(max_length=200), AfterValidator(_check_storable)]
+ShortText = Annotated[str, Field(max_length=200), AfterValidator(_check_storable_text)]
 Timestamp = Annotated[datetime, BeforeValidator(_require_iso_timestamp)]
 ITEM_STATUSES_DESCRIPTION = "Only items with these statuses, comma-separated or repeated"
 JOB_STATUSES_DESCRIPTION = "Only jobs with these statuses, comma-separated or repeated"

@@ -244,11 +244,11 @@ async def forecast_retry(
         params = keys | {"owner_id": request.owner_id}
         rows, is_complete = await fetch_rows(conn, sql("outcome/describe_dead_letters"), params), True
     live, excluded = await list_live_kinds(conn), set(excluded_items)
-    reasons = Counter(_forecast_item(row, live) for row in rows if (row["job_id"], row["seq"]) not in excluded)
+    reasons = Counter(_classify_retry_result(row, live) for row in rows if (row["job_id"], row["seq"]) not in excluded)
     return RetryForecast(**reasons, is_complete=is_complete)
 
 
-def _forecast_item(row: RowDict, live_kinds: set[str]) -> str:
+def _classify_retry_result(row: RowDict, live_kinds: set[str]) -> str:
     if row["category"] != "handler":
         return str(row["category"])
     if row["kind"] not in live_kinds:

@@ -133,12 +133,12 @@ async def receive_child_events() -> AsyncIterator[dict[str, str]]:
         reader.close()
 
 
-def list_inherited_fds(environment: Mapping[str, str]) -> tuple[int, ...]:
+def list_event_pipe_fds(environment: Mapping[str, str]) -> tuple[int, ...]:
     """Return the file descriptors that a child with this environment must inherit."""
     return (int(environment[EVENT_PIPE_VARIABLE]),) if EVENT_PIPE_VARIABLE in environment else ()
 
 
 def relay_events_to_parent(child: int) -> None:
     """Send the measured events of this child to its parent, if the parent collects metrics."""
-    for fd in list_inherited_fds(os.environ):
+    for fd in list_event_pipe_fds(os.environ):
         subscribe(ChildEventWriter(fd, child).write_event)

@@ -46,10 +46,10 @@ class NdjsonReader(BlockReader):
         if len(line) > self._lines.limit:
             draft.add_defective(text, number, f"Row is longer than {self._lines.limit} bytes")
         elif text:
-            add_json_value(draft, text, number, self._lines.offset + line.index(text))
+            add_json_value_to_block(draft, text, number, self._lines.offset + line.index(text))
 
 
-def add_json_value(draft: BlockBuilder, text: bytes, line: int, offset: int) -> None:
+def add_json_value_to_block(draft: BlockBuilder, text: bytes, line: int, offset: int) -> None:
     """Add a JSON value unchanged, or as an invalid row with the reason."""
     try:
         text.decode()
@@ -182,7 +182,7 @@ class JsonArrayReader(BlockReader):
         if self._head or len(text) > self._limit:
             draft.add_defective(self._head or text, line, f"Row is longer than {self._limit} bytes")
         else:
-            add_json_value(draft, text, line, begin)
+            add_json_value_to_block(draft, text, line, begin)
         self._advance(len(text))
 
     def _find_element_end_fast(self) -> int | None:
