@@ -5,7 +5,7 @@ import pytest
 
 from support.api import Api
 from tidemill.core.principal import Role
-from tidemill.dispatch import outbox, quarantine
+from tidemill.dispatch import quarantine
 
 
 async def filled(api: Api, n: int) -> httpx2.AsyncClient:
@@ -43,7 +43,7 @@ async def test_quarantine_is_forbidden_for_non_admin(api: Api, ada: httpx2.Async
 
 
 async def test_quarantine_trim_keeps_only_newest_messages(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "QUARANTINE_MAX_MESSAGES", 2)
+    monkeypatch.setattr(quarantine, "QUARANTINE_MAX_MESSAGES", 2)
     await filled(api, 5)
     await api.db.run(quarantine.delete_surplus_quarantined)
     kept = await api.db.read(quarantine.list_quarantined_messages, 10)
