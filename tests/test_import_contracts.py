@@ -16,6 +16,7 @@ DRIVERS = set(CONTRACTS["Only the store, tables and SQL modules import a databas
 SQL_MODULES = {  # outside tidemill.store and tidemill.tables, only these may import a database driver
     "tidemill.dispatch.outbox",
     "tidemill.dispatch.postgres_dispatcher",
+    "tidemill.dispatch.quarantine",
     "tidemill.distributions.dataset_queries",
     "tidemill.exports.export_records",
     "tidemill.exports.result_export",

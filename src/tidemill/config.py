@@ -90,7 +90,7 @@ def _check_broker_url(text: str) -> str:
     return text
 
 
-def _path_to_folder(value: object) -> object:
+def _expand_path_to_folder_table(value: object) -> object:
     return {"path": value} if isinstance(value, str | Path) else value
 
 
@@ -286,7 +286,9 @@ class Settings(BaseSettings):
     disabled_features: Annotated[list[str], *LIST_OR_JSON] = Field(
         default=[], description="Features to disable: imports, exports, distributions, enrichment, watches"
     )
-    sources: Annotated[dict[str, Annotated[SourceFolder, BeforeValidator(_path_to_folder)]], *LIST_OR_JSON] = Field(
+    sources: Annotated[
+        dict[str, Annotated[SourceFolder, BeforeValidator(_expand_path_to_folder_table)]], *LIST_OR_JSON
+    ] = Field(
         default={},
         description="Folders that submissions and watches may read, as a JSON object: name -> path, or path and roles",
     )
@@ -435,7 +437,7 @@ def _list_unknown_variable_problems() -> list[str]:
     ]
 
 
-def get_database_variable() -> str:
+def get_database_variable_name() -> str:
     """Return the name of the variable that sets the database, for messages."""
     name = "DATABASE_URL"
     return ENV_PREFIX + name if ENV_PREFIX + name in os.environ else name
@@ -446,7 +448,7 @@ def _format_problem(location: tuple[int | str, ...], message: str) -> str:
     text = message.removeprefix("Value error, ")
     variable = ENV_PREFIX + name
     if name == "DATABASE_URL" and name in os.environ:
-        variable = get_database_variable()
+        variable = get_database_variable_name()
     return f"{variable}: {text}" if name else text
 
 

@@ -87,11 +87,11 @@ class ConfigTable(BaseModel):
     def _validate_with_conflicts(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         problems = []
         if isinstance(given, Mapping):
-            problems = [_make_problem((key,) if key else (), text) for key, text in cls.find_conflicts(given)]
+            problems = [_make_pydantic_problem((key,) if key else (), text) for key, text in cls.find_conflicts(given)]
         try:
             table = validate(given)
         except ValidationError as error:
-            problems += [_make_problem(one["loc"], cls._format_message(one)) for one in error.errors()]
+            problems += [_make_pydantic_problem(one["loc"], cls._format_message(one)) for one in error.errors()]
         if problems:
             raise ValidationError.from_exception_data(cls.__name__, problems)
         return table
@@ -109,7 +109,7 @@ class ConfigTable(BaseModel):
                 return _PLAIN_MESSAGES.get(other, problem["msg"].removeprefix("Value error, "))
 
 
-def _make_problem(path: tuple[int | str, ...], message: str) -> InitErrorDetails:
+def _make_pydantic_problem(path: tuple[int | str, ...], message: str) -> InitErrorDetails:
     return InitErrorDetails(type=PydanticCustomError("config", "{message}", {"message": message}), loc=path, input=None)
 
 

@@ -17,7 +17,7 @@ from tidemill.cli.main import app
 from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Database
 from tidemill.store.migrate import list_migrations
-from tidemill.terminal.console import parse_age_seconds
+from tidemill.terminal.command_options import parse_age_seconds
 from tidemill.testing import drain
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 

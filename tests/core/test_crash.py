@@ -15,7 +15,7 @@ from tidemill.core.child_exit import (
     KillCounts,
     classify_exit,
     is_child_stuck,
-    is_only_running_item,
+    is_only_one_item_running,
 )
 
 
@@ -63,7 +63,7 @@ def test_child_killed_by_parent_keeps_parents_cause(
 
 @pytest.mark.parametrize(("in_hand", "alone"), [(0, False), (1, True), (2, False), (50, False)])
 def test_crash_is_attributed_to_item_only_if_it_ran_alone(in_hand: int, alone: bool) -> None:
-    assert is_only_running_item(in_hand) is alone
+    assert is_only_one_item_running(in_hand) is alone
 
 
 def test_item_is_isolated_only_after_repeated_kills() -> None:

@@ -14,7 +14,7 @@ from support import add_job, eventually, rows
 from support.brokers import BrokerServer
 from telemetry.recorded_events import Told
 from tidemill.core.errors import BrokerUnavailable
-from tidemill.dispatch import broker_dispatcher, outbox
+from tidemill.dispatch import broker_dispatcher, quarantine
 from tidemill.dispatch.broker_dispatcher import BrokerDispatcher
 from tidemill.dispatch.envelope import decode_envelope, encode_envelope
 from tidemill.dispatch.rabbitmq_connection import RabbitMQConnection
@@ -129,7 +129,7 @@ async def test_message_that_cannot_be_quarantined_is_reported_and_dropped(
 
     told = Told()
     leave = subscribe(told.append)
-    monkeypatch.setattr(outbox, "quarantine_message", full)
+    monkeypatch.setattr(quarantine, "quarantine_message", full)
     await WorkersEar(db).quarantine_invalid_message(b"rubbish", "The message is not valid JSON")
     leave()
     assert [name for name, _ in told] == ["loop.failed", "hint.quarantined"]
@@ -137,7 +137,7 @@ async def test_message_that_cannot_be_quarantined_is_reported_and_dropped(
 
 async def test_quarantine_is_trimmed_to_maximum_messages(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemill.dispatch.postgres_dispatcher.QUARANTINE_TRIM_EVERY_MESSAGES", 5)
-    monkeypatch.setattr(outbox, "QUARANTINE_MAX_MESSAGES", 3)
+    monkeypatch.setattr(quarantine, "QUARANTINE_MAX_MESSAGES", 3)
     ear = WorkersEar(db)
     for n in range(11):
         await ear.quarantine_invalid_message(b"%d" % n, "The message is not a JSON object")

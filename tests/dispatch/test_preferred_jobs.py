@@ -32,14 +32,14 @@ async def claimed(claimer: FairClaimer, n: int) -> list[UUID]:
 
 async def test_hinted_job_without_competition_is_claimed_until_empty(db: Database, claimer: FairClaimer) -> None:
     job_id = await add_job(db, 2 * HINTED_JOB_BATCHES, batch_size=1)
-    claimer.prefer_job(job_id)
+    claimer.prefer_hinted_job(job_id)
     assert await claimed(claimer, 3 * HINTED_JOB_BATCHES) == [job_id] * 2 * HINTED_JOB_BATCHES
 
 
 async def test_hinted_job_gets_every_other_batch_despite_low_priority(db: Database, claimer: FairClaimer) -> None:
     others = [await add_job(db, 20, batch_size=1, priority=10, owner_id=owner) for owner in range(3)]
     hinted = await add_job(db, 20, batch_size=1, priority=-10, owner_id=0)
-    claimer.prefer_job(hinted)
+    claimer.prefer_hinted_job(hinted)
     found = await claimed(claimer, 16)
     assert found[::2] == [hinted] * 8
     assert set(found[1::2]) & set(others)
@@ -49,22 +49,22 @@ async def test_hinted_job_is_claimed_first_among_many_jobs_of_owner(db: Database
     for _ in range(60):
         await add_job(db, 1)
     hinted = await add_job(db, 1, priority=-10)
-    claimer.prefer_job(hinted)
+    claimer.prefer_hinted_job(hinted)
     assert await claimed(claimer, 1) == [hinted]
 
 
 async def test_hint_for_job_without_ready_batches_is_dropped(db: Database, claimer: FairClaimer) -> None:
     taken, other = await add_job(db, 1), await add_job(db, 1)
     await take(db, taken)
-    claimer.prefer_job(taken)
-    claimer.prefer_job(uuid4())
+    claimer.prefer_hinted_job(taken)
+    claimer.prefer_hinted_job(uuid4())
     assert await claimed(claimer, 3) == [other]
     assert claimer._hinted_batches == {}
 
 
 async def test_claimer_keeps_bounded_number_of_hints(db: Database, claimer: FairClaimer) -> None:
     for _ in range(1_000):
-        claimer.prefer_job(uuid4())
+        claimer.prefer_hinted_job(uuid4())
     assert len(claimer._hinted_batches) < 100
 
 
@@ -73,7 +73,7 @@ async def test_hint_does_not_override_job_limit_of_owner(db: Database, claimer: 
     for job_id in turning:
         await take(db, job_id)
     hinted = await add_job(db, 1)
-    claimer.prefer_job(hinted)
+    claimer.prefer_hinted_job(hinted)
     assert hinted not in await claimed(claimer, 5)
 
 

@@ -16,7 +16,7 @@ from tidemill.core.outcome import Fail, Wait
 from tidemill.core.policies import UNCHARGED_THROTTLES_MAX
 from tidemill.distributions import handler
 from tidemill.files.blobs import open_blob_store
-from tidemill.jobs.reprocessing import redrive_or_dismiss_dead_letters
+from tidemill.jobs.reprocessing import run_dead_letter_operation
 from tidemill.store.database import Database
 from tidemill.testing import drain
 from tidemill.testing.drain import make_batches_due
@@ -41,7 +41,7 @@ async def test_fail_fast_distribution_completes_after_redrive(scene: Scene) -> N
     assert job.counts.cancelled > 0
     assert statuses(content)[5] == "failed"
     broken["is"] = False
-    operation = await redrive_or_dismiss_dead_letters(scene.db, owner_id=None, filters={"jobs": [str(job_id)]})
+    operation = await run_dead_letter_operation(scene.db, owner_id=None, filters={"jobs": [str(job_id)]})
     assert operation.items == job.counts.failed + job.counts.cancelled
     assert (await scene.job(job_id)).status == "running"
     assert statuses(await scene.finish(job_id)) == ["done"] * 200

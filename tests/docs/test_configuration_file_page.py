@@ -12,6 +12,7 @@ import pytest
 
 from tidemill.app.feature_list import load_features
 from tidemill.config import Settings
+from tidemill.config_file import APP_KEY, CORE_SECTIONS, find_configured_app_and_source
 from tidemill.config_sections import ConfigTable
 from tidemill.distributions.config import DatasetFieldTable, DatasetTable, parse_datasets
 from tidemill.distributions.dataset import Dataset
@@ -20,7 +21,6 @@ from tidemill.enrichment.external_service import ExternalService
 from tidemill.imports.import_file_task import ImportFileTask
 from tidemill.jobs.kind_grants import KindTable, parse_kind_roles
 from tidemill.limits.config import LimiterTable, parse_limiters
-from tidemill.runtime import APP_KEY, CORE_SECTIONS, find_configured_app_and_source
 from tidemill.tables.config import (
     ConditionTable,
     FieldTable,

@@ -11,7 +11,7 @@ from support.result_values import HOSTILE, LONG, as_csv, read_csv, read_ndjson, 
 from tidemill import Done, Fail, Item, Mill, NotFound, Skip
 from tidemill.core.result_grid import GridCell, build_row_cells, format_cell
 from tidemill.jobs import queries
-from tidemill.jobs.queries import load_grid_page
+from tidemill.jobs.queries import load_grid_cells_of_items
 from tidemill.store.database import Database
 from tidemill.store.jsonb import encode_json
 from tidemill.testing import drain
@@ -25,7 +25,7 @@ async def shown(db: Database, job_id: UUID) -> tuple[list[str], list[list[GridCe
     after: object = None
     while after is not None or not lines:
         page = await queries.list_items(db, job_id, limit=20, after=after)
-        columns, found = await load_grid_page(db, job_id, page.items)
+        columns, found = await load_grid_cells_of_items(db, job_id, page.items)
         for item, line in zip(page.items, found, strict=True):
             whole = await queries.get_item(db, job_id, item["seq"]) if item["result_cut"] else None
             lines.append(line if whole is None else build_row_cells(columns, whole))

@@ -190,7 +190,7 @@ def test_route_without_declared_permission_fails_startup(api: Api) -> None:
     async def route() -> None: ...
 
     with pytest.raises(RuntimeError, match="/bare"):
-        auth.include_checked_router(api.app, bare)
+        auth.include_router_with_permissions(api.app, bare)
 
 
 def test_app_has_no_route_without_declared_permission(api: Api) -> None:

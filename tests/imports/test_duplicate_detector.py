@@ -14,7 +14,7 @@ from imports.scenes import Scene, look_at, small_batches, with_fields
 from support import rows
 from tidemill.engine.ingester import Ingester
 from tidemill.imports import key_index
-from tidemill.jobs.reprocessing import redrive_or_dismiss_dead_letters
+from tidemill.jobs.reprocessing import run_dead_letter_operation
 from tidemill.testing import drain
 
 
@@ -132,7 +132,7 @@ async def test_key_index_on_full_disk_fails_import_and_redrive_completes_it(
     assert job.failure_reason is not None
     assert job.failure_reason.startswith("Cannot write keys to ")
     assert job.failure_reason.endswith("No space left on device")
-    await redrive_or_dismiss_dead_letters(scene.db, owner_id=None, filters={"jobs": [str(job.id)]})
+    await run_dead_letter_operation(scene.db, owner_id=None, filters={"jobs": [str(job.id)]})
     again = await scene.finish(job.id)
     assert (again.status, again.counts.done) == ("completed", len(wanted))
     assert dict(await scene.rows("SELECT k, row FROM t")) == {key: found[-1] for key, found in wanted.items()}

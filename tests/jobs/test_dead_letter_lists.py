@@ -305,13 +305,11 @@ async def test_dismiss_restore_and_redrive_by_group_match_any_error_of_import_ro
     groups = {one["type"]: one["id"] for one in found.groups}
     assert await dismiss(db, None, group=groups["role.enum"]) == 2
     assert await letters(db, owner_id=1, dismissed=True, group=groups["age.minimum"]) == [(job_id, 1)]
-    restored = await reprocessing.redrive_or_dismiss_dead_letters(
+    restored = await reprocessing.run_dead_letter_operation(
         db, verb="restore", owner_id=1, filters={"group": groups["age.minimum"]}
     )
     assert restored.items == 1
-    redriven = await reprocessing.redrive_or_dismiss_dead_letters(
-        db, owner_id=1, filters={"group": groups["age.minimum"]}
-    )
+    redriven = await reprocessing.run_dead_letter_operation(db, owner_id=1, filters={"group": groups["age.minimum"]})
     assert redriven.items == 2
     assert await letters(db, owner_id=1, dismissed=True) == [(job_id, 2)]
 
@@ -327,7 +325,7 @@ async def test_dead_letter_groups_read_newest_items_only(db: Database, monkeypat
 
 
 async def dismiss(db: Database, items: list[tuple[UUID, int]] | None, **filters: Any) -> int:
-    operation = await reprocessing.redrive_or_dismiss_dead_letters(
+    operation = await reprocessing.run_dead_letter_operation(
         db, verb="dismiss", owner_id=1, items=items, filters=filters, user_id=7
     )
     return operation.items
@@ -373,7 +371,7 @@ async def test_dismiss_by_group_and_category_and_restore_change_matching_items_o
     assert await dismiss(db, None, group=found.groups[0]["id"]) == 6
     assert await dismiss(db, None, category="dry_run") == 2
     assert await letters(db, owner_id=1) == [(jobs["import"], 1), (jobs["import"], 0)]
-    restored = await reprocessing.redrive_or_dismiss_dead_letters(
+    restored = await reprocessing.run_dead_letter_operation(
         db, verb="restore", owner_id=1, filters={"jobs": [str(many)]}
     )
     assert (restored.items, restored.state) == (5, "done")
@@ -383,8 +381,8 @@ async def test_dismiss_by_group_and_category_and_restore_change_matching_items_o
 async def test_redrive_by_filter_skips_dismissed_items_and_named_retry_removes_dismissal(db: Database) -> None:
     job_id = await failing_job(db, ["a"] * 3, owner_id=1)
     await dismiss(db, [(job_id, 0), (job_id, 1)])
-    assert (await reprocessing.redrive_or_dismiss_dead_letters(db, owner_id=1)).items == 1
-    assert (await reprocessing.redrive_or_dismiss_dead_letters(db, owner_id=1, items=[(job_id, 0)])).items == 1
+    assert (await reprocessing.run_dead_letter_operation(db, owner_id=1)).items == 1
+    assert (await reprocessing.run_dead_letter_operation(db, owner_id=1, items=[(job_id, 0)])).items == 1
     await send_round(db, job_id, ReprocessSelection())
     assert await rows(db, "SELECT DISTINCT status, dismissed_at, dismissed_by FROM tidemill.outcome") == [
         ("pending", None, None)
@@ -395,13 +393,11 @@ async def test_redrive_by_filter_skips_dismissed_items_and_named_retry_removes_d
 async def test_redrive_by_category_and_group_retries_matching_items_only(db: Database) -> None:
     jobs = await one_of_each_category(db)
     assert (
-        await reprocessing.redrive_or_dismiss_dead_letters(db, owner_id=1, filters={"category": "invalid_row"})
+        await reprocessing.run_dead_letter_operation(db, owner_id=1, filters={"category": "invalid_row"})
     ).items == 1
     _, _, found = await queries.group_dead_letters(db, owner_id=1)
     group = next(one for one in found.groups if one["type"] == "not_sold")
-    assert (
-        await reprocessing.redrive_or_dismiss_dead_letters(db, owner_id=1, filters={"group": group["id"]})
-    ).items == 1
+    assert (await reprocessing.run_dead_letter_operation(db, owner_id=1, filters={"group": group["id"]})).items == 1
     assert await letters(db, owner_id=1) == [(jobs["dry_run"], 1), (jobs["dry_run"], 0), (jobs["import"], 1)]
 
 

@@ -22,7 +22,7 @@ PENDING, PROCESSING = ItemStatus.PENDING, ItemStatus.PROCESSING
 
 
 async def pending(db: Database, limit: int = 7, **asked: Any) -> list[dict[str, Any]]:
-    found = await walk(lambda after: queries.list_pending(db, limit=limit, after=after, **asked), limit)
+    found = await walk(lambda after: queries.list_pending_items(db, limit=limit, after=after, **asked), limit)
     keys = [(item["job_id"], item["seq"]) for item in found]
     assert len(set(keys)) == len(keys)
     assert [item["updated_at"] for item in found] == sorted(item["updated_at"] for item in found)
@@ -134,7 +134,7 @@ async def test_pending_list_finds_rare_kind_within_page_budget(
     monkeypatch.setattr("tidemill.store.pending_items.PAGE_BATCH_BUDGET", 10)
     for kind in ("usual", "rare", "usual", "rare"):
         await add_job(db, 25 if kind == "usual" else 2, batch_size=1, owner_id=1, kind=kind)
-    first = await queries.list_pending(db, owner_id=owner, kind="rare", limit=5)
+    first = await queries.list_pending_items(db, owner_id=owner, kind="rare", limit=5)
     assert first.items == []
     assert first.after is not None
     assert [item["seq"] for item in await pending(db, owner_id=owner, kind="rare", limit=1)] == [0, 1, 0, 1]
@@ -143,7 +143,7 @@ async def test_pending_list_finds_rare_kind_within_page_budget(
 
 async def test_pending_cursor_is_rejected_with_other_filters(db: Database) -> None:
     job_id = await add_job(db, 10, owner_id=1)
-    page = await queries.list_pending(db, owner_id=1, limit=2)
+    page = await queries.list_pending_items(db, owner_id=1, limit=2)
     others: list[dict[str, Any]] = [
         {"owner_id": 2},
         {},
@@ -152,7 +152,7 @@ async def test_pending_cursor_is_rejected_with_other_filters(db: Database) -> No
     ]
     for asked in others:
         with pytest.raises(InvalidInput, match="does not belong to this list"):
-            await queries.list_pending(db, limit=2, after=page.after, **asked)
+            await queries.list_pending_items(db, limit=2, after=page.after, **asked)
 
 
 async def test_pending_count_is_summed_per_owner_or_for_all_owners(db: Database) -> None:
@@ -172,7 +172,7 @@ async def test_pending_count_filters_by_kind_and_status(db: Database) -> None:
     open_ones = {PENDING: 22, ItemStatus.PROCESSING: 5, RETRY: 10}
     for status, n in open_ones.items():
         assert (await counts.get(statuses=[status])).count == n
-        listed = await queries.list_pending(db, owner_id=None, statuses=[status], limit=100)
+        listed = await queries.list_pending_items(db, owner_id=None, statuses=[status], limit=100)
         assert len(listed.items) == n, "the count equals the length of the list"
     assert (await counts.get(kind="first", statuses=[PENDING, RETRY])).count == 25
     assert (await counts.get(kind="second")).count == 7
@@ -205,7 +205,7 @@ async def test_concurrent_pending_count_requests_run_one_query(db: Database, mon
             raise OSError("the line is down")
         return {("test", PENDING): 5}
 
-    monkeypatch.setattr("tidemill.jobs.queries.get_open_item_sums", sum_up)
+    monkeypatch.setattr("tidemill.jobs.queries.count_open_items_by_kind_and_status", sum_up)
     counts = PendingCountCache(db)
     assert {found.count for found in await asyncio.gather(*(counts.get() for _ in range(50)))} == {5}
     assert asked == 1

@@ -9,7 +9,7 @@ from support import add_job, assert_sound, rows, shift_clock, take, try_take
 from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_records import declare_limiters
-from tidemill.store import batch_leases, workers
+from tidemill.store import batch_leases, duties
 from tidemill.store.batch_leases import list_claimable_jobs
 from tidemill.store.database import Database
 
@@ -125,8 +125,8 @@ async def take_permit(db: Database) -> float:
 
 async def test_duty_of_dead_worker_is_taken_after_clock_is_set_back(db: Database) -> None:
     await shift_clock(db, "1 hour")
-    assert await db.run(workers.take_or_renew_duty, "maintenance", "dead", 10) is not None
+    assert await db.run(duties.take_or_renew_duty, "maintenance", "dead", 10) is not None
     await shift_clock(db, "0")
-    taken = await db.run(workers.take_or_renew_duty, "maintenance", "alive", 10)
+    taken = await db.run(duties.take_or_renew_duty, "maintenance", "alive", 10)
     assert taken is not None
     assert taken.behind_s == pytest.approx(3_600, abs=60)

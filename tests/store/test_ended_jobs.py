@@ -13,7 +13,7 @@ from tidemill.core.errors import Conflict
 from tidemill.core.job import Counts
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control
-from tidemill.jobs.reprocessing import redrive_or_dismiss_dead_letters
+from tidemill.jobs.reprocessing import run_dead_letter_operation
 from tidemill.store import job_lifecycle, operation_records
 from tidemill.store.database import Database
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
@@ -100,7 +100,7 @@ async def test_reprocess_requeues_nothing_while_job_is_cancelling(db: Database, 
         with pytest.raises(Conflict, match=f"Job {cancelling.key} is cancelling. Wait until it is closed"):
             await db.run(reprocess_items, job_id, ReprocessSelection())
     else:
-        assert (await redrive_or_dismiss_dead_letters(db, owner_id=None)).items == 0, "other jobs could be redriven"
+        assert (await run_dead_letter_operation(db, owner_id=None)).items == 0, "other jobs could be redriven"
     assert await job_of(db, job_id) == cancelling
     await settle(db, lease)
     assert await db.run(close_job_as, job_id) is not None
@@ -173,7 +173,7 @@ async def test_redrive_in_steps_requeues_all_items_of_job_failed_by_policy(
     assert failed.counts.failed > 250
     assert failed.counts.cancelled > 250
     is_mended = True
-    operation = await redrive_or_dismiss_dead_letters(db, owner_id=None, filters={"jobs": [str(job_id)]})
+    operation = await run_dead_letter_operation(db, owner_id=None, filters={"jobs": [str(job_id)]})
     assert operation.items == 3_000
     await drain(mill, db=db)
     assert (await job_of(db, job_id)).counts == Counts(total=3_000, done=3_000)

@@ -6,7 +6,7 @@ from uuid import UUID
 from store.scenes import retry_some, send_round
 from support import add_job, assert_sound, rows, settle, shift_clock, take, try_take, verdict
 from tidemill.core.status import ItemStatus
-from tidemill.jobs.queries import list_items, list_pending
+from tidemill.jobs.queries import list_items, list_pending_items
 from tidemill.store import batch_leases
 from tidemill.store.database import Database
 from tidemill.store.item_records import read_item_details
@@ -157,7 +157,7 @@ async def test_pending_list_reaches_waiting_items_behind_many_processing_ones(db
     await retry_some(db, other, range(5), delay=60)
     assert len(held) == 200
     assert await walk(db, job_id, PENDING, limit=10) == []  # a list of pending items only
-    found = await list_pending(db, statuses=[PENDING, WAITING], limit=10)
+    found = await list_pending_items(db, statuses=[PENDING, WAITING], limit=10)
     assert [item["job_id"] for item in found.items] == [other] * 5
     both = await walk_pending(db, PROCESSING, WAITING)
     assert [item["status"] for item in both] == ["processing"] * 200 + ["retry_wait"] * 5  # paging ends, after 21 pages
@@ -167,7 +167,7 @@ async def walk_pending(db: Database, *statuses: ItemStatus) -> list[dict[str, An
     found: list[dict[str, Any]] = []
     after: Any = None
     while True:
-        page = await list_pending(db, statuses=statuses, limit=10, after=after)
+        page = await list_pending_items(db, statuses=statuses, limit=10, after=after)
         found += page.items
         after = page.after
         if after is None:

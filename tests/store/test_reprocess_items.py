@@ -12,7 +12,7 @@ from tidemill.core.errors import UnknownJob
 from tidemill.core.job import Counts
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control
-from tidemill.jobs.reprocessing import redrive_or_dismiss_dead_letters
+from tidemill.jobs.reprocessing import run_dead_letter_operation
 from tidemill.store import batch_leases, job_lifecycle, retention
 from tidemill.store.database import Database
 from tidemill.store.item_records import read_item_details, read_unsettled_items
@@ -184,7 +184,7 @@ async def test_redrive_requeues_failed_and_policy_cancelled_items(db: Database) 
     assert reason == 'An item failed; the failure policy is "fail_fast"'
     await db.run(job_lifecycle.cancel_some_ready_batches)
     assert await db.run(close_job_as, job_id) is JobStatus.FAILED
-    operation = await redrive_or_dismiss_dead_letters(db, owner_id=None, filters={"jobs": [str(job_id)]})
+    operation = await run_dead_letter_operation(db, owner_id=None, filters={"jobs": [str(job_id)]})
     assert (operation.state, operation.items) == ("done", 11)
     assert await db.run(job_lifecycle.enforce_failure_policy, job_id) is None
     assert (await job_of(db, job_id)).failure_reason is None

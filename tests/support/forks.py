@@ -196,7 +196,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def fork_children(find_forker: Callable[[], _Forker | None] = _server) -> None:
     """Make the workers of this process fork their children."""
     from tidemill.engine.children.child_process import ChildProcess  # noqa: PLC0415  as above
-    from tidemill.telemetry.child_events import list_inherited_fds  # noqa: PLC0415
+    from tidemill.telemetry.child_events import list_event_pipe_fds  # noqa: PLC0415
 
     plain = ChildProcess._start_process
 
@@ -204,7 +204,7 @@ def fork_children(find_forker: Callable[[], _Forker | None] = _server) -> None:
         forker = find_forker() if argv[:3] == [sys.executable, "-m", CHILD_MODULE] else None
         if forker is None or starting(env) != forker.env:
             return plain(self, argv, control, env)
-        return forker.fork_child(argv, env, [control, self.shared_state.fd, *list_inherited_fds(env)])
+        return forker.fork_child(argv, env, [control, self.shared_state.fd, *list_event_pipe_fds(env)])
 
     ChildProcess._start_process = start  # type: ignore[method-assign]
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tables.introspect import rules
+from tidemill.config_file import load_config_file
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
-from tidemill.runtime import load_section
 from tidemill.tables.config import parse_resource_declarations
 from tidemill.tables.merge_declaration import merge_declaration
 from tidemill.tables.resource import (
@@ -64,7 +64,7 @@ fields = 5
 
 
 def load_resources(path: Path | None = None) -> dict[str, ResourceDeclaration]:
-    return load_section(path, parse_resource_declarations)
+    return load_config_file(path, parse_resource_declarations)
 
 
 def told(text: str, tmp_path: Path) -> list[str]:

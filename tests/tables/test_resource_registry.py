@@ -9,9 +9,9 @@ import pytest
 
 from support import rows
 from tables.introspect import look_at
+from tidemill.config_file import load_config_file
 from tidemill.core.errors import InvalidInput, InvalidSettings, UnknownResource
 from tidemill.core.principal import Role
-from tidemill.runtime import load_section
 from tidemill.store.database import Database
 from tidemill.tables import resource_registry
 from tidemill.tables.config import NAMED_PATTERNS, parse_resource_declarations
@@ -27,7 +27,7 @@ USERS, ARTICLES = TableName("demo", "users"), TableName("demo", "articles")
 async def demo(db: Database) -> ResourceRegistry:
     async with db.connection() as conn:
         await conn.execute(DEMO.joinpath("schema.sql").read_bytes())
-    return ResourceRegistry(load_section(Path(str(DEMO.joinpath("tidemill.toml"))), parse_resource_declarations))
+    return ResourceRegistry(load_config_file(Path(str(DEMO.joinpath("tidemill.toml"))), parse_resource_declarations))
 
 
 async def test_demo_config_declares_users_articles_and_comments(db: Database, demo: ResourceRegistry) -> None:

@@ -106,7 +106,7 @@ def test_child_without_event_pipe_relays_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv(child_events.EVENT_PIPE_VARIABLE, raising=False)
     relay_events_to_parent(0)
     assert events._subscribers == []
-    assert child_events.list_inherited_fds({}) == ()
+    assert child_events.list_event_pipe_fds({}) == ()
 
 
 def test_child_reads_event_pipe_from_environment(

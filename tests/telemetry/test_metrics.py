@@ -10,15 +10,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidemill.engine.periodic_loop import PeriodicLoop
-from tidemill.telemetry.child_events import (
-    MAX_LABEL_VALUES,
-    MEASURED_EVENTS,
-    OTHER_LABEL,
-    BoundedLabel,
-    group_by_known_code,
-)
+from tidemill.telemetry.child_events import MEASURED_EVENTS
 from tidemill.telemetry.events import Event
 from tidemill.telemetry.metric_families import ExpiringGauge
+from tidemill.telemetry.metric_labels import MAX_LABEL_VALUES, OTHER_LABEL, BoundedLabel, count_by_known_code
 from tidemill.telemetry.metrics import MetricsSubscriber
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
@@ -143,8 +138,8 @@ def test_bounded_label_keeps_first_values() -> None:
 
 
 def test_error_code_counts_add_up_to_total() -> None:
-    assert group_by_known_code({"timeout": 2, "mine": 5}, 9) == {"timeout": 2, OTHER_LABEL: 7}
-    assert group_by_known_code({}, 0) == {}
+    assert count_by_known_code({"timeout": 2, "mine": 5}, 9) == {"timeout": 2, OTHER_LABEL: 7}
+    assert count_by_known_code({}, 0) == {}
 
 
 def test_child_metrics_follow_started_and_stopped_children(meter: MetricsSubscriber) -> None:

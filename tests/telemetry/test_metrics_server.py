@@ -9,7 +9,7 @@ from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
 from tidemill.telemetry.events import emit
 from tidemill.telemetry.metrics import MetricsSubscriber
-from tidemill.telemetry.metrics_server import collect_metrics, serve_metrics, serve_worker_metrics
+from tidemill.telemetry.metrics_server import serve_metrics, serve_worker_metrics, subscribe_metrics_if_enabled
 
 HOST = "127.0.0.1"
 
@@ -83,14 +83,14 @@ async def test_metrics_server_on_foreign_address_raises_invalid_settings() -> No
 
 async def test_metrics_are_not_collected_when_disabled() -> None:
     settings = Settings(enable_metrics=False, metrics_port=0)
-    with collect_metrics(settings) as meter:
+    with subscribe_metrics_if_enabled(settings) as meter:
         assert meter is None
     async with serve_worker_metrics(settings, {}) as environment:
         assert environment == {}
 
 
 async def test_metrics_are_collected_only_inside_context() -> None:
-    with collect_metrics(Settings()) as meter:
+    with subscribe_metrics_if_enabled(Settings()) as meter:
         assert meter is not None
         emit("pool.waited", ms=3)
     emit("pool.waited", ms=3)

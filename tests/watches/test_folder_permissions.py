@@ -82,7 +82,7 @@ def test_folder_swapped_for_link_during_open_cannot_escape_source(box: Path, mon
     (out / "a.csv").write_text("secret")
     (box / "below").mkdir()
     (box / "below" / "a.csv").write_text(ROWS)
-    resolve_inside: Callable[[FolderWatchSource, str], Path] = FolderWatchSource._resolve_inside
+    resolve_inside: Callable[[FolderWatchSource, str], Path] = FolderWatchSource._resolve_path_inside_root
 
     def swapped(self: FolderWatchSource, path: str) -> Path:
         resolved = resolve_inside(self, path)
@@ -92,6 +92,6 @@ def test_folder_swapped_for_link_during_open_cannot_escape_source(box: Path, mon
 
     source = FolderWatchSource(box, "")
     assert b"".join(source.read("below/a.csv")) == ROWS.encode()
-    monkeypatch.setattr(FolderWatchSource, "_resolve_inside", swapped)
+    monkeypatch.setattr(FolderWatchSource, "_resolve_path_inside_root", swapped)
     with pytest.raises(UnknownFile):
         list(source.read("below/a.csv"))

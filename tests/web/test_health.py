@@ -7,7 +7,7 @@ from playwright.async_api import expect
 
 from support import rows
 from tidemill.core.principal import Role
-from tidemill.dispatch import outbox
+from tidemill.dispatch import quarantine
 from tidemill.limits import limiter_records
 from tidemill.limits.config import parse_limiters as declared
 from web.conftest import OpenPage
@@ -83,7 +83,7 @@ async def test_blocked_limiter_is_visible_to_all_users_and_lifted_by_admin(site:
 
 
 async def test_health_shows_quarantined_messages_to_admin(site: Site, signed_in: OpenPage) -> None:
-    await site.db.run(outbox.quarantine_message, "worker-1", b"<b>not a hint</b>", "The message is not valid JSON")
+    await site.db.run(quarantine.quarantine_message, "worker-1", b"<b>not a hint</b>", "The message is not valid JSON")
     page = await signed_in("root", "/service", role=Role.ADMIN)
     table = page.get_by_role("table", name="Quarantined messages")
     await expect(table).to_contain_text("The message is not valid JSON")

@@ -15,14 +15,8 @@ from tidemill.core.principal import Role
 from tidemill.core.quotas import QUOTA_LIMIT_MAX, QUOTA_NAMES, Quota, QuotaUse
 from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_with_runtime
-from tidemill.terminal.console import (
-    JsonOption,
-    console,
-    error_console,
-    parse_age_seconds,
-    print_json_lines,
-    print_table,
-)
+from tidemill.terminal.command_options import parse_age_seconds
+from tidemill.terminal.console import JsonOption, console, error_console, print_json_lines, print_table
 
 commands = typer.Typer()
 users_commands = typer.Typer(no_args_is_help=True)

@@ -18,7 +18,7 @@ from tidemill.engine.children.child_runtime import ChildRuntime, ContinuousWork,
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.children.supervisor import EXIT_CANNOT_START
 from tidemill.engine.children.time_slices import TimeSliceWork
-from tidemill.files.reader_process import make_isolated_opener
+from tidemill.files.reader_process import make_isolated_source_opener
 from tidemill.store.open_database import open_database
 from tidemill.telemetry.child_events import relay_events_to_parent
 from tidemill.telemetry.events import emit
@@ -43,7 +43,7 @@ async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number:
             mill.registry,
             worker=worker,
             shared_state=logbook,
-            open_source=make_isolated_opener(settings),
+            open_source=make_isolated_source_opener(settings),
         )
         work = TimeSliceWork(context) if on_demand else ContinuousWork(context)
         await ChildRuntime(context, control, work, mill.registry.run_start_and_stop_hooks()).run()

@@ -106,7 +106,7 @@ class HandlerRegistry:
                 except Exception as error:  # noqa: BLE001  the remaining hooks must still run
                     emit("hook.failed", hook=_get_hook_name(hook), error=describe_exception(error))
 
-    def map_kinds_to_providers(self) -> dict[str, str]:
+    def map_kinds_to_metric_providers(self) -> dict[str, str]:
         """Return kind -> provider for metrics: the limiter of the handler, or the kind itself."""
         return {handler.kind: handler.limiter or handler.kind for handler in self.create_all()}
 
@@ -152,7 +152,7 @@ def check_result_column_names(names: Iterable[str] | None) -> tuple[str, ...]:
     return given
 
 
-def normalize_roles(names: Iterable[str] | None) -> tuple[Role, ...] | None:
+def parse_handler_roles(names: Iterable[str] | None) -> tuple[Role, ...] | None:
     """Return the declared roles of a handler; raise InvalidInput if one is unknown."""
     try:
         return None if names is None else tuple(Role(name) for name in names)

@@ -14,7 +14,7 @@ from tidemill.core.job import Item, ItemRecord, Job
 from tidemill.core.status import ItemStatus
 from tidemill.exports.use_cases import open_export_file
 from tidemill.files.blobs import open_blob_store
-from tidemill.files.formats.image_zip import open_image
+from tidemill.files.formats.image_zip import open_image_of_input
 from tidemill.jobs import job_control, queries
 from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store import job_records
@@ -40,7 +40,7 @@ class Mill(MillSubmission):
     """
 
     @cached_property
-    def _image_files(self) -> dict[UUID, str]:
+    def _image_file_by_job(self) -> dict[UUID, str]:
         """Job -> the stored file with its images."""
         return {}
 
@@ -199,15 +199,15 @@ class Mill(MillSubmission):
 
     async def open_image_async(self, item: Item) -> IO[bytes]:
         """Async variant of ``open_image``."""
-        file_id = self._image_files.get(item.job_id)
+        file_id = self._image_file_by_job.get(item.job_id)
         if file_id is None:
             job = await self.job_async(item.job_id)
             if job.source != IMAGES_FORMAT or job.file_id is None:
                 raise InvalidInput(f"Job {job.key} has no images: none were uploaded with it")
-            while len(self._image_files) >= IMAGE_FILES_CACHED_MAX:
-                self._image_files.pop(next(iter(self._image_files)))
-            file_id = self._image_files[item.job_id] = job.file_id
-        return await asyncio.to_thread(open_image, open_blob_store(self.settings.blobs), file_id, item.input)
+            while len(self._image_file_by_job) >= IMAGE_FILES_CACHED_MAX:
+                self._image_file_by_job.pop(next(iter(self._image_file_by_job)))
+            file_id = self._image_file_by_job[item.job_id] = job.file_id
+        return await asyncio.to_thread(open_image_of_input, open_blob_store(self.settings.blobs), file_id, item.input)
 
     def close(self) -> None:
         """Close the connections that blocking calls use. The next call reopens them."""

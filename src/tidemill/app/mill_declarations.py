@@ -9,7 +9,7 @@ from tidemill.app.handler_registry import (
     check_result_column_names,
     make_batch_handler,
     make_item_handler,
-    normalize_roles,
+    parse_handler_roles,
 )
 from tidemill.config import Settings, load_settings
 from tidemill.core.errors import InvalidInput
@@ -142,7 +142,7 @@ class MillDeclarations:
                     limiter=limit,
                     limit_by=limit_by,
                     columns=check_result_column_names(columns),
-                    roles=normalize_roles(roles),
+                    roles=parse_handler_roles(roles),
                 )
             )
             return function
@@ -185,7 +185,7 @@ class MillDeclarations:
                     permanent=permanent,
                     limiter=limit,
                     columns=check_result_column_names(columns),
-                    roles=normalize_roles(roles),
+                    roles=parse_handler_roles(roles),
                 )
             )
             return function

@@ -118,7 +118,7 @@ class SharedDatabase:
             async with shared.lock:
                 if shared.db is None:
                     await _close_databases_without_owner(loop)
-                    shared.holder = _yield_checked_database(self._make_database)
+                    shared.holder = _open_database_until_loop_ends(self._make_database)
                     shared.db = await anext(shared.holder)
         return shared.db
 
@@ -154,7 +154,7 @@ class SharedDatabase:
         return self._by_process.setdefault(os.getpid(), _ProcessState())
 
 
-async def _yield_checked_database(make_database: DatabaseFactory) -> AsyncGenerator[Database]:
+async def _open_database_until_loop_ends(make_database: DatabaseFactory) -> AsyncGenerator[Database]:
     """Yield an open database and close it with the generator.
 
     An event loop closes its async generators before it ends, so the database closes with the loop. No other async

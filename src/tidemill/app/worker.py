@@ -26,7 +26,7 @@ from tidemill.engine.maintenance_loop import BlobCleanupLoop, BulkOperationLoop,
 from tidemill.engine.periodic_loop import CallbackLoop
 from tidemill.features import import_object
 from tidemill.limits import limiter_records
-from tidemill.store import workers
+from tidemill.store import duties, workers
 from tidemill.store.database import Database
 from tidemill.telemetry.events import bind_fields, emit
 from tidemill.telemetry.metrics_server import serve_worker_metrics
@@ -202,7 +202,7 @@ class Worker:
         await self._db.run(workers.register_kinds, self._handlers)
         await self._db.run(limiter_records.declare_limiters, self._limiters.values())
         with bind_fields(worker=self.id):
-            metrics = serve_worker_metrics(self._settings, self._registry.map_kinds_to_providers())
+            metrics = serve_worker_metrics(self._settings, self._registry.map_kinds_to_metric_providers())
             self._environment.update(await self._telemetry_stack.enter_async_context(metrics))
             wakeup_loops = await self._wakeups.build_loops(on_demand=bool(self._info["on_demand"]))
             self._loop_tasks = [asyncio.create_task(service.run()) for service in self._loops]
@@ -226,7 +226,7 @@ class Worker:
             async with asyncio.timeout(WORKER_SIGN_OFF_TIMEOUT_S):
                 await asyncio.gather(*tasks, *self._wakeup_tasks, return_exceptions=True)
                 await self._wakeups.close_broker()
-                await self._db.run(workers.release_duties, self.id)
+                await self._db.run(duties.release_duties, self.id)
                 await self._db.run(limiter_records.release_all_slots, self.id)
                 await self._db.run(workers.remove_worker, self.id)
         emit("worker.stopped", worker=self.id, on_demand=self._info["on_demand"])

@@ -10,23 +10,24 @@ import typer
 from rich.markup import escape
 
 from tidemill.config import SettingValue, list_setting_values, load_settings
+from tidemill.config_file import find_config_path, find_configured_app_and_source
 from tidemill.core.errors import InvalidInput, InvalidSql
-from tidemill.dispatch.outbox import (
+from tidemill.dispatch.quarantine import (
     QUARANTINE_MAX_MESSAGES,
     QuarantinedMessage,
     delete_quarantined_messages,
     list_quarantined_messages,
 )
 from tidemill.jobs import administration
-from tidemill.runtime import Runtime, find_config_path, find_configured_app_and_source
+from tidemill.runtime import Runtime
 from tidemill.terminal.command_host import run_with_runtime
+from tidemill.terminal.command_options import parse_age_seconds
 from tidemill.terminal.console import (
     JsonOption,
     console,
     error_console,
     escape_text,
     format_json,
-    parse_age_seconds,
     print_json_lines,
     print_table,
 )

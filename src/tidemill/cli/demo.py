@@ -14,7 +14,7 @@ from uuid import UUID
 import typer
 from rich.markup import escape
 
-from tidemill.app.bootstrap import create_demo_tables
+from tidemill.app.demo_tables import create_demo_tables
 from tidemill.app.mill import Mill
 from tidemill.config import load_settings
 from tidemill.core.errors import InvalidInput

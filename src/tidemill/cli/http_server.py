@@ -21,7 +21,7 @@ from tidemill.config import Settings
 from tidemill.core.errors import InvalidSettings
 from tidemill.http.application import create_api
 from tidemill.http.connections import make_protocol_factory
-from tidemill.telemetry.metrics_server import collect_metrics
+from tidemill.telemetry.metrics_server import subscribe_metrics_if_enabled
 from tidemill.web.pages import install_pages
 
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its messages duplicate Tidemill's events
@@ -99,7 +99,9 @@ async def run_http_service(
     settings: Settings, listening: socket.socket, pool: Worker | None = None, mill: Mill | None = None
 ) -> AsyncIterator[None]:
     """Serve the API and the web UI while the block runs; ``pool`` runs kickoffs, ``mill`` may declare resources."""
-    with collect_metrics(settings, None if mill is None else mill.registry.map_kinds_to_providers()) as meter:
+    with subscribe_metrics_if_enabled(
+        settings, None if mill is None else mill.registry.map_kinds_to_metric_providers()
+    ) as meter:
         async with open_http_runtime(settings, pool, mill) as runtime:
             app = create_api(runtime, meter=meter)
             install_pages(app)

@@ -57,7 +57,7 @@ def classify_exit(
     return ExitCause.KILLED if -returncode == SIGTERM else ExitCause.CRASHED
 
 
-def has_uncertain_cause(cause: ExitCause) -> bool:
+def is_uncertain_cause(cause: ExitCause) -> bool:
     """Return whether an item may have caused the death, but need not have."""
     return cause in (ExitCause.KILLED, ExitCause.BROKEN)
 
@@ -92,7 +92,7 @@ class KillCounts:
         return isolated
 
 
-def is_only_running_item(running_items: int) -> bool:
+def is_only_one_item_running(running_items: int) -> bool:
     """Return whether exactly one item ran in the process, so that its death was caused by this item."""
     return running_items == 1
 

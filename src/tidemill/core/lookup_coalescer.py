@@ -29,11 +29,11 @@ class Coalescer(Generic[K, V]):
             while self._pending:
                 await asyncio.sleep(0)  # let tasks that are ready to run add their keys
                 requests, self._pending = self._pending, {}
-                await self._resolve_requests(requests)
+                await self._look_up_and_answer_requests(requests)
         finally:
             self._lookup_task = None
 
-    async def _resolve_requests(self, requests: dict[K, asyncio.Future[V]]) -> None:
+    async def _look_up_and_answer_requests(self, requests: dict[K, asyncio.Future[V]]) -> None:
         try:
             values = await self._lookup(list(requests))
         except Exception as error:  # noqa: BLE001  every caller gets the exception

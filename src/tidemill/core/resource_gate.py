@@ -34,7 +34,7 @@ class ResourceGate:
             self._waiting.discard(task)
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[None]:
+    async def hold_resource(self) -> AsyncIterator[None]:
         """Wait for the resource, and hold it in this context."""
         self.requests += 1
         with self.mark_waiting():

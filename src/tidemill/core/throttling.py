@@ -66,13 +66,13 @@ def _parse_retry_after(value: str | None, date: str | None) -> float | None:
 def count_seconds_until(then: str, date: str | None) -> float:
     """Return the seconds from a Date header, or without one from now, to a time; NaN if they are no valid dates."""
     try:
-        now = _read_clock() if date is None else parsedate_to_datetime(date)
+        now = _read_local_clock() if date is None else parsedate_to_datetime(date)
         return (parsedate_to_datetime(then) - now).total_seconds()
     except (TypeError, ValueError, OverflowError):  # not a valid date, or only one of them has a time zone
         return math.nan
 
 
-def _read_clock() -> datetime:
+def _read_local_clock() -> datetime:
     return datetime.now(UTC)  # noqa: TID251  the header is of another server, whose clock is unknown
 
 

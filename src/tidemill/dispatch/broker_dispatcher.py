@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import BrokerUnavailable, InvalidRequest, InvalidSettings, escape_unprintable
 from tidemill.dispatch.broker_connection import BROKER_CONNECT_TIMEOUT_S, BrokerConnection
-from tidemill.dispatch.envelope import Envelope, WakeupReceiver, decode_envelope, encode_envelope
+from tidemill.dispatch.envelope import Envelope, decode_envelope, encode_envelope
+from tidemill.dispatch.wakeups import WakeupReceiver
 from tidemill.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -72,21 +73,21 @@ class BrokerDispatcher:
         try:
             async with asyncio.timeout(BROKER_SEND_TIMEOUT_S):
                 connection = await self._get_or_open_send_connection()
-                self._record_action_result(action, None)
+                self._record_broker_error_or_recovery(action, None)
                 if not envelopes:
                     return []
                 action = "send"
                 errors = await _send_envelopes(connection, envelopes)
         except Exception as error:
             await self.close()
-            self._record_action_result(action, _describe_broker_error(error))
+            self._record_broker_error_or_recovery(action, _describe_broker_error(error))
             raise BrokerUnavailable(_describe_broker_error(error)) from error
-        self._record_action_result(action, None)
+        self._record_broker_error_or_recovery(action, None)
         return errors
 
     def clear_send_error(self) -> None:
         """Clear the last error of sending, because no hints are left to send."""
-        self._record_action_result("send", None)
+        self._record_broker_error_or_recovery("send", None)
 
     async def ensure_send_connection(self) -> None:
         """Connect if necessary; raise BrokerUnavailable if that fails."""
@@ -99,15 +100,15 @@ class BrokerDispatcher:
             try:
                 async with (
                     _open_connection(self._make_connection()) as connection,
-                    _open_messages(connection) as messages,
+                    _open_message_stream(connection) as messages,
                 ):
-                    self._record_action_result("receive", None)
+                    self._record_broker_error_or_recovery("receive", None)
                     await handler.wake_after_reconnect()
                     await self._handle_and_acknowledge_messages(messages, handler)
                     error = "The broker closed the connection"
             except Exception as failure:  # noqa: BLE001  workers continue without the broker, and this loop reconnects
                 error = _describe_broker_error(failure)
-            self._record_action_result("receive", error)
+            self._record_broker_error_or_recovery("receive", error)
             if time.monotonic() - started > MAX_RECONNECT_DELAY_S:
                 failures = 0  # the connection worked for a while: reconnect soon
             await asyncio.sleep(compute_reconnect_delay(failures))
@@ -154,7 +155,7 @@ class BrokerDispatcher:
                 escape_unprintable(f'header.type: this worker does not run kind "{envelope.kind[:80]}"'),
             )
 
-    def _record_action_result(self, what: str, error: str | None) -> None:
+    def _record_broker_error_or_recovery(self, what: str, error: str | None) -> None:
         """Emit an event when the broker is lost and when it is back, but not for every attempt in between."""
         before = self.current_error
         self._error_by_action.pop(what, None)
@@ -192,7 +193,7 @@ async def _open_connection(line: BrokerConnection) -> AsyncIterator[BrokerConnec
 
 
 @asynccontextmanager
-async def _open_messages(line: BrokerConnection) -> "AsyncIterator[AsyncIterator[AckableMessage | None]]":
+async def _open_message_stream(line: BrokerConnection) -> "AsyncIterator[AsyncIterator[AckableMessage | None]]":
     """Yield the messages of the queues that the connection consumes.
 
     A broker that was killed may accept a connection and then never answer the request to consume, or to stop

@@ -73,7 +73,7 @@ class OutboxRelay:
         if unwanted:
             await self._db.run_async_commit(outbox.remove_hints, self._worker, unwanted)
         rest, sent = list(wanted), list[OutboxHint]()
-        for block in split_into_blocks(wanted):
+        for block in split_hints_into_blocks(wanted):
             if time.monotonic() - started > OUTBOX_CLAIM_S - BROKER_SEND_TIMEOUT_S:  # the claim could expire
                 await self._release_hints(rest, "The broker is slow")
                 break
@@ -118,7 +118,7 @@ class OutboxRelay:
         emit("hint.quarantined", job=hint.job_id, reason=reason, bytes=0)
 
 
-def split_into_blocks(hints: Sequence[OutboxHint]) -> Iterator[list[OutboxHint]]:
+def split_hints_into_blocks(hints: Sequence[OutboxHint]) -> Iterator[list[OutboxHint]]:
     """Split hints into blocks of about RELAY_BATCH_SIZE messages, which a broker accepts in time."""
     block: list[OutboxHint] = []
     messages = 0

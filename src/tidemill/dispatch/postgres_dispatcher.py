@@ -10,9 +10,9 @@ from uuid import UUID
 from psycopg import AsyncConnection
 
 from tidemill.core.decide import describe_exception
-from tidemill.dispatch import outbox
-from tidemill.dispatch import outbox as quarantine
-from tidemill.dispatch.envelope import Envelope, WakeupReceiver
+from tidemill.dispatch import outbox, quarantine
+from tidemill.dispatch.envelope import Envelope
+from tidemill.dispatch.wakeups import WakeupReceiver
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import make_sql_loader
 from tidemill.telemetry.events import emit
@@ -119,7 +119,7 @@ class PostgresDispatcher:
                     await handler.wake_after_reconnect()
                     while True:
                         for payload in await wait_for_notifications(connection, LISTEN_TIMEOUT_S):
-                            await _deliver_payload(payload, handler)
+                            await _wake_for_notification(payload, handler)
             except Exception as error:  # noqa: BLE001  workers poll in the meantime, and this loop reconnects
                 emit("listen.lost", error=str(error).strip())
                 await asyncio.sleep(LISTEN_RECONNECT_DELAY_S)
@@ -128,7 +128,7 @@ class PostgresDispatcher:
         """Do nothing: no connection stays open between calls."""
 
 
-async def _deliver_payload(payload: str, handler: WakeupReceiver) -> None:
+async def _wake_for_notification(payload: str, handler: WakeupReceiver) -> None:
     with contextlib.suppress(ValueError):  # any database user may send notifications
         await handler.wake_for_job(UUID(payload))
 

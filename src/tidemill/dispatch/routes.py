@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypeAliasType
 
 from tidemill.core.errors import InvalidInput
-from tidemill.dispatch import outbox
-from tidemill.rest import schema_types
+from tidemill.dispatch import quarantine
+from tidemill.rest import list_cursors
 from tidemill.rest.auth import AuthenticatedRoute, Permission, build_route_options
 from tidemill.rest.runtime_dependencies import DatabaseDep
 from tidemill.rest.schema_types import AfterCursor, NextPageToken, PageSize, QueryModel
@@ -60,19 +60,19 @@ NewestSeenId = Annotated[
 @router.get("/quarantine", response_model_exclude_unset=True, **build_route_options(Permission.ADMIN))
 async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: DatabaseDep) -> QuarantinePage:
     """List broker messages that are not valid hints, and hints that the broker rejected, newest first."""
-    before = _parse_quarantine_cursor(schema_types.decode_cursor(query.after))
-    messages = await db.read(outbox.list_quarantined_messages, query.page_size + 1, before)
+    before = _parse_quarantine_cursor(list_cursors.decode_cursor(query.after))
+    messages = await db.read(quarantine.list_quarantined_messages, query.page_size + 1, before)
     shown, more = messages[: query.page_size], messages[query.page_size :]
     after = (shown[-1].id,) if more else None
     return QuarantinePage.model_validate(
-        {"items": shown} | schema_types.build_next_page_dict(after), from_attributes=True
+        {"items": shown} | list_cursors.build_next_page_dict(after), from_attributes=True
     )
 
 
 @router.delete("/quarantine", **build_route_options(Permission.ADMIN))
 async def clear_quarantine(db: DatabaseDep, up_to: NewestSeenId = None) -> QuarantineClearedOut:
     """Delete all quarantined messages, or only the messages up to the given ID."""
-    return QuarantineClearedOut(removed=await db.run(outbox.delete_quarantined_messages, up_to))
+    return QuarantineClearedOut(removed=await db.run(quarantine.delete_quarantined_messages, up_to))
 
 
 def _parse_quarantine_cursor(cursor: tuple[object, ...] | None) -> int | None:

@@ -35,7 +35,7 @@ class ProducedRowEncoder:
     def columns(self) -> tuple[OutputColumn, ...]:
         return tuple(OutputColumn(name) for name in self._columns)
 
-    def encode_row_after_header(self, row: Any) -> bytes:
+    def encode_row_with_header_if_first(self, row: Any) -> bytes:
         """Return the bytes of a row, after the header if it is the first row; raise Fail if the row is invalid."""
         if not self._columns and isinstance(row, Mapping):
             self._columns = tuple(str(name) for name in row)
@@ -120,7 +120,7 @@ class ArtifactProducer:
 
     async def write_artifact_rows(self, dataset: Dataset, given: DistributionInput, out: ArtifactUpload) -> int:
         """Write all rows to the upload and return the number of rows. The caller finishes the upload."""
-        values = {field.name: field.to_query_value(given.values[field.name]) for field in dataset.fields}
+        values = {field.name: field.convert_to_query_parameter(given.values[field.name]) for field in dataset.fields}
         if dataset.query is not None:
             return await self._upload_query_rows(dataset.query, values, out)
         function = dataset.producer
@@ -133,7 +133,7 @@ class ArtifactProducer:
             rows = function(values)
             await _encode_rows_to_upload_async(rows if hasattr(rows, "__aiter__") else await rows, made, out)
         else:  # in a thread, because a blocking generator would block the event loop
-            await out.run_in_thread(lambda: _write_rows(function(values), made, out))
+            await out.run_in_thread(lambda: _encode_rows_to_upload_sync(function(values), made, out))
         return made.count
 
     async def _upload_query_rows(self, query: str, values: SqlParams, out: ArtifactUpload) -> int:
@@ -165,7 +165,7 @@ async def _encode_rows_to_upload_async(
 ) -> None:
     buffer = bytearray()
     async for row in _iterate_rows(found):
-        buffer += made.encode_row_after_header(row)
+        buffer += made.encode_row_with_header_if_first(row)
         if len(buffer) >= ROW_CHUNK_BYTES:
             _set_upload_columns_once(made, out)
             await out.write(bytes(buffer))
@@ -184,10 +184,10 @@ async def _iterate_rows(found: AsyncIterable[Any] | Iterable[Any]) -> AsyncItera
             yield row
 
 
-def _write_rows(found: Iterable[Any], made: ProducedRowEncoder, out: ArtifactUpload) -> None:
+def _encode_rows_to_upload_sync(found: Iterable[Any], made: ProducedRowEncoder, out: ArtifactUpload) -> None:
     buffer = bytearray()
     for row in found:
-        buffer += made.encode_row_after_header(row)
+        buffer += made.encode_row_with_header_if_first(row)
         if len(buffer) >= ROW_CHUNK_BYTES:
             _set_upload_columns_once(made, out)
             out.write_sync(bytes(buffer))

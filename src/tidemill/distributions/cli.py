@@ -36,7 +36,8 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.console import console, format_json, parse_policy_option, print_job_summary
+from tidemill.terminal.command_options import parse_policy_option
+from tidemill.terminal.console import console, format_json, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()

@@ -60,7 +60,7 @@ class DatasetTable(ConfigTable):
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         fields = given.get("fields")
         if isinstance(fields, Mapping):
-            yield from _find_equal_spelling_problems(list(fields))
+            yield from _find_camel_case_conflicts(list(fields))
             if isinstance(given.get("query"), str):
                 yield from _find_query_problems(given["query"], list(fields))
 
@@ -109,7 +109,7 @@ def _has_producer(info: ValidationInfo) -> bool:
     return info.context is not None and info.context["name"] in info.context["producers"]
 
 
-def _find_equal_spelling_problems(fields: list[str]) -> Iterator[tuple[str, str]]:
+def _find_camel_case_conflicts(fields: list[str]) -> Iterator[tuple[str, str]]:
     first: dict[str, str] = {}
     for name in fields:
         camel = to_camel_case(name)

@@ -64,7 +64,7 @@ class InputField:
             return None
         return _VALUE_PARSERS[self.type](value)
 
-    def to_query_value(self, value: InputValue) -> Any:
+    def convert_to_query_parameter(self, value: InputValue) -> Any:
         """Return the value as a query parameter."""
         return parse_yyyymmdd(value) if self.type == "date" and isinstance(value, int) else value
 

@@ -50,7 +50,7 @@ class ReadTransactionPool:
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Connection]:
         """Yield a connection in a read-only transaction. Each statement sees the data committed when it starts."""
-        async with self.gate.use():
+        async with self.gate.hold_resource():
             reader = self._pop_idle() or await self._begin_transaction()
             try:
                 yield reader.conn
@@ -76,10 +76,10 @@ class ReadTransactionPool:
         return reader
 
     def _keep_for_reuse(self, reader: _ReadTransaction) -> None:
-        reader.end = asyncio.get_running_loop().call_later(READ_TRANSACTION_IDLE_S, self._end_unused, reader)
+        reader.end = asyncio.get_running_loop().call_later(READ_TRANSACTION_IDLE_S, self._end_idle_transaction, reader)
         self._free.append(reader)
 
-    def _end_unused(self, reader: _ReadTransaction) -> None:
+    def _end_idle_transaction(self, reader: _ReadTransaction) -> None:
         self._free.remove(reader)
         task = asyncio.create_task(reader.stack.aclose())
         self._ending.add(task)
@@ -114,7 +114,7 @@ async def copy_query_rows(
     async with _acquire_with_query_errors_as_outcomes(readers) as conn, conn.cursor() as cursor:
         last = b""
         async with cursor.copy(
-            _render_statement(conn, f"dataset/copy_{form.postgres_copy_format}", query, values, form)
+            _insert_query_into_statement(conn, f"dataset/copy_{form.postgres_copy_format}", query, values, form)
         ) as copy:
             while piece := await conn.wait(_read_copy_chunk(copy)):
                 if last:
@@ -144,7 +144,9 @@ async def describe_query_columns(
 ) -> tuple[OutputColumn, ...]:
     """Return the columns of the query with their types."""
     async with _acquire_with_query_errors_as_outcomes(readers) as conn:
-        cursor = await conn.execute(_render_statement(conn, "dataset/describe", query, values), prepare=False)
+        cursor = await conn.execute(
+            _insert_query_into_statement(conn, "dataset/describe", query, values), prepare=False
+        )
         columns = cursor.description or []
         cursor = await conn.execute(sql("dataset/types"), {"oids": [column.type_code for column in columns]})
         types = {oid: (get_type_by_pg_name(base), written) for oid, written, base in await cursor.fetchall()}
@@ -168,7 +170,7 @@ async def _acquire_with_query_errors_as_outcomes(readers: ReadTransactionPool) -
         raise Fail(f"The dataset query failed: {message}", code="query", retryable=True) from error
 
 
-def _render_statement(
+def _insert_query_into_statement(
     conn: Connection, name: str, query: str, values: Mapping[str, Any], form: OutputFileSpec | None = None
 ) -> bytes:
     """Return the statement with the query and its values as quoted literals, because COPY accepts no parameters."""

@@ -80,13 +80,13 @@ class Admission:
         self.job_stopped_at: float | None = None  # monotonic: when the job was paused, cancelled, failed or deleted
 
     @contextlib.asynccontextmanager
-    async def open_admission(self) -> AsyncIterator[None]:
+    async def admit_calls(self) -> AsyncIterator[None]:
         """Admit calls within the context. When the process or the job must stop, every waiting call is cancelled."""
-        watcher = asyncio.create_task(self._cancel_on_stop())
+        watcher = asyncio.create_task(self._cancel_calls_on_process_stop())
         if self._prefetches_permits and self._queue is not None:
             self._queue.begin_prefetching()
         try:
-            with self._context.job_stops.watch_job(self._job_id, self._stop_with_job):
+            with self._context.job_stops.watch_job(self._job_id, self._cancel_calls_of_stopped_job):
                 yield
         finally:
             watcher.cancel()
@@ -100,7 +100,7 @@ class Admission:
         by_member: dict[str, list[Item]] = defaultdict(list)
         for item in items:
             try:
-                key = "" if item.defect is not None else self._get_member_key(item)
+                key = "" if item.defect is not None else self._get_limiter_member_key(item)
             except Exception:  # noqa: BLE001  it becomes the item's error when the item is started
                 key = ""
             by_member[key].append(item)
@@ -142,7 +142,7 @@ class Admission:
         if item is None or self._limit_by is None:
             wait = await queue.acquire_or_get_wait_s(self)
         else:
-            queue = self._limiters.get_or_create_queue(self._limiter_name or "", self._get_member_key(item))
+            queue = self._limiters.get_or_create_queue(self._limiter_name or "", self._get_limiter_member_key(item))
             wait = await queue.acquire_or_get_wait_s(
                 self, max_wait_s=self._context.sizing.get_target_batch_s(), counts_queue=True
             )
@@ -173,13 +173,13 @@ class Admission:
         if self._queue is not None:
             self._limiters.cancel_waiters(self)
 
-    def _stop_with_job(self) -> None:
+    def _cancel_calls_of_stopped_job(self) -> None:
         self.job_stopped_at = time.monotonic()
         self.cancel_waiting_calls()
 
-    async def _cancel_on_stop(self) -> None:
+    async def _cancel_calls_on_process_stop(self) -> None:
         await self._context.stop_requested.wait()
         self.cancel_waiting_calls()
 
-    def _get_member_key(self, item: Item) -> str:
+    def _get_limiter_member_key(self, item: Item) -> str:
         return normalize_member_key(None if self._limit_by is None else self._limit_by(item), LIMIT_BY_KEY_ERROR)

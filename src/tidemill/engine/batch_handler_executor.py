@@ -26,7 +26,7 @@ from tidemill.engine.verdicts import (
     add_exception_of_cause,
     outcome_from_error,
     parse_batch_result,
-    repeat_outcome,
+    repeat_outcome_for_items,
 )
 from tidemill.limits.limiter_permit import ThrottleReports
 from tidemill.store import batch_leases, job_lifecycle
@@ -98,7 +98,7 @@ class BatchHandlerExecutor:
             BatchInterrupted: The process must stop, or the batch may not start for a longer time.
         """
         admission = self._admission
-        async with admission.open_admission():
+        async with admission.admit_calls():
             if not await admission.acquire_slot():
                 raise BatchInterrupted
             try:
@@ -142,7 +142,7 @@ class BatchHandlerExecutor:
             raise BatchInterrupted from abort
         except Outcome as outcome:
             add_exception_of_cause(outcome, self._context.tracebacks)
-            return await self._flush_same_outcome(items, outcome)
+            return await self._flush_same_outcome_for_all(items, outcome)
         except BaseException as error:  # every exception of a handler is an outcome
             if isinstance(error, asyncio.CancelledError) and _is_task_cancelled():
                 raise
@@ -151,7 +151,7 @@ class BatchHandlerExecutor:
                 self._batch_outcome = outcome_from_error(error, self._handler, self._reports, self._context.tracebacks)
                 await self._split_batch(SLOW_SPLIT_PARTS if is_timeout_error(error) else 2)
                 return None
-            return await self._flush_same_outcome(items, self._outcome_from_error(error))
+            return await self._flush_same_outcome_for_all(items, self._outcome_from_error(error))
         finally:
             self._lane_state.mark_batch_ended()
 
@@ -179,7 +179,7 @@ class BatchHandlerExecutor:
         else:
             for item in items:
                 emit("item.poison", job=lease.job_id, seq=item.seq)
-            return await self._flush_same_outcome(items, make_connection_loss_failure(losses, reason))
+            return await self._flush_same_outcome_for_all(items, make_connection_loss_failure(losses, reason))
         # The lease is also gone if the transaction was committed before the connection was lost.
         return None if is_held else await db.run(store.classify_rejected_flush, lease)
 
@@ -204,7 +204,7 @@ class BatchHandlerExecutor:
             try:
                 async with (
                     db.transaction(statement_timeout_s=limit, lock_timeout_s=BATCH_LOCK_TIMEOUT_S) as conn,
-                    detector.observe(conn),
+                    detector.observe_connection(conn),
                 ):
                     result = await self._run_and_flush_on_connection(conn, good, detector)
                 await self._columns.store_new_columns(db)
@@ -248,9 +248,9 @@ class BatchHandlerExecutor:
         if await self._context.db.run(job_lifecycle.fail_job, job_id, reason):
             emit("job.failed", job=job_id, reason=reason)
 
-    async def _flush_same_outcome(self, items: Sequence[Item], outcome: Outcome) -> FlushResult:
+    async def _flush_same_outcome_for_all(self, items: Sequence[Item], outcome: Outcome) -> FlushResult:
         self._decide_and_keep_verdicts(
-            repeat_outcome(outcome, sum(item.defect is None for item in items)), time.monotonic()
+            repeat_outcome_for_items(outcome, sum(item.defect is None for item in items)), time.monotonic()
         )
         return await self._flush_decision()
 
@@ -293,7 +293,7 @@ class BatchHandlerExecutor:
                 good.copy(), conn
             )  # a handler may change its list; a retry needs all items
         except Done as done:  # any other raised outcome rolls the transaction back
-            return repeat_outcome(done, len(good))
+            return repeat_outcome_for_items(done, len(good))
         finally:
             self.handler_seconds = time.monotonic() - started
         self.has_handler_returned = True
@@ -307,10 +307,10 @@ class BatchHandlerExecutor:
             )
         # In a task of its own: a handler that cancels its current task must not cancel the lane.
         coroutine = self._handler.call(good) if conn is None else self._handler.call(good, conn)
-        call = asyncio.create_task(_return_exception(coroutine))
+        call = asyncio.create_task(_return_value_and_exception(coroutine))
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  this coroutine runs in a task
-        watch = asyncio.create_task(self._cancel_when_interrupted(task))
+        watch = asyncio.create_task(self._cancel_handler_after_grace(task))
         try:
             async with asyncio.timeout(self._handler.timeout):
                 value, error = await call
@@ -326,18 +326,18 @@ class BatchHandlerExecutor:
             if self._is_interrupted:
                 task.uncancel()
 
-    async def _cancel_when_interrupted(self, task: "asyncio.Task[Any]") -> None:
+    async def _cancel_handler_after_grace(self, task: "asyncio.Task[Any]") -> None:
         """Cancel the handler when the grace period of the process or of a stopped job ends.
 
         The cancellation reaches the server: the driver cancels the running statement.
         """
-        while not (self._context.is_grace_over or self._is_transaction_unwanted):  # noqa: ASYNC110  it has no event
+        while not (self._context.is_grace_over or self._is_transaction_of_stopped_job_overdue):  # noqa: ASYNC110  it has no event
             await asyncio.sleep(GRACE_POLL_S)
         self._is_interrupted = True
         task.cancel()
 
     @property
-    def _is_transaction_unwanted(self) -> bool:
+    def _is_transaction_of_stopped_job_overdue(self) -> bool:
         """Whether the job was stopped. A handler without a transaction may have effects elsewhere, so it finishes."""
         stopped_at = self._admission.job_stopped_at
         return (
@@ -369,7 +369,7 @@ def _may_retry_transaction(error: Exception, attempt: int, detector: ConnectionL
     return is_out_of_resources_error(error) or detector.server_started_at is None
 
 
-async def _return_exception(call: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+async def _return_value_and_exception(call: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
     """Return the value and the exception of a call. A task that raises KeyboardInterrupt would end the event loop."""
     try:
         return await call, None

@@ -72,7 +72,7 @@ class FairClaimer:
         """List the runnable jobs again at the next claim, because there may be new work."""
         self._listed_at = float("-inf")
 
-    def prefer_job(self, job_id: UUID) -> None:
+    def prefer_hinted_job(self, job_id: UUID) -> None:
         """Claim up to HINTED_JOB_BATCHES batches of this job first; if other jobs wait, only every other batch."""
         self._hinted_batches[job_id] = HINTED_JOB_BATCHES
         while len(self._hinted_batches) > MAX_HINTED_JOBS:
@@ -128,7 +128,7 @@ class SingleJobClaimer:
         self._context = context
         self._job: tuple[UUID, str] | None = None
 
-    def select_job(self, job_id: UUID, kind: str) -> None:
+    def set_job_to_claim_from(self, job_id: UUID, kind: str) -> None:
         self._job = (job_id, kind)
 
     async def claim(self, lease_id: UUID) -> Lease | None:
@@ -146,7 +146,7 @@ async def claim_from_job(context: EngineContext, job_id: UUID, kind: str, lease_
     def may_run(ready: Lease) -> bool:
         if ready.limiter is not None and context.limiter_registry.is_limiter_blocked(ready.limiter):
             return False
-        return context.has_requirements(kind, ready.requires)
+        return context.meets_job_requirements(kind, ready.requires)
 
     slots = context.get_semaphore(handler).slots
     items = context.sizing.compute_claim_size(handler, slots=slots, permits_per_s=permits_per_s)

@@ -60,14 +60,14 @@ class Flusher:
         """
         if not self._lane_state.record_verdict(verdict):
             return self._add_verdict_after_flush(verdict, slot)
-        self._lane_state.free_slot(slot)
+        self._lane_state.free_item_slot(slot)
         self._pending.append(verdict)
         waiting = len(self._pending)
         if waiting < self._flush_size:
             return None
         self._flush_requested.set()
         if waiting >= BUFFER_HIGH_WATER_SHARE * self._max_pending > self._flush_size:
-            self._report_high_water(waiting)
+            self._report_full_buffer_once(waiting)
         return self._wait_for_room() if waiting >= self._max_pending else None
 
     async def _add_verdict_after_flush(self, verdict: Verdict, slot: int) -> None:
@@ -155,7 +155,7 @@ class Flusher:
         self._context.shared_state.add_stale_count(items)
         emit("batch.stale", job=self.lease.job_id, batch=self.lease.batch_id, items=items)
 
-    def _report_high_water(self, waiting: int) -> None:
+    def _report_full_buffer_once(self, waiting: int) -> None:
         if not self._is_high_water_reported:
             self._is_high_water_reported = True
             fill = round(waiting / self._max_pending, 2)

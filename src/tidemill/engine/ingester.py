@@ -73,7 +73,7 @@ class SourceWithFixes:
         self._source.close()
 
 
-def wrap_with_fixes(db: Database, lease: IngestLease, source: InputSource) -> InputSource:
+def apply_fixes_to_source(db: Database, lease: IngestLease, source: InputSource) -> InputSource:
     """Return the source of a job with its fixes applied. A thread reads the source, the event loop reads the fixes."""
     loop = asyncio.get_running_loop()
 
@@ -98,7 +98,9 @@ async def open_leased_source(
     with translate_source_errors():
         source = await monitor.run_in_thread(context.open_source, lease.source, lease.checkpoint, monitor)
     with closing(source):
-        yield MonitoredSource(wrap_with_fixes(context.db, lease, source) if lease.source.fixes_of else source, monitor)
+        yield MonitoredSource(
+            apply_fixes_to_source(context.db, lease, source) if lease.source.fixes_of else source, monitor
+        )
 
 
 @contextmanager
@@ -164,7 +166,7 @@ class _RowQuota:
     async def load(cls, db: Database, job_id: UUID, defaults: Quota) -> "_RowQuota":
         return cls(db, *await db.read(quota_records.read_quota_of_job, job_id, defaults))
 
-    async def take_rows(self, rows: int) -> None:
+    async def reserve_rows(self, rows: int) -> None:
         """Raise QuotaExceeded if this number of rows does not fit."""
         if self._quota.open_rows is None:
             return
@@ -200,7 +202,7 @@ class Ingester(PeriodicLoop):
         self._lane_state.set_timeout(None)
         lease = await self._acquire_or_extend_lease(lease_id, self.only_job_id)
         try:
-            if lease is not None and not context.has_requirements(lease.kind, lease.requires):
+            if lease is not None and not context.meets_job_requirements(lease.kind, lease.requires):
                 await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
             elif lease is not None:
                 with bind_fields(**lease.event_fields):
@@ -292,7 +294,7 @@ class Ingester(PeriodicLoop):
         source, run_in_thread = monitored.source, monitored.monitor.run_in_thread
         chunk = await run_in_thread(self._read_and_observe_chunk, lease.next_seq, source)
         while chunk.block.inputs and not self._context.is_stopping:
-            await quota.take_rows(len(chunk.block.inputs))
+            await quota.reserve_rows(len(chunk.block.inputs))
             async with self._context.isolation_lock.hold(exclusive=False):
                 ahead = asyncio.create_task(run_in_thread(self._read_and_observe_chunk, chunk.hi, source))
                 try:

@@ -54,7 +54,7 @@ class ItemHandlerExecutor:
         self._pending_items.extend(self._admission.interleave_items_by_member(items))
         gate = self._handler.gate
         requests_before = 0 if gate is None else gate.requests
-        async with self._admission.open_admission(), asyncio.TaskGroup() as group:
+        async with self._admission.admit_calls(), asyncio.TaskGroup() as group:
             timeouts = group.create_task(self._cancel_overdue_items())
             async with asyncio.TaskGroup() as slots:
                 for slot in range(min(self._admission.max_slots, len(self._pending_items))):
@@ -88,7 +88,7 @@ class ItemHandlerExecutor:
             item = pending.popleft()
             attempt = await self._attempt_item(item, slot, task, reports)
             if attempt is None:
-                self._lane_state.free_slot(slot)
+                self._lane_state.free_item_slot(slot)
                 return
             outcome, duration_ms, pause_s = attempt
             wait = settle(item, outcome, duration_ms, slot)

@@ -42,14 +42,14 @@ class LearnedColumns:
         elif RESULT_COLUMN in self._known and encoded[0] != _JSON_OBJECT_START:
             return
         if not self._full:
-            self._learn_from_encoded(encoded)
+            self._learn_from_encoded_result(encoded)
 
     def learn_from_verdicts(self, verdicts: Iterable[Verdict]) -> None:
         """Learn from encoded results."""
         for verdict in verdicts:
             if verdict.result is not None and not self._full:
                 with contextlib.suppress(DecodeError):  # the flush rejects it
-                    self._learn_from_encoded(verdict.result)
+                    self._learn_from_encoded_result(verdict.result)
 
     async def store_new_columns(self, db: Database) -> None:
         """Store new columns. Call it before the results are written, outside of their transaction."""
@@ -70,7 +70,7 @@ class LearnedColumns:
             else:
                 self._mark_stored(names, stored)
 
-    def _learn_from_encoded(self, encoded: bytes) -> None:
+    def _learn_from_encoded_result(self, encoded: bytes) -> None:
         value = decode_json(encoded)
         for name in list_columns_of_value(value) if isinstance(value, dict) else (RESULT_COLUMN,):
             if name not in self._known and len(self._fresh) < GRID_COLUMNS_MAX:

@@ -9,8 +9,7 @@ from uuid import UUID
 
 from tidemill.core.errors import StorageAccessDenied, StorageUnavailable, UnknownJob
 from tidemill.core.progress import PROGRESS_SAMPLE_INTERVAL
-from tidemill.dispatch import outbox
-from tidemill.dispatch import outbox as quarantine
+from tidemill.dispatch import outbox, quarantine
 from tidemill.engine.lane import close_and_report_job_if_drained, enforce_failure_policy
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.files.blobs.blob_store import BlobStore
@@ -19,6 +18,8 @@ from tidemill.runtime import FindKindHooks, return_no_kind_hooks
 from tidemill.store import (
     batch_leases,
     browser_sessions,
+    database_clock,
+    duties,
     job_lifecycle,
     operation_records,
     progress_samples,
@@ -202,7 +203,7 @@ class MaintenanceLoop(PeriodicLoop):
         self._sampler = ProgressSampler(db)
 
     async def tick(self) -> float:
-        duty = await self._db.run(workers.take_or_renew_duty, self.name, self._worker, MAINTENANCE_DUTY_S)
+        duty = await self._db.run(duties.take_or_renew_duty, self.name, self._worker, MAINTENANCE_DUTY_S)
         if duty is None:
             return self._interval_s
         await self.recover_from_clock_set_back(duty.behind_s)
@@ -210,7 +211,7 @@ class MaintenanceLoop(PeriodicLoop):
         await self.finalize_due_jobs()
         now = time.monotonic()
         if now - self._folded_at > FOLD_INTERVAL_S:
-            await self.fold_counters(FOLD_MIN_DELTAS)
+            await self.fold_tallies(FOLD_MIN_DELTAS)
             self._folded_at = now
         await self._sampler.take_due_samples(now)
         if now - self._resent_at > self._resend_after_s:
@@ -230,13 +231,13 @@ class MaintenanceLoop(PeriodicLoop):
         return 0 if await self.remove_row_chunk_of_deleted_jobs() else self._interval_s
 
     async def recover_from_clock_set_back(self, behind_s: float = 0.0) -> None:
-        seconds = await self._db.run(workers.recover_from_clock_set_back, behind_s)
+        seconds = await self._db.run(database_clock.recover_from_clock_set_back, behind_s)
         if seconds is not None:
             emit("clock.rewound", seconds=round(seconds, 1))
 
     async def reclaim_expired_leases(self) -> int:
         """Reclaim expired leases; return their number."""
-        await self._db.run(batch_leases.terminate_stuck_copies, 2 * self._db.timeout_ms / 1000)
+        await self._db.run(batch_leases.terminate_sessions_stuck_in_copy, 2 * self._db.timeout_ms / 1000)
         swept = await self._db.run(batch_leases.reclaim_expired_leases)
         for batch_id, job_id, losses in swept:
             async with bind_job_fields(self._db, job_id):
@@ -258,7 +259,7 @@ class MaintenanceLoop(PeriodicLoop):
         if resent:
             emit("hints.resent", jobs=len(resent))
 
-    async def fold_counters(self, min_deltas: int) -> None:
+    async def fold_tallies(self, min_deltas: int) -> None:
         for job_id in await self._db.run(job_lifecycle.list_jobs_to_fold, min_deltas):
             with contextlib.suppress(UnknownJob):  # deleted in the meantime
                 await self._db.run(job_lifecycle.fold_tally, job_id)

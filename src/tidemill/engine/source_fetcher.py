@@ -65,7 +65,7 @@ class SourceFetcher(PeriodicLoop):
         )
         if lease is None:
             return poll_s
-        download = asyncio.create_task(self._fetch(lease, lease_id))
+        download = asyncio.create_task(self._fetch_and_record_result(lease, lease_id))
         self._downloads.add(download)
         download.add_done_callback(self._forget_download)
         if self.only_job_id is not None:
@@ -83,7 +83,7 @@ class SourceFetcher(PeriodicLoop):
             emit("loop.failed", loop=self.name, error=str(error))
         self.wake()
 
-    async def _fetch(self, lease: IngestLease, lease_id: UUID) -> None:
+    async def _fetch_and_record_result(self, lease: IngestLease, lease_id: UUID) -> None:
         """Download one source. If the download fails, fail the job; if it is interrupted, release the lease."""
         db = self._context.db
         with bind_fields(**lease.event_fields):
@@ -113,7 +113,7 @@ class SourceFetcher(PeriodicLoop):
     async def _record_progress(self, job_id: UUID, lease_id: UUID, progress: FetchProgress) -> bool:
         try:
             return await self._context.db.run(
-                store.record_fetch,
+                store.record_fetch_progress,
                 job_id,
                 lease_id,
                 fetched_bytes=progress.fetched_bytes,

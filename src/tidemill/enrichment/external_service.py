@@ -66,7 +66,7 @@ class ServiceThrottled(ServiceCallError):
 
 def error_from_status(status: int, retry_after_s: float | None = None) -> ServiceCallError | None:
     """Return the error for a status, or None for a success."""
-    reason = f"The service returned {describe_status(status)}"
+    reason = f"The service returned {describe_http_status(status)}"
     if status in _SUCCESS_STATUSES:
         return None
     if status in _THROTTLE_STATUSES:
@@ -93,7 +93,7 @@ def make_answer_too_large_error(megabytes: int) -> ServiceCallError:
     )
 
 
-def describe_status(status: int) -> str:
+def describe_http_status(status: int) -> str:
     """Return the status with its standard phrase. The server's own phrase is not trusted."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"

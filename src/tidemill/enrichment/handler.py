@@ -22,13 +22,14 @@ from tidemill.enrichment.external_service import (
     ServiceCallError,
     ServiceResponse,
     ServiceThrottled,
-    describe_status,
+    describe_http_status,
     make_invalid_answer_error,
 )
+from tidemill.enrichment.job_request_cache import JobRequestCache
 from tidemill.enrichment.match_batcher import MatchQueryBatcher
 from tidemill.enrichment.match_request import MATCH_COLUMNS, MatchQuery, MatchRequest
 from tidemill.enrichment.reconciliation import MatchCandidate, MatchResult, build_match_result, choose_candidate
-from tidemill.enrichment.service_client import JobRequestCache, ServiceClients, outcome_from_call_error
+from tidemill.enrichment.service_client import ServiceClients, outcome_from_call_error
 from tidemill.enrichment.use_cases import list_service_requirements, load_services
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
@@ -50,7 +51,7 @@ def make_match_handler(runtime: Runtime) -> Handler:
     retry = _make_retry_policy(runtime)
     matcher = RowMatcher(runtime.db, runtime.get(make_service_clients), retry)
     options: dict[str, Any] = {"retry": retry, "columns": MATCH_COLUMNS, "close": matcher.close}
-    options["provides"] = _list_provided_services(runtime)
+    options["provides"] = _list_provided_requirements(runtime)
     # No timeout: each request has its own, and rows wait for permits as long as the limiter requires.
     return Handler(MATCH_KIND, matcher.match_item, "async", concurrency=MATCH_CONCURRENCY, timeout=None, **options)
 
@@ -145,12 +146,12 @@ def make_enrich_handler(runtime: Runtime) -> Handler:
         concurrency=ENRICH_CONCURRENCY,
         timeout=None,
         retry=retry,
-        provides=_list_provided_services(runtime),
+        provides=_list_provided_requirements(runtime),
         close=clients.close,
     )
 
 
-def _list_provided_services(runtime: Runtime) -> frozenset[str]:
+def _list_provided_requirements(runtime: Runtime) -> frozenset[str]:
     return frozenset(name for service in runtime.get(load_services) for name in list_service_requirements(service))
 
 
@@ -166,7 +167,7 @@ class Enricher:
         try:
             response = await self._call_service(request, item, path)
             if response.status in NOT_FOUND_STATUSES:
-                raise NotFound(f"The service returned {describe_status(response.status)}")
+                raise NotFound(f"The service returned {describe_http_status(response.status)}")
             result = request.extract_result(_parse_answer_body(response.body))
         except ServiceThrottled:
             raise

@@ -10,7 +10,7 @@ from tidemill.core.outcome import Outcome
 from tidemill.enrichment.external_service import (
     NOT_FOUND_STATUSES,
     ServiceCallError,
-    describe_status,
+    describe_http_status,
     make_invalid_answer_error,
 )
 from tidemill.enrichment.match_request import MatchQuery
@@ -93,12 +93,12 @@ class MatchQueryBatcher:
             self._waiting.clear()
             return False
         if batch:
-            self._start_task(self._process_batch(batch))
+            self._start_task(self._send_or_bisect_batch(batch))
         return bool(batch)
 
     async def _collect_next_batch(self) -> list[QueuedMatchQuery]:
         """Return the next rows that still wait for candidates. A row with ``alone`` is a batch of one."""
-        size = await resolve_batch_size(self._client, self._check_active)
+        size = await determine_query_batch_size(self._client, self._check_active)
         if len(self._waiting) < size and not self._alone:
             await asyncio.sleep(QUERY_BATCH_WAIT_S)
         queue, max_rows = (self._alone, 1) if self._alone else (self._waiting, size)
@@ -109,7 +109,7 @@ class MatchQueryBatcher:
                 batch.append(queued)
         return batch
 
-    async def _process_batch(self, batch: list[QueuedMatchQuery]) -> None:
+    async def _send_or_bisect_batch(self, batch: list[QueuedMatchQuery]) -> None:
         try:
             error = await self._send_batch(batch)
             if error is not None:
@@ -168,7 +168,7 @@ class MatchQueryBatcher:
             rows=len(queries),
         )
         if response.status in NOT_FOUND_STATUSES:
-            raise ServiceCallError("service_refused", f"The service returned {describe_status(response.status)}")
+            raise ServiceCallError("service_refused", f"The service returned {describe_http_status(response.status)}")
         return decode_answers(response.body, queries, protocol)
 
 
@@ -178,7 +178,7 @@ def _fail_queries(batch: Sequence[QueuedMatchQuery], error: BaseException) -> No
             queued.answer.set_exception(error)
 
 
-async def resolve_batch_size(client: ServiceClient, check_active: ActiveCheck) -> int:
+async def determine_query_batch_size(client: ServiceClient, check_active: ActiveCheck) -> int:
     """Return the declared batch size, or the one in the service's manifest, or the default.
 
     A failed manifest request is retried after ``MANIFEST_RETRY_S``.

@@ -5,15 +5,11 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Generic, TypeVar
-from uuid import UUID
 
 from tidemill.core.allowed_hosts import AllowedHost
-from tidemill.core.errors import InvalidInput, InvalidRequest, UnknownJob
+from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item
-from tidemill.core.json_input import JsonObject
-from tidemill.core.lookup_coalescer import Coalescer
-from tidemill.core.outcome import Fail, Outcome, Retry, Wait
+from tidemill.core.outcome import Fail, Outcome, Retry
 from tidemill.core.policies import RetryPolicy
 from tidemill.core.suggest import format_suggestion
 from tidemill.enrichment.external_service import (
@@ -32,8 +28,6 @@ from tidemill.enrichment.external_service import (
     error_from_status,
     make_service_from_url,
 )
-from tidemill.store import job_records
-from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
 # Errors that a change of the settings or of the service can fix, so a later retry can succeed.
@@ -112,7 +106,7 @@ class ServiceClient:
             await check_active()
             started = time.monotonic()
             response, failure = await self._try_send_request(method, service.url.rstrip("/") + path, headers, content)
-            self._report_call(response, failure, rows, time.monotonic() - started)
+            self._emit_call_event(response, failure, rows, time.monotonic() - started)
             if failure is not None:
                 raise failure
         return response
@@ -142,7 +136,7 @@ class ServiceClient:
         )
         return response, failure
 
-    def _report_call(
+    def _emit_call_event(
         self, answered: ServiceResponse, failure: ServiceCallError | None, rows: int, seconds: float
     ) -> None:
         name, ms = self.service.name, round(seconds * 1000, 1)
@@ -201,53 +195,3 @@ class ServiceClients:
             reason = f'Service "{name[:100]}" is not declared in the tidemill.toml of this worker{suggestion}'
             raise Fail(reason, code="unknown_service", retryable=True)
         return self._declared[name]
-
-
-JOB_REQUESTS_CACHED_MAX = 64
-T = TypeVar("T")
-
-
-class JobRequestCache(Generic[T]):
-    """Caches the requests of jobs, so that ``read`` parses the params of a job once for all its items."""
-
-    def __init__(self, db: Database, read: Callable[[Mapping[str, Any]], T]) -> None:
-        self._db = db
-        self._read = read
-        self._requests: dict[UUID, T] = {}
-        self._params_lookups: Coalescer[UUID, JsonObject | None] = Coalescer(self._read_params_of_jobs)
-        self._active_lookups: Coalescer[UUID, bool] = Coalescer(self._read_active_flags)
-
-    async def get(self, job_id: UUID) -> T:
-        request = self._requests.get(job_id)
-        return request if request is not None else await self._read_and_cache_request(job_id)
-
-    async def check_active(self, job_id: UUID) -> None:
-        """Raise Wait, which requeues the item unchanged, if the job was cancelled or deleted."""
-        if not await self._active_lookups.get(job_id):
-            raise Wait("The job was cancelled or deleted", after=1.0, code="unwanted")
-
-    async def _read_and_cache_request(self, job_id: UUID) -> T:
-        params = await self._params_lookups.get(job_id)
-        if params is None:
-            raise Fail("The job was deleted", code="job_gone")
-        try:
-            request = self._read(params)
-        except InvalidRequest as error:
-            raise Fail(str(error), code="invalid") from None
-        while len(self._requests) >= JOB_REQUESTS_CACHED_MAX:
-            del self._requests[next(iter(self._requests))]
-        self._requests[job_id] = request
-        return request
-
-    async def _read_params_of_jobs(self, job_ids: Sequence[UUID]) -> list[JsonObject | None]:
-        return [await self._read_params(job_id) for job_id in job_ids]
-
-    async def _read_params(self, job_id: UUID) -> JsonObject | None:
-        try:
-            return await self._db.run(job_records.read_job_params, job_id)
-        except UnknownJob:
-            return None
-
-    async def _read_active_flags(self, job_ids: Sequence[UUID]) -> list[bool]:
-        active = await self._db.read(job_records.find_active_job_ids, job_ids)
-        return [job_id in active for job_id in job_ids]

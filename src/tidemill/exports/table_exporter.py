@@ -3,9 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -16,6 +14,7 @@ from tidemill.core.job import Item
 from tidemill.core.outcome import Fail, Wait
 from tidemill.exports import export_records
 from tidemill.exports.result_export import ExportedFile
+from tidemill.exports.serial_thread import SerialThread
 from tidemill.exports.table_copy import compile_export_query, copy_query_to_sink
 from tidemill.exports.table_export import TableExportPlan
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel
@@ -109,42 +108,6 @@ class _EncodedChunks:
         return written[0] if len(written) == 1 else b"".join(written)
 
 
-T = TypeVar("T")
-
-
-class SerialThread:
-    """A thread that runs functions one after another, even after the submitting task was cancelled."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "export-writer")
-        self._begun: asyncio.Future[Any] | None = None
-
-    async def start_after_previous(self, work: Callable[..., Any], *args: Any) -> None:
-        """Wait for the previous function, then start this one and return without waiting for it."""
-        await self._wait_for_submitted()
-        self._begun = asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
-
-    async def run_after_previous(self, work: Callable[..., T], *args: Any) -> T:
-        """Wait for the previous function, then run this one and return its result."""
-        await self._wait_for_submitted()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
-
-    async def run_last(self, work: Callable[[], None]) -> None:
-        """Run this after all other functions, even if they failed. Cancelling the caller does not stop it."""
-        last = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        self.shut_down_without_waiting()
-        unfinished = [last] if self._begun is None else [self._begun, last]
-        await asyncio.shield(asyncio.gather(*unfinished, return_exceptions=True))
-
-    def shut_down_without_waiting(self) -> None:
-        self._thread.shutdown(wait=False)
-
-    async def _wait_for_submitted(self) -> None:
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            await begun
-
-
 EXPORT_CANCEL_CHECK_S = 1.0  # interval of the check whether the export was cancelled
 
 
@@ -221,7 +184,7 @@ class TableExporter:
         await self._stop_unless_still_requested(job_id)
         expires_at = await self._db.run(retention.set_file_expiry, writing.name, job_id, self._ttl_hours)
         blob = await thread.run_after_previous(writing.finish)
-        await self._db.run(quota_records.add_stored_file, blob.id, job_id, blob.size)
+        await self._db.run(quota_records.record_stored_file_size, blob.id, job_id, blob.size)
         return blob, expires_at.isoformat()
 
     async def _stop_unless_still_requested(self, job_id: UUID) -> None:

@@ -26,7 +26,7 @@ from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.jobs.staged_files import DownloadInfo
 from tidemill.jobs.submission import submit_job
 from tidemill.runtime import KindHooks, Runtime
-from tidemill.store import item_records, job_records, job_submission, workers
+from tidemill.store import database_clock, item_records, job_records, job_submission, workers
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission, find_repeated_submission
 from tidemill.store.jsonb import encode_json
@@ -139,7 +139,7 @@ async def read_exports(runtime: Runtime, jobs: Sequence[Job]) -> list[ExportDeta
     if not jobs:
         return []
     records = await runtime.db.read(export_records.read_export_records_by_id, [job.id for job in jobs])
-    now = await runtime.db.run(job_records.read_database_clock)
+    now = await runtime.db.run(database_clock.read_database_clock)
     return [_build_export_details(runtime, job, records.get(job.id), now) for job in jobs]
 
 
@@ -186,7 +186,7 @@ async def read_export_file_info(db: Database, export: Job) -> DownloadInfo:
         raise Conflict(f"Export {export.key} has no file (status: {export.status}){reason}")
     result = item["result"]
     if result.get("expires_at"):
-        now = await db.run(job_records.read_database_clock)
+        now = await db.run(database_clock.read_database_clock)
         if datetime.fromisoformat(result["expires_at"]) <= now:
             raise Conflict(f"The file of export {export.key} has expired. Submit the export again.")
     form = OutputFileSpec(FileFormat(result["format"]), (), Compression(result.get("compression", "none")))
@@ -234,7 +234,7 @@ async def _wait_until_export_closed(db: Database, export: Job) -> Job:
     return export
 
 
-def _get_exported_resource_name(job: Job) -> str | None:
+def _get_resource_of_export(job: Job) -> str | None:
     plan = job.params.get("plan")
     return plan["resource"] if plan else None
 
@@ -248,7 +248,7 @@ def _build_download_links(job: Job) -> dict[str, str]:
 
 
 EXPORT_HOOKS = KindHooks(
-    get_target=_get_exported_resource_name,
+    get_target=_get_resource_of_export,
     authorize=_check_target_readable,
     # Submission checked the permission to read the rows for the original input only.
     fix_refusal="The input of an export cannot be fixed. Submit a new export.",

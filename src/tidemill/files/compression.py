@@ -85,7 +85,7 @@ class DecompressedStream(ForwardStream):
     def _iter_chunks(self) -> Iterator[bytes]:
         compressed_bytes = self._file.seek(0, 2)
         self._file.seek(0)
-        return DecompressionLimit(compressed_bytes, self._max_bytes).count_chunks(self._unpack(self._file))
+        return DecompressionLimit(compressed_bytes, self._max_bytes).iter_chunks_within_limit(self._unpack(self._file))
 
 
 def open_decompressed(file: BinaryIO, compression: str, max_bytes: int) -> ByteStream:
@@ -100,7 +100,7 @@ class DecompressionLimit:
         self._max_bytes = max_bytes
         self._seen = 0
 
-    def count_chunks(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    def iter_chunks_within_limit(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the chunks; raise InvalidInput when the total size exceeds the limits."""
         for piece in chunks:
             self.add_bytes(len(piece))

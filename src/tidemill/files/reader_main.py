@@ -77,7 +77,7 @@ class FileReader:
         return SourceOpened(source.layout.to_json(), source.columns, source.first_line)
 
 
-def set_limits(cpu_s: int, memory_mb: int) -> None:
+def limit_cpu_time_and_memory(cpu_s: int, memory_mb: int) -> None:
     """Limit the CPU time of the next request: the system ends the process with SIGXCPU. Limit the memory."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _lower_limit(resource.RLIMIT_CPU, ceil(used.ru_utime + used.ru_stime) + cpu_s)
@@ -98,7 +98,7 @@ def serve_requests(requests: BinaryIO, responses: BinaryIO) -> None:
     responses.flush()
     while head := requests.read(MESSAGE_LENGTH.size):
         task = decode(requests.read(MESSAGE_LENGTH.unpack(head)[0]))
-        set_limits(task.cpu_s, task.memory_mb)
+        limit_cpu_time_and_memory(task.cpu_s, task.memory_mb)
         response: ReaderResponse
         try:
             response = reader.run_task(task)
@@ -114,7 +114,7 @@ def serve_requests(requests: BinaryIO, responses: BinaryIO) -> None:
         responses.flush()
 
 
-def exit_with_parent() -> None:
+def exit_when_parent_closes_pipe() -> None:
     """End this process when the other process has closed the pipe, also while a file is being parsed."""
     pipe = select.poll()
     pipe.register(0, 0)  # reports only that the pipe was closed
@@ -128,7 +128,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     responses = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not become part of a response
-    threading.Thread(target=exit_with_parent, daemon=True).start()
+    threading.Thread(target=exit_when_parent_closes_pipe, daemon=True).start()
     serve_requests(sys.stdin.buffer, responses)
 
 

@@ -67,7 +67,7 @@ class ReaderLimits:
             settings.file_memory_mb,
         )
 
-    def allow_resume(self, checkpoint: Checkpoint) -> int:
+    def compute_cpu_s_after_checkpoint(self, checkpoint: Checkpoint) -> int:
         """Return the CPU time for requests after a checkpoint: compressed files are read from their beginning."""
         skipped_s = checkpoint.get("row", 0) // RESUMED_ROWS_PER_CPU_S
         return self.cpu_s + skipped_s + checkpoint.get("offset", 0) // RESUMED_BYTES_PER_CPU_S
@@ -142,14 +142,14 @@ class ReaderProcess:
         ready.register(pipe, select.POLLIN)
         while len(data) < size:
             if not ready.poll(READER_POLL_S * 1000):
-                self._check_wait(deadline, should_continue)
+                self._kill_if_stopped_or_overdue(deadline, should_continue)
             elif piece := os.read(pipe.fileno(), min(READER_READ_BYTES, size - len(data))):
                 data += piece
             else:
                 raise EOFError
         return bytes(data)
 
-    def _check_wait(self, deadline: float, should_continue: ShouldContinue) -> None:
+    def _kill_if_stopped_or_overdue(self, deadline: float, should_continue: ShouldContinue) -> None:
         if not should_continue():
             if self.has_started:
                 self.kill()
@@ -179,14 +179,14 @@ _idle_lock = threading.Lock()
 @contextmanager
 def use_reader_process() -> Iterator[ReaderProcess]:
     """Yield an idle reader process or a new one. Callers limit how many are in use."""
-    process = _take_reader()
+    process = _take_idle_or_new_reader()
     try:
         yield process
     finally:
         _return_reader(process)
 
 
-def _take_reader() -> ReaderProcess:
+def _take_idle_or_new_reader() -> ReaderProcess:
     with _idle_lock:
         while _idle_readers:
             process = _idle_readers.pop()
@@ -277,7 +277,7 @@ class IsolatedReader:
             limits.blobs,
             limits.max_row_bytes,
             limits.max_unpacked_bytes,
-            limits.allow_resume(resumed_at),
+            limits.compute_cpu_s_after_checkpoint(resumed_at),
             limits.memory_mb,
         )
         return process.run(task, expected, self._should_continue)
@@ -291,7 +291,7 @@ class IsolatedReader:
         _return_reader(process)
 
     def _open(self, request: OpenSourceRequest | DetectLayoutRequest, checkpoint: Checkpoint) -> IsolatedSource:
-        process = _take_reader()
+        process = _take_idle_or_new_reader()
         try:
             opened = self.run(process, request, SourceOpened, checkpoint)
         except BaseException:
@@ -300,7 +300,7 @@ class IsolatedReader:
         return IsolatedSource(self, process, opened, checkpoint)
 
 
-def make_isolated_opener(settings: Settings) -> InputSourceOpener:
+def make_isolated_source_opener(settings: Settings) -> InputSourceOpener:
     """Return the opener for the sources of jobs in a worker process."""
     limits = ReaderLimits.from_settings(settings)
 

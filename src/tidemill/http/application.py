@@ -7,9 +7,9 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from tidemill.accounts import routes as account_routes
 from tidemill.dispatch import routes as dispatch_routes
 from tidemill.features import import_object
-from tidemill.http import openapi, system_routes
+from tidemill.http import openapi, resource_routes, system_routes
 from tidemill.http.middleware import RequestMiddleware
-from tidemill.jobs import bulk_operation_routes, cross_job_routes, job_event_routes, resource_routes, submit_routes
+from tidemill.jobs import bulk_operation_routes, cross_job_routes, job_event_routes, submit_routes
 from tidemill.jobs import routes as job_routes
 from tidemill.jobs.kind_grants import make_kind_grants
 from tidemill.limits import routes as limiter_routes
@@ -52,14 +52,14 @@ def create_api(runtime: Runtime, *, meter: MetricsSubscriber | None = None) -> F
     app.state.runtime = runtime
     problems.install_problem_handlers(app)
     for router in CORE_ROUTERS:
-        auth.include_checked_router(app, router, API_PREFIX)
+        auth.include_router_with_permissions(app, router, API_PREFIX)
     for feature in runtime.features:
         for name in feature.routers:
-            auth.include_checked_router(app, import_object(name), API_PREFIX)
+            auth.include_router_with_permissions(app, import_object(name), API_PREFIX)
     for router in ROOT_ROUTERS:
-        auth.include_checked_router(app, router)
+        auth.include_router_with_permissions(app, router)
     if meter is not None:
-        auth.include_checked_router(app, system_routes.make_metrics_router(meter, settings.metrics_path))
+        auth.include_router_with_permissions(app, system_routes.make_metrics_router(meter, settings.metrics_path))
     openapi.install_openapi(app, runtime.features)
     if settings.cors_origins:
         app.add_middleware(

@@ -106,8 +106,8 @@ class _TrackedRequest:
         self.status = 0
         self.is_complete = True
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
-        self.request_id = keep_if_matching(headers.get("x-request-id"), _REQUEST_ID_REGEX) or uuid4().hex
-        self.traceparent = keep_if_matching(headers.get("traceparent"), _TRACEPARENT_REGEX)
+        self.request_id = get_header_if_well_formed(headers.get("x-request-id"), _REQUEST_ID_REGEX) or uuid4().hex
+        self.traceparent = get_header_if_well_formed(headers.get("traceparent"), _TRACEPARENT_REGEX)
         state["request_id"] = self.request_id
         state["traceparent"] = self.traceparent
         state["body"] = body
@@ -178,7 +178,7 @@ def _do_nothing() -> None:
     """The server of a test has no connection to abort."""
 
 
-def keep_if_matching(value: str | None, pattern: re.Pattern[str]) -> str | None:
+def get_header_if_well_formed(value: str | None, pattern: re.Pattern[str]) -> str | None:
     """Return a header value if it is well formed, because it is logged and stored; otherwise None."""
     return value if value is not None and pattern.fullmatch(value) else None
 

@@ -6,8 +6,8 @@ from pydantic import BaseModel
 
 from tidemill.accounts import routes as account_routes
 from tidemill.dispatch import routes as quarantine
-from tidemill.http import system_routes
-from tidemill.jobs import bulk_operation_schemas, cross_job_routes, resource_routes, schemas
+from tidemill.http import resource_routes, system_routes
+from tidemill.jobs import bulk_operation_schemas, cross_job_routes, schemas
 from tidemill.jobs import schemas as items
 from tidemill.jobs import schemas as jobs
 from tidemill.limits import routes as limiter_routes

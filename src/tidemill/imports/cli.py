@@ -15,13 +15,13 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import DISTRIBUTION_KIND, ENRICH_KIND, EXPORT_KIND, IMPORT_KIND, MATCH_KIND
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import JobStatus
-from tidemill.imports import failed_rows
+from tidemill.imports import error_files
 from tidemill.imports.cli_views import print_error_samples, print_import_effects, print_layout, print_preview
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
-from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, open_local_preview
+from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, open_use_cases_for_local_preview
 from tidemill.jobs import queries
 from tidemill.jobs.cli import JobArgument, WorkerCheck, show_progress_until_closed
 from tidemill.jobs.staged_files import StagedFiles, make_staged_files
@@ -35,7 +35,8 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.console import console, format_job_counts, format_job_status, parse_policy_option
+from tidemill.terminal.command_options import parse_policy_option
+from tidemill.terminal.console import console, format_job_counts, format_job_status
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
@@ -230,7 +231,7 @@ async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
 async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: int) -> None:
     if is_remote_url(arguments.file):
         raise InvalidInput("Cannot preview a URL. Download the file and preview the copy.")
-    with open_local_preview(runtime) as (imports, staged):
+    with open_use_cases_for_local_preview(runtime) as (imports, staged):
         submission = await imports.check_and_prepare_submission(arguments.options, role=None)
         preview = await imports.preview_and_delete_file(
             submission, await _reference_url_or_stage_input(staged, arguments.file), rows=rows
@@ -257,8 +258,8 @@ async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: 
         print_error_samples(report.error_samples)
     if errors_to is not None:  # also without failed rows: the file may contain those of another import
         suffix = errors_to.suffix.lower().removeprefix(".")
-        format_ = suffix if suffix in failed_rows.ERROR_FILE_FORMATS else "csv"
-        rows = await failed_rows.open_error_file(runtime.db, job, format_)
+        format_ = suffix if suffix in error_files.ERROR_FILE_FORMATS else "csv"
+        rows = await error_files.open_error_file(runtime.db, job, format_)
         with open_atomic_output(errors_to) as file:
             async for chunk in rows.chunks:
                 file.write(chunk)

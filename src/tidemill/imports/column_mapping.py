@@ -64,7 +64,7 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
     return ColumnMapping(mapping, unknown, missing, [escape_unprintable(problem) for problem in problems])
 
 
-def is_error_file(columns: Iterable[str]) -> bool:
+def has_error_file_columns(columns: Iterable[str]) -> bool:
     """Whether a file has the columns that error files add. Its formulas then have apostrophes in front."""
     return set(columns).issuperset(ERROR_FILE_COLUMNS)
 
@@ -73,7 +73,7 @@ def format_missing_column(name: str) -> str:
     return f'No column for the required field "{name}"'
 
 
-def format_names(names: Iterable[str]) -> str:
+def quote_names(names: Iterable[str]) -> str:
     """Return names for a message: quoted and separated by commas."""
     return ", ".join(f'"{name}"' for name in names)
 
@@ -92,7 +92,7 @@ def _find_duplicate_target_problems(mapping: Mapping[str, str]) -> list[str]:
     for column, name in mapping.items():
         by_field.setdefault(name, []).append(column)
     return [
-        f'Columns {format_names(columns)} are all mapped to "{name}"'
+        f'Columns {quote_names(columns)} are all mapped to "{name}"'
         for name, columns in by_field.items()
         if len(columns) > 1
     ]

@@ -45,7 +45,7 @@ class ReferenceWaitPolicy:
 
     @classmethod
     async def read_for_job(cls, conn: Connection, job_id: UUID) -> "ReferenceWaitPolicy":
-        flags = await import_records.read_remaining_batch_flags(conn, job_id, REFERENCE_PROGRESS_S)
+        flags = await import_records.read_remaining_work_flags(conn, job_id, REFERENCE_PROGRESS_S)
         return cls(has_untried_rows=flags[0], has_other_retries=flags[1], wrote_recently=flags[2])
 
     def decide_outcome(self, item: Item, flaws: Sequence[RowErrorGroup], *, progress: bool) -> Outcome | None:
@@ -183,11 +183,11 @@ def make_import_handler(runtime: Runtime) -> Handler:
         exact=True,
         batch_size=runtime.settings.import_batch_rows,
         provides=frozenset(f"normalizer:{name}" for name in normalizers),
-        make_input_observer=lambda params, source: _import_and_make_detector(params, source, normalizers),
+        make_input_observer=lambda params, source: _make_duplicate_detector_lazily(params, source, normalizers),
     )
 
 
-def _import_and_make_detector(
+def _make_duplicate_detector_lazily(
     params: JsonObject, source: InputSource, normalizers: Mapping[str, Normalizer]
 ) -> InputObserver:
     from tidemill.imports.duplicate_detector import make_duplicate_detector  # noqa: PLC0415  it imports numpy

@@ -62,5 +62,5 @@ class PreparedFileImport:
     submission: ImportSubmission
 
     async def submit(self, blob: Blob, name: str, idempotency_key: str, source: Mapping[str, str]) -> UUID:
-        submission = self.submission.with_source(source, idempotency_key)
+        submission = self.submission.copy_for_source(source, idempotency_key)
         return (await self.imports.submit_file(submission, ImportFile(blob, name))).job_id

@@ -11,9 +11,9 @@ from tidemill.core.file_format import FileLayout
 from tidemill.imports.column_mapping import (
     ColumnMapping,
     format_missing_column,
-    format_names,
-    is_error_file,
+    has_error_file_columns,
     map_columns,
+    quote_names,
 )
 from tidemill.tables.resource import Field, Reference, Resource
 
@@ -157,7 +157,7 @@ def make_import_plan(
 
 def is_spreadsheet_safe(request: ImportRequest, columns: Sequence[str], *, named_by_rows: bool = False) -> bool:
     """Whether formulas in the file have apostrophes in front: the request says so, or it is an error file."""
-    return request.spreadsheet_safe or (not named_by_rows and is_error_file(columns))
+    return request.spreadsheet_safe or (not named_by_rows and has_error_file_columns(columns))
 
 
 def map_file_columns(
@@ -177,7 +177,7 @@ def validate_plan(plan: ImportPlan) -> None:
     resource = plan.resource
     unknown = [name for name in resource.key if name not in resource.field_names]
     if unknown:
-        raise InvalidInput(f"Unknown key fields for {resource.name}: {format_names(unknown)}")
+        raise InvalidInput(f"Unknown key fields for {resource.name}: {quote_names(unknown)}")
     if plan.mode == "upsert":
         if not resource.key:
             raise InvalidInput(f"An upsert needs a key. Set the fields that identify a row of {resource.name}.")
@@ -189,7 +189,7 @@ def validate_plan(plan: ImportPlan) -> None:
         lacking = [name for name in resource.key if name not in plan.mapped_fields]
         if lacking:
             raise InvalidInput(
-                f"An upsert needs a column for every key field. Key fields without a column: {format_names(lacking)}."
+                f"An upsert needs a column for every key field. Key fields without a column: {quote_names(lacking)}."
             )
     if not plan.mapped_fields:
         raise InvalidInput(f"No column of the file is a field of {resource.name}")

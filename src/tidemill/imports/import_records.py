@@ -40,7 +40,7 @@ async def find_duplicate_candidates(conn: Connection, job_id: UUID, seqs: Sequen
     ]
 
 
-async def read_remaining_batch_flags(conn: Connection, job_id: UUID, recent_s: float) -> tuple[bool, bool, bool]:
+async def read_remaining_work_flags(conn: Connection, job_id: UUID, recent_s: float) -> tuple[bool, bool, bool]:
     """Return whether a job has rows without an attempt, has several retrying batches, and wrote rows recently."""
     cursor = await conn.execute(sql("batch/rest_of_job"), {"job_id": job_id, "recent_s": recent_s})
     return await cursor.fetchone() or (False, False, False)

@@ -70,7 +70,7 @@ class ImportSubmission:
     existing_job: ExistingJob | None = None
     """The job of an earlier request that had the same idempotency key and the same options."""
 
-    def with_source(self, source: Mapping[str, object], idempotency_key: str) -> "ImportSubmission":
+    def copy_for_source(self, source: Mapping[str, object], idempotency_key: str) -> "ImportSubmission":
         """Return the submission of one of several files with the same options. ``submit`` looks up the key."""
         stored = {**self.stored_request, "source": dict(source)}
         spec = replace(self.spec, idem_key=idempotency_key, fingerprint_params=stored)

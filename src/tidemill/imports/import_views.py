@@ -16,8 +16,8 @@ from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import ImportOrigin
 from tidemill.imports.schemas import EffectsOut, ImportDetail, ImportOut
 from tidemill.jobs import queries
-from tidemill.jobs.dependencies import JobName, get_job_if_rerun_allowed, read_visible_job, require_job_of_kind
-from tidemill.jobs.job_views import load_fetch_view
+from tidemill.jobs.job_views import read_source_download_view
+from tidemill.jobs.route_dependencies import JobName, get_job_if_rerun_allowed, read_visible_job, require_job_of_kind
 from tidemill.jobs.schemas import ItemCountsOut, RatesOut
 from tidemill.rest.auth import CurrentUser
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
@@ -64,7 +64,7 @@ async def read_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
         policy=job.policy,
         file_id=job.file_id,
         promoted_from=UUID(source.fixes_of) if source and source.fixes_of else None,
-        fetch=await load_fetch_view(db, job),
+        fetch=await read_source_download_view(db, job),
         promoted_to=await find_promoted_job_id(db, job) if plan_or_request.validate_only else None,
     )
 

@@ -11,7 +11,7 @@ from tidemill.core.errors import IdempotencyKeyReused
 from tidemill.core.file_format import FORMAT_CONTENT_TYPES, FileFormat
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
-from tidemill.imports import failed_rows
+from tidemill.imports import error_files, failed_rows
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import fix_rows_from_file
 from tidemill.imports.import_submission import SubmittedImport
@@ -44,14 +44,14 @@ from tidemill.imports.schemas import (
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import bulk_operation_routes, job_control
 from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
-from tidemill.jobs.dependencies import list_jobs_by_query, make_submission, resolve_owner_filter
 from tidemill.jobs.job_views import build_operation_out
+from tidemill.jobs.route_dependencies import list_jobs_by_query, make_submission_from_request, resolve_owner_filter
 from tidemill.jobs.schemas import JobFilterQuery
-from tidemill.rest import schema_types
+from tidemill.rest import list_cursors
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.idempotency_key import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
-from tidemill.rest.schema_types import IdempotencyKey, parse_idempotency_key
 from tidemill.runtime import Runtime
 
 router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
@@ -83,7 +83,7 @@ async def submit_import(
     is stored elsewhere, send JSON with a `source`. If columns are invalid, the service rejects the request before it
     reads a row. Invalid rows become errors of the job.
     """
-    spec = replace(make_submission(request, me), idem_key=_build_import_idempotency_key(idempotency_key))
+    spec = replace(make_submission_from_request(request, me), idem_key=_build_import_idempotency_key(idempotency_key))
     try:
         received = await receive_import(request, runtime, me, ImportIn, spec)
         submitted = await runtime.get(make_import_use_cases).submit(received.submission, received.source)
@@ -95,7 +95,7 @@ async def submit_import(
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
 async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep) -> PreviewOut:
     """Return the layout and column mapping of a file, and the errors in its first rows. The service stores nothing."""
-    received = await receive_import(request, runtime, me, PreviewIn, make_submission(request, me))
+    received = await receive_import(request, runtime, me, PreviewIn, make_submission_from_request(request, me))
     preview = await runtime.get(make_import_use_cases).preview_and_delete_file(
         received.submission, received.source, rows=received.body.rows
     )
@@ -126,7 +126,7 @@ _PROMOTED_BEFORE_RESPONSE: dict[int | str, dict[str, Any]] = {
 async def list_imports(query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep) -> ImportPage:
     """List your imports, newest first."""
     page = await list_jobs_by_query(db, await resolve_owner_filter(db, me, query.user_id), query, IMPORT_KIND)
-    return ImportPage(imports=await read_import_views(db, page.items), **schema_types.build_next_page_dict(page.after))
+    return ImportPage(imports=await read_import_views(db, page.items), **list_cursors.build_next_page_dict(page.after))
 
 
 @router.get("/imports/{import_id}", **build_route_options(Permission.USER, 404))
@@ -144,7 +144,7 @@ async def promote_import(
     import_id: VisibleImport, me: CurrentUser, request: Request, response: Response, runtime: RuntimeDep
 ) -> ImportOut:
     """Promote a closed dry run: import its file with the fixed rows. A repeated request returns the same import."""
-    submission = make_submission(request, me)
+    submission = make_submission_from_request(request, me)
     promoted = await promote_dry_run(runtime, import_id, by=me.user_id, role=me.role, submission=submission)
     return await set_headers_and_read_import(response, runtime, promoted)
 
@@ -218,12 +218,12 @@ async def list_import_errors(
 
     `error_codes` selects the rows that have one of these codes.
     """
-    after = schema_types.decode_cursor(query.after)
+    after = list_cursors.decode_cursor(query.after)
     page = await failed_rows.list_rows_with_errors(
         db, import_id, limit=query.page_size, after=after, codes=query.error_codes
     )
     return RowPage(
-        rows=[RowOut.model_validate(row) for row in page.items], **schema_types.build_next_page_dict(page.after)
+        rows=[RowOut.model_validate(row) for row in page.items], **list_cursors.build_next_page_dict(page.after)
     )
 
 
@@ -282,7 +282,7 @@ async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Reques
 
 async def _build_error_file_response(db: DatabaseDep, job: Job, format_: str) -> StreamingResponse:
     """Stream a file. An error before the first chunk becomes an error response; a later error closes the connection."""
-    file = await failed_rows.open_error_file(db, job, format_)
+    file = await error_files.open_error_file(db, job, format_)
     first = await anext(file.chunks, b"")
 
     async def all_chunks() -> AsyncIterator[bytes]:

@@ -9,7 +9,6 @@ from typing_extensions import TypeAliasType
 
 from tidemill.core.status import JobStatus
 from tidemill.imports.use_cases import PREVIEW_ROWS_MAX
-from tidemill.jobs.resource_routes import ValueType
 from tidemill.jobs.schemas import FetchOut, ItemCountsOut, NonNegativeInt, PolicyIn, RatesOut
 from tidemill.rest.example_values import (
     EXAMPLE_COUNTS,
@@ -27,6 +26,7 @@ from tidemill.rest.schema_types import (
     PageSize,
     QueryModel,
     RequestModel,
+    ValueType,
 )
 
 ImportMode = TypeAliasType("ImportMode", Literal["insert", "upsert"])

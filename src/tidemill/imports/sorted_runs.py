@@ -92,7 +92,7 @@ class RunLevel:
         edges = []
         for keys, _ in runs:
             edges.append([0, *np.searchsorted(keys, cuts).tolist(), len(keys)])
-            self.release_pages()
+            self.release_mapped_pages()
         for part in range(count):
             yield merge_runs(
                 [self._read_run_part(number, edge[part], edge[part + 1]) for number, edge in enumerate(edges)]
@@ -114,7 +114,7 @@ class RunLevel:
             os.pread(self._file.fileno(), (end - begin) * NUMBER_BYTES, offset + begin * NUMBER_BYTES), np.int64
         )
 
-    def release_pages(self) -> None:
+    def release_mapped_pages(self) -> None:
         """Release the mapped pages from the memory of the process. They stay in the page cache."""
         if self._map is not None and _MADV_DONTNEED is not None:
             self._map.madvise(_MADV_DONTNEED)
@@ -156,7 +156,7 @@ class SortedRuns:
                 for begin in range(0, len(remaining), LOOKUP_CHUNK_KEYS):
                     chunk = remaining[begin : begin + LOOKUP_CHUNK_KEYS]
                     found[chunk] = find_rows_in_run(run, keys[chunk])
-                    level.release_pages()
+                    level.release_mapped_pages()
                 remaining = remaining[found[remaining] == NO_ROW]
         return found
 

@@ -64,9 +64,11 @@ class TableChecker:
         """Run all checks again. Reject existing rows that several updates did not reach: it is no other session."""
         await self.check_rows()
         self._change_counts.update(self.existing_rows.intersection(moved.rows))
-        self.reject_rows([index for index in moved.rows if self._change_counts[index] > CONCURRENT_CHANGES_MAX])
+        self.reject_rows_not_kept(
+            [index for index in moved.rows if self._change_counts[index] > CONCURRENT_CHANGES_MAX]
+        )
 
-    async def find_absent_rows(self, rows: Sequence[int]) -> list[int]:
+    async def find_rows_missing_in_table(self, rows: Sequence[int]) -> list[int]:
         """Return those of these rows whose key is not in the table."""
         key = self._plan.resource.key
         if not key or not set(self._plan.mapped_fields).issuperset(key):
@@ -75,7 +77,7 @@ class TableChecker:
         existing = await self.target.find_rows_existing_in_table(key, keys)
         return [index for at, index in enumerate(rows) if at not in existing and None not in keys[at]]
 
-    def reject_rows(self, rows: Iterable[int]) -> None:
+    def reject_rows_not_kept(self, rows: Iterable[int]) -> None:
         """Add an error to rows that the table did not keep."""
         for index in rows:
             self.checked.add_error(index, RowErrorDetail(None, "refused", ROW_NOT_KEPT_REASON))

@@ -56,7 +56,7 @@ class TableRejection(Exception):
         self.code = _REJECTION_CODES.get(error.sqlstate or "", "refused")
         self.column = error.diag.column_name
         self.is_key_conflict = self.code in ("exists", "unknown_reference")  # repeating the key checks can find it
-        self.quotes_value = is_bad_data(error)
+        self.quotes_value = is_bad_data_error(error)
         # In every language, the line is the first number after the name of the table.
         line = re.search(rf"^COPY {re.escape(table)}\D*?(\d+)", error.diag.context or "", re.MULTILINE)
         self.row_index = None if line is None else int(line[1]) - 1
@@ -71,7 +71,7 @@ class AmbiguousRejection(TableRejection):
         self.is_key_conflict = self.quotes_value = False
 
 
-def is_bad_data(error: psycopg.Error) -> bool:
+def is_bad_data_error(error: psycopg.Error) -> bool:
     return (error.sqlstate or "").startswith(_BAD_DATA_STATE_CLASS)
 
 
@@ -182,7 +182,7 @@ class TargetTable:
             raise_if_target_unusable(error, self._table_name)
             if is_transient(error):
                 raise
-            if is_bad_data(error):
+            if is_bad_data_error(error):
                 await self.check_columns_unchanged(self._fields)
             raise TableRejection(error, "") from error
 
@@ -210,7 +210,7 @@ class TargetTable:
     ) -> set[int]:
         """Find rows whose values in these fields exist in the table. Fields in ``empty`` must be NULL there."""
         match = self._build_match_condition(fields, empty=empty)
-        return await self._execute_for_row_indexes("target/existing", self._build_unnest(fields, rows), match=match)
+        return await self._execute_and_get_row_indexes("target/existing", self._build_unnest(fields, rows), match=match)
 
     async def find_rows_taken_by_other_keys(
         self, key: Sequence[str], fields: Sequence[str], rows: TextRows, empty: Collection[str] = ()
@@ -218,7 +218,7 @@ class TargetTable:
         """Find rows whose values exist in a row of the table with another key. Each row starts with its key."""
         given = [*key, *(name for name in fields if name not in key)]
         match, own = self._build_match_condition(fields, empty=empty), self._build_match_condition(key)
-        return await self._execute_for_row_indexes(
+        return await self._execute_and_get_row_indexes(
             "target/taken", self._build_unnest(given, rows), match=match, own=own
         )
 
@@ -228,7 +228,7 @@ class TargetTable:
         columns = dict(zip(reference.fields, reference.columns, strict=True))
         match = self._build_match_condition(reference.fields, columns)
         unnest = self._build_unnest(reference.fields, rows)
-        return await self._execute_for_row_indexes("target/missing", unnest, table, match=match)
+        return await self._execute_and_get_row_indexes("target/missing", unnest, table, match=match)
 
     async def find_invalid_values(self, field: str, texts: ColumnTexts) -> dict[int, str]:
         """Return why texts are invalid for the type of a field. Servers before PostgreSQL 16 cannot check this."""
@@ -237,7 +237,7 @@ class TargetTable:
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
         if not distinct:
             return {}
-        array, value = _build_text_array_and_value("texts", distinct)
+        array, value = _build_text_array_sql_and_value("texts", distinct)
         statement = _load_sql_template("target/invalid").format(texts=array)
         cursor = await self._conn.execute(statement, {"texts": value, "type": self._fields[field].sql_type})
         reasons = {distinct[ord_ - 1]: reason for ord_, reason in await cursor.fetchall()}
@@ -251,17 +251,17 @@ class TargetTable:
         if dry_run:
             key = self._resource.key
             keys = [tuple(row[fields.index(name)] for name in key) for row in rows]
-            await self._execute_for_row_indexes(
+            await self._execute_and_get_row_indexes(
                 "target/copy_there", self._build_unnest(key, keys), match=self._build_match_condition(key)
             )
         sets = SQL(", ").join([self._build_assignment(field) for field in others])
-        return await self._execute_keyed_statement(
+        return await self._execute_for_rows_matched_by_key(
             "target/update", fields, rows, DRY_RUN_EXISTING_TABLE if dry_run else self._table, sets=sets
         )
 
     async def find_unchanged_rows(self, fields: Sequence[str], rows: TextRows) -> set[int]:
         """Find rows that exist in the table with exactly these values."""
-        return await self._execute_keyed_statement("target/same", fields, rows, self._table)
+        return await self._execute_for_rows_matched_by_key("target/same", fields, rows, self._table)
 
     async def copy_rows(self, fields: Sequence[str], data: bytes, *, dry_run: bool) -> int:
         """Copy rows into the table, or into a temporary one in a dry run; return the number of inserted rows."""
@@ -303,7 +303,7 @@ class TargetTable:
         """Return the fields that an update sets: all but the key."""
         return [self._fields[field] for field in fields if field not in self._resource.key]
 
-    async def _execute_keyed_statement(
+    async def _execute_for_rows_matched_by_key(
         self, name: str, fields: Sequence[str], rows: TextRows, table: Identifier, **more: Composable
     ) -> set[int]:
         parts = [self._build_difference_condition(field) for field in self._list_updatable_fields(fields)] or [
@@ -312,9 +312,9 @@ class TargetTable:
         differs = SQL(" OR ").join(parts)
         match = self._build_match_condition(self._resource.key)
         unnest = self._build_unnest(fields, rows)
-        return await self._execute_for_row_indexes(name, unnest, table, match=match, differs=differs, **more)
+        return await self._execute_and_get_row_indexes(name, unnest, table, match=match, differs=differs, **more)
 
-    async def _execute_for_row_indexes(
+    async def _execute_and_get_row_indexes(
         self, name: str, unnest: _UnnestedRows, table: Identifier | None = None, **parts: Composable
     ) -> set[int]:
         query = _load_sql_template(name).format(
@@ -327,7 +327,7 @@ class TargetTable:
     def _build_unnest(self, fields: Sequence[str], rows: TextRows) -> _UnnestedRows:
         names = [self._aliases[name] for name in fields]
         arrays = [
-            _build_text_array_and_value(name, column)
+            _build_text_array_sql_and_value(name, column)
             for name, column in zip(names, zip(*rows, strict=True), strict=True)
         ]
         return _UnnestedRows(
@@ -349,12 +349,12 @@ class TargetTable:
                 parts.append(SQL("t.{} = {}").format(column, self._build_typed_value(field)))
         return SQL(" AND ").join(parts)
 
-    def _quote_alias(self, field: Field) -> Identifier:
+    def _quote_column_alias(self, field: Field) -> Identifier:
         return Identifier(self._aliases[field.name])
 
     def _build_typed_value(self, field: Field) -> Composable:
         # The type name comes from the catalog, never from a request, so it is safe to insert it as SQL.
-        return SQL("n.{}::{}").format(self._quote_alias(field), SQL(field.sql_type.replace("%", "%%")))
+        return SQL("n.{}::{}").format(self._quote_column_alias(field), SQL(field.sql_type.replace("%", "%%")))
 
     def _build_assignment(self, field: Field) -> Composable:
         """Build the assignment of a field. An empty value keeps the current value of a field that the table fills."""
@@ -369,11 +369,11 @@ class TargetTable:
             ours, theirs = SQL("{}::text").format(ours), SQL("{}::text").format(theirs)
         unequal = SQL("{} IS DISTINCT FROM {}").format(ours, theirs)
         if field.name in self._filled:
-            return SQL("(n.{} IS NOT NULL AND {})").format(self._quote_alias(field), unequal)
+            return SQL("(n.{} IS NOT NULL AND {})").format(self._quote_column_alias(field), unequal)
         return unequal
 
 
-def _build_text_array_and_value(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
+def _build_text_array_sql_and_value(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
     """Return the SQL of a text array, and the value of its parameter ``name``."""
     joined = join_column_into_text(column)
     if joined is None:

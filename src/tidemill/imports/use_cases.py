@@ -118,9 +118,9 @@ class ImportUseCases:
         The worker checks the address that its host resolves to.
         """
         from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415  they import an HTTP client
-        from tidemill.files.remote.remote_urls import check_url, remove_url_query  # noqa: PLC0415
+        from tidemill.files.remote.remote_urls import parse_allowed_url, remove_url_query  # noqa: PLC0415
 
-        return remove_url_query(check_url(url, DownloadLimits.from_settings(self._runtime.settings).allowed))
+        return remove_url_query(parse_allowed_url(url, DownloadLimits.from_settings(self._runtime.settings).allowed))
 
     async def was_exported_spreadsheet_safe(self, reference: FileReference) -> bool:
         """Return whether an export wrote the referenced file with spreadsheet-safe cells."""
@@ -148,7 +148,7 @@ class ImportUseCases:
             Unavailable: The database cannot confirm the job. A file without a job is deleted later.
         """
         blob_id = file.blob.id
-        async with self._discard_on_error(blob_id):
+        async with self._discard_staged_file_on_error(blob_id):
             inspection = await self._inspect_import_file(submission, file)
             spec = _add_file_fingerprint(submission, file, inspection)
             # A repeated submission returns the first job even if the table has changed and the plan would fail.
@@ -326,7 +326,7 @@ class ImportUseCases:
         }
 
     @asynccontextmanager
-    async def _discard_on_error(self, blob_id: str) -> AsyncIterator[None]:
+    async def _discard_staged_file_on_error(self, blob_id: str) -> AsyncIterator[None]:
         try:
             yield
         except BaseException:
@@ -421,13 +421,13 @@ def _to_displayed_input(record: Any) -> Any:
 
 
 @contextmanager
-def open_local_preview(runtime: Runtime) -> Iterator[tuple[ImportUseCases, StagedFiles]]:
+def open_use_cases_for_local_preview(runtime: Runtime) -> Iterator[tuple[ImportUseCases, StagedFiles]]:
     """Yield use cases that store files in a temporary folder, and write nothing to the database.
 
     The database may lack the schema of Tidemill, and the user may lack all privileges except to read the table.
     """
     with TemporaryDirectory(prefix="tidemill-preview-") as folder:
-        local = runtime.replace_settings(blobs=folder)
+        local = runtime.copy_with_settings(blobs=folder)
         staged = StagedFiles(None, local.blobs)
         yield ImportUseCases(local, staged), staged
 
@@ -436,7 +436,7 @@ def make_import_use_cases(runtime: Runtime) -> ImportUseCases:
     return ImportUseCases(runtime)
 
 
-def _get_target_resource_name(job: Job) -> str | None:
+def _get_target_resource_of_import(job: Job) -> str | None:
     source = job.params.get("plan") or job.params
     return source["resource"]["name"] if source.get("resource") else None
 
@@ -451,7 +451,7 @@ def _report_import_completed(job: Job, seconds: float) -> None:
     emit(
         "import.completed",
         job=job.id,
-        resource_type=_get_target_resource_name(job),
+        resource_type=_get_target_resource_of_import(job),
         mode="validate_only" if plan["validate_only"] else plan["mode"],
         status=job.status,
         total_records=counts.total,
@@ -469,7 +469,7 @@ def _describe_invalid_rows(job: Job) -> str:
 
 
 IMPORT_HOOKS = KindHooks(
-    get_target=_get_target_resource_name,
+    get_target=_get_target_resource_of_import,
     authorize=_check_target_writable,
     describe_invalid_rows=_describe_invalid_rows,
     after_close=_report_import_completed,

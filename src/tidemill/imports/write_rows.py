@@ -134,7 +134,7 @@ async def _write_atomically(
         discarded = await _copy_new_rows(plan, judge, new)
         changed = await _update_existing_rows(plan, judge, existing)
     if not undo:
-        judge.reject_rows(discarded)
+        judge.reject_rows_not_kept(discarded)
     return Counter(inserted=len(new) - len(discarded), updated=changed, unchanged=len(existing) - changed)
 
 
@@ -147,7 +147,7 @@ async def _copy_new_rows(plan: ImportPlan, judge: TableChecker, rows: Sequence[i
         data = encode_copy_rows(columns) if columns else b"\n" * len(group)
         inserted += await judge.target.copy_rows(fields, data, dry_run=plan.validate_only)
     judge.last_copied_rows = []
-    absent = [] if inserted == len(rows) else await judge.find_absent_rows(rows)
+    absent = [] if inserted == len(rows) else await judge.find_rows_missing_in_table(rows)
     if len(absent) > len(rows) - inserted:
         raise AmbiguousRejection(ROW_NOT_KEPT_REASON)
     return absent

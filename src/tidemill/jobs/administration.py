@@ -115,7 +115,7 @@ def run_user_sql(
         InvalidInput: The text contains no statement.
         InvalidSql: A statement failed.
     """
-    statements.check_script(text, name)
+    statements.check_sql_script_text(text, name)
     return statements.run_statements(db, text, row_limit=row_limit, as_text=as_text)
 
 

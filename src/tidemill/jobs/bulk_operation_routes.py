@@ -23,19 +23,12 @@ from tidemill.jobs.bulk_operation_schemas import (
     ReprocessIn,
     RetryForecastOut,
 )
-from tidemill.jobs.dependencies import (
-    RunnableJob,
-    VisibleJob,
-    parse_item_ids,
-    parse_item_selection,
-    parse_item_seqs,
-    resolve_job_filter,
-    resolve_owner_filter,
-)
+from tidemill.jobs.item_ids import parse_item_ids, parse_item_selection, parse_item_seqs
 from tidemill.jobs.job_control import CancelSelection
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.reprocessing import BulkOperation, ItemId, ReprocessSelection
-from tidemill.rest import schema_types
+from tidemill.jobs.route_dependencies import RunnableJob, VisibleJob, resolve_job_filter, resolve_owner_filter
+from tidemill.rest import list_cursors
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 
@@ -200,7 +193,7 @@ async def _start_dead_letter_operation(
     items = _parse_selected_items(body)
     db = runtime.db
     owner_id = await resolve_owner_filter(db, me, body.user_id)
-    return await reprocessing.redrive_or_dismiss_for_user(
+    return await reprocessing.run_dead_letter_operation_for_user(
         runtime,
         me,
         verb=verb,
@@ -224,12 +217,12 @@ def _parse_selected_items(body: DeadLetterSelectionIn) -> list[ItemId] | None:
 async def list_operations(query: Annotated[OperationQuery, Query()], me: CurrentUser, db: DatabaseDep) -> OperationPage:
     """List bulk operations, newest first. Each includes its user, selection and progress."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
-    before = _parse_operation_cursor(schema_types.decode_cursor(query.after))
+    before = _parse_operation_cursor(list_cursors.decode_cursor(query.after))
     operations = await reprocessing.list_operations(db, owner_id, before=before, limit=query.page_size + 1)
     shown = operations[: query.page_size]
     more = (str(shown[-1].id),) if len(operations) > len(shown) else None
     return OperationPage(
-        operations=[build_operation_out(one) for one in shown], **schema_types.build_next_page_dict(more)
+        operations=[build_operation_out(one) for one in shown], **list_cursors.build_next_page_dict(more)
     )
 
 
@@ -267,11 +260,11 @@ def set_operation_headers_and_build_out(response: Response, operation: BulkOpera
 
 def _parse_operation_cursor(cursor: tuple[Any, ...] | None) -> UUID | None:
     try:
-        return None if cursor is None else _parse_single_id(cursor)
+        return None if cursor is None else _parse_operation_id_of_cursor(cursor)
     except (TypeError, ValueError):
         raise InvalidInput(FOREIGN_CURSOR_MESSAGE) from None
 
 
-def _parse_single_id(cursor: tuple[Any, ...]) -> UUID:
+def _parse_operation_id_of_cursor(cursor: tuple[Any, ...]) -> UUID:
     (text,) = cursor
     return parse_cursor_uuid(text)

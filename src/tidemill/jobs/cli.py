@@ -24,11 +24,11 @@ from tidemill.terminal.command_host import (
     BUILTIN_MILL_REFERENCE,
     MILL_DEFAULT_HELP,
     find_configured_mill_and_source,
-    is_on_command_line,
     make_command_host,
     resolve_mill,
     run_with_runtime,
 )
+from tidemill.terminal.command_options import is_option_on_command_line, parse_policy_option
 from tidemill.terminal.console import (
     JsonOption,
     console,
@@ -36,7 +36,6 @@ from tidemill.terminal.console import (
     format_job_counts,
     format_job_status,
     format_json,
-    parse_policy_option,
     print_job_summary,
     print_json_lines,
     print_notice,
@@ -94,7 +93,7 @@ def submit_command(
     async def action(runtime: Runtime) -> Job:
         host = make_command_host()
         # A mill of the environment may be another than that of the kind, which a worker then has registered.
-        if app is not None and (is_on_command_line(ctx, "app") or kind in host.list_mill_kinds(app)):
+        if app is not None and (is_option_on_command_line(ctx, "app") or kind in host.list_mill_kinds(app)):
             await host.register_mill_kind(runtime, app, kind)
         job = await submit_local_file(runtime, request, file, format_)
         if not watch:
@@ -163,7 +162,7 @@ class WorkerCheck:
         self._next_check = time.monotonic()
         self._is_reported = False
 
-    async def report_outage(self, job: Job) -> None:
+    async def report_if_no_worker(self, job: Job) -> None:
         """Query the running workers, every two seconds, and report that the job waits for one."""
         if job.is_closed or job.status is JobStatus.PAUSED or time.monotonic() < self._next_check:
             return
@@ -210,7 +209,7 @@ async def _print_changes_until_closed(runtime: Runtime, job: Job, worker_check: 
             printed = summary
         if job.is_closed:
             return job
-        await worker_check.report_outage(job)
+        await worker_check.report_if_no_worker(job)
         await asyncio.sleep(PROGRESS_REFRESH_S)
         job = await queries.get_job(runtime.db, job.id)
 
@@ -230,7 +229,7 @@ async def show_progress_until_closed(runtime: Runtime, job: Job, worker_check: W
             time_left = "" if left is None else f"{timedelta(seconds=round(left))} left"
             progress.update(task, total=total, completed=job.counts.settled, detail=shown, time_left=time_left)
             if worker_check is not None:
-                await worker_check.report_outage(job)
+                await worker_check.report_if_no_worker(job)
             await asyncio.sleep(PROGRESS_REFRESH_S)
             job = await queries.get_job(runtime.db, job.id)
         progress.update(
@@ -313,7 +312,7 @@ def retry(
 
     async def action(runtime: Runtime) -> BulkOperation:
         found = [await queries.get_job_by_reference(runtime.db, text) for text in jobs]
-        operation = await reprocessing.redrive_or_dismiss_dead_letters(
+        operation = await reprocessing.run_dead_letter_operation(
             runtime.db, owner_id=None, filters={"jobs": [str(job.id) for job in found], "codes": code or None}
         )
         if operation.items:

@@ -12,10 +12,11 @@ from typing_extensions import TypeAliasType
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control, queries
 from tidemill.jobs.bulk_operation_schemas import CategoryFilter, FailureCategory, FailureGroupFilter
-from tidemill.jobs.dependencies import get_owner_scope, parse_item_ids, resolve_job_filter, resolve_owner_filter
+from tidemill.jobs.item_ids import parse_item_ids
 from tidemill.jobs.queries import make_pending_count_cache
+from tidemill.jobs.route_dependencies import get_owner_scope, resolve_job_filter, resolve_owner_filter
 from tidemill.jobs.schemas import ItemError, ItemOut
-from tidemill.rest import schema_types
+from tidemill.rest import list_cursors
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.problems import HttpError
 from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
@@ -252,7 +253,7 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
     ):  # listing the items of one job is always allowed
         raise HttpError(404, "The pending dashboard is disabled (TIDEMILL_PENDING_DASHBOARD)")
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
-    page = await queries.list_pending(
+    page = await queries.list_pending_items(
         runtime.db,
         owner_id=owner_id,
         statuses=query.statuses,
@@ -261,11 +262,11 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
         from_=query.from_,
         to=query.to,
         limit=query.page_size,
-        after=schema_types.decode_cursor(query.after),
+        after=list_cursors.decode_cursor(query.after),
     )
     items = [PendingOut.model_validate(row) for row in page.items]
     count = await _read_pending_count_field(runtime, query, owner_id)
-    return PendingPage(items=items, **count, **schema_types.build_next_page_dict(page.after))
+    return PendingPage(items=items, **count, **list_cursors.build_next_page_dict(page.after))
 
 
 async def _read_pending_count_field(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
@@ -294,10 +295,10 @@ async def list_dead_letters(
         group=query.group,
         dismissed=query.dismissed,
         limit=query.page_size,
-        after=schema_types.decode_cursor(query.after),
+        after=list_cursors.decode_cursor(query.after),
     )
     items = [DeadLetterOut.model_validate(row) for row in page.items]
-    return DeadLetterPage(items=items, **schema_types.build_next_page_dict(page.after))
+    return DeadLetterPage(items=items, **list_cursors.build_next_page_dict(page.after))
 
 
 @router.get("/dead-letters/groups", **build_route_options(Permission.USER, 404))

@@ -12,9 +12,9 @@ from pydantic import Field
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Job
 from tidemill.core.principal import Principal
-from tidemill.jobs.dependencies import VisibleJob, read_visible_job_id, resolve_owner_filter
 from tidemill.jobs.job_feed import JOB_FEED_OVERLAP, JobSubscription, fingerprint_job, make_job_feed
 from tidemill.jobs.job_views import build_job_out
+from tidemill.jobs.route_dependencies import VisibleJob, read_visible_job_id, resolve_owner_filter
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options, is_still_authorized
 from tidemill.rest.runtime_dependencies import RuntimeDep
 from tidemill.rest.schema_types import QueryModel as Parameters

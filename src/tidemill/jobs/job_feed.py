@@ -12,7 +12,7 @@ from uuid import UUID
 from tidemill.core.errors import Busy
 from tidemill.core.job import Job
 from tidemill.runtime import Runtime
-from tidemill.store import job_records
+from tidemill.store import database_clock, job_records
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
@@ -105,7 +105,7 @@ class JobFeed:
 
     async def _poll_and_offer_changes(self) -> None:
         subscriptions = list(self._subscriptions)
-        now = await self._db.run(job_records.read_database_clock)
+        now = await self._db.run(database_clock.read_database_clock)
         jobs = await self._db.read(
             job_records.list_open_or_changed_jobs,
             sorted({id_ for one in subscriptions for id_ in (one.job_id, one.pinned_job_id) if id_ is not None}),

@@ -67,7 +67,7 @@ async def read_job_detail(runtime: Runtime, job: Job) -> dict[str, Any]:
     }
 
 
-async def load_fetch_view(db: Database, job: Job) -> FetchOut | None:
+async def read_source_download_view(db: Database, job: Job) -> FetchOut | None:
     """Return the download of a job's source; None if the source has no URL."""
     state = await db.read(ingestion.read_fetch_progress, job.id)
     return None if state is None else FetchOut.model_validate(state, from_attributes=True)

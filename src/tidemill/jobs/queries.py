@@ -101,7 +101,7 @@ async def list_jobs(
     check_time_zones(created_from, created_to)
     check_storable_text("The filter", kind, q, search)
     request = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q, search)
-    return await _await_page_and_report("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
+    return await _await_page_and_emit_event("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
 
 
 async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobStatus] = ()) -> list[Job]:
@@ -144,10 +144,10 @@ async def list_items(
     check_storable_text("The key", key)
     request = item_lists.ItemListRequest(statuses, after, seq, codes, key or None)
     grid = job if isinstance(job, ItemListScope) else await get_item_list_scope(db, job)
-    return await _await_page_and_report("items", item_lists.list_items(db, grid, request, limit=limit))
+    return await _await_page_and_emit_event("items", item_lists.list_items(db, grid, request, limit=limit))
 
 
-async def read_shown_inputs(db: Database, grid: ItemListScope, items: Sequence[ViewRow]) -> dict[int, Any]:
+async def read_inputs_shown_in_grid(db: Database, grid: ItemListScope, items: Sequence[ViewRow]) -> dict[int, Any]:
     """Return the inputs of a page by seq; empty if the grid does not show inputs."""
     if grid.columns.value_key != "input" or not items:
         return {}
@@ -230,16 +230,18 @@ async def get_throughput(db: Database, owner_id: int | None) -> ViewRow:
 async def list_batches(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
     """Return a page of batches, newest first."""
     check_page_limit(limit)
-    return await _await_page_and_report("batches", db.run(batches.list_batches, job_id, limit=limit, after=after))
+    return await _await_page_and_emit_event("batches", db.run(batches.list_batches, job_id, limit=limit, after=after))
 
 
 async def list_activity(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
     """Return a page of user actions on a job, newest first."""
     check_page_limit(limit)
-    return await _await_page_and_report("activity", db.run(job_records.list_activity, job_id, limit=limit, after=after))
+    return await _await_page_and_emit_event(
+        "activity", db.run(job_records.list_activity, job_id, limit=limit, after=after)
+    )
 
 
-async def list_pending(
+async def list_pending_items(
     db: Database,
     *,
     owner_id: int | None = None,
@@ -263,12 +265,12 @@ async def list_pending(
     request = pending_items.OpenItemListRequest(
         statuses or pending_items.OPEN_STATUSES, job_id, owner_id, kind, from_, to
     )
-    return await _await_page_and_report(
+    return await _await_page_and_emit_event(
         "pending", db.read_snapshot(pending.list_open_items_with_reasons, request, limit=limit, after=after)
     )
 
 
-async def get_open_item_sums(db: Database, owner_id: int | None = None) -> OpenItemSums:
+async def count_open_items_by_kind_and_status(db: Database, owner_id: int | None = None) -> OpenItemSums:
     """Return the number of open items by kind and status, from the counters of batches."""
     return await db.run(batches.sum_open_items, owner_id)
 
@@ -300,7 +302,7 @@ async def list_dead_letters(
     check_page_limit(limit)
     filters = {"job_id": job_id, "from_": from_, "to": to, "category": category, "group": group}
     request = _build_dead_letter_request(owner_id, kind, codes, **filters, dismissed=dismissed)
-    return await _await_page_and_report(
+    return await _await_page_and_emit_event(
         "dead_letters", db.read_snapshot(dead_letter_lists.list_dead_letters, request, limit=limit, after=after)
     )
 
@@ -357,7 +359,7 @@ async def list_dead_letter_causes(
     return await db.run(dead_letter_lists.list_dead_letter_causes, owner_id, kind=kind, job_id=job_id)
 
 
-async def _await_page_and_report(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
+async def _await_page_and_emit_event(name: str, listing: Awaitable[Page[T]]) -> Page[T]:
     started = time.perf_counter()
     page = await listing
     ms = round((time.perf_counter() - started) * 1000, 1)
@@ -380,7 +382,7 @@ async def get_grid_columns(db: Database, job_id: UUID) -> GridColumns:
     return (await db.read(read_item_list_scope, job_id)).columns
 
 
-async def load_grid_page(
+async def load_grid_cells_of_items(
     db: Database, job_id: UUID, items: Sequence[GridRow]
 ) -> tuple[GridColumns, list[list[GridCell]]]:
     """Return the cells of a page of items, in the same form as an export.
@@ -423,7 +425,7 @@ class PendingCountCache:
         """Return the number of open items, optionally with these statuses and this kind."""
         at, sum_ = self._summed.get(owner_id, (float("-inf"), None))
         if sum_ is None or self._clock() - at >= self._cache_s:
-            at, sum_ = self._clock(), asyncio.ensure_future(get_open_item_sums(self._db, owner_id))
+            at, sum_ = self._clock(), asyncio.ensure_future(count_open_items_by_kind_and_status(self._db, owner_id))
             self._evict_expired()
             self._summed[owner_id] = (at, sum_)
         try:

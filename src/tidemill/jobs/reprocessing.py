@@ -54,7 +54,7 @@ async def reprocess_items(
     Raises:
         Conflict: The job cannot be reprocessed, or only done items are selected and its kind does not run them again.
     """
-    check_settled_statuses(choice.statuses)
+    reject_unsettled_statuses(choice.statuses)
     check_storable_text("The error code", *(choice.codes or ()))
     check_storable_text("The key", choice.key)
     hooks = find_kind_hooks((await db.read(job_records.get_job, job_id)).kind)
@@ -82,7 +82,7 @@ def _exclude_done_items(choice: ReprocessSelection, refusal: str) -> ReprocessSe
 DeadLetterVerb = Literal["redrive", "dismiss", "restore"]
 
 
-async def redrive_or_dismiss_dead_letters(
+async def run_dead_letter_operation(
     db: Database,
     *,
     verb: DeadLetterVerb = "redrive",
@@ -108,7 +108,7 @@ async def redrive_or_dismiss_dead_letters(
     return await run_operation_until_end_or_timeout(db, added, timeout_s)
 
 
-async def redrive_or_dismiss_for_user(
+async def run_dead_letter_operation_for_user(
     runtime: Runtime,
     me: Principal,
     *,
@@ -133,7 +133,7 @@ async def redrive_or_dismiss_for_user(
         await _authorize_named_jobs(runtime, me, named, owner_id)
         denied = [*await _list_revoked_targets(runtime, me), *await list_revoked_kinds(runtime, me)]
         selected |= {"denied": denied} if denied else {}
-    return await redrive_or_dismiss_dead_letters(
+    return await run_dead_letter_operation(
         runtime.db,
         verb=verb,
         owner_id=owner_id,
@@ -216,7 +216,7 @@ async def run_operation_until_end_or_timeout(
     return operation
 
 
-def check_settled_statuses(statuses: Sequence[ItemStatus]) -> None:
+def reject_unsettled_statuses(statuses: Sequence[ItemStatus]) -> None:
     invalid = [status.value for status in statuses if status not in TERMINAL_ITEM_STATUSES]
     if invalid:
         raise InvalidInput(f"Items with status {', '.join(invalid)} are not settled and cannot be reprocessed")
@@ -232,7 +232,7 @@ def _group_by_job(items: Sequence[ItemId]) -> dict[str, list[int]]:
 DEFAULT_MAX_ROW_BYTES: int = Settings.model_fields["max_row_bytes"].default
 
 
-async def fix_item(
+async def record_item_fix(
     db: Database,
     job_id: UUID,
     seq: int,
@@ -241,13 +241,13 @@ async def fix_item(
     by: int,
     max_row_bytes: int = DEFAULT_MAX_ROW_BYTES,
 ) -> int:
-    """Fix the input of an item and return the number of the fix. The next attempt after a reprocess uses it."""
+    """Record a fixed input of an item and return the number of the fix. The next attempt after a reprocess uses it."""
     (value,) = encode_inputs([input], max_row_bytes)
     return await db.run(store.add_item_fix, job_id, seq, value, by=by)
 
 
-async def fix_item_for_user(runtime: Runtime, me: Principal, job: Job, seq: int, fixed_input: Any) -> int:
-    """Fix the input of an item like ``fix_item``, with the rules of the job's kind.
+async def check_and_record_item_fix(runtime: Runtime, me: Principal, job: Job, seq: int, fixed_input: Any) -> int:
+    """Record a fixed input like ``record_item_fix``, if the rules of the job's kind allow it.
 
     Raises:
         Conflict: This item, or any item of this kind, cannot be fixed.
@@ -259,4 +259,4 @@ async def fix_item_for_user(runtime: Runtime, me: Principal, job: Job, seq: int,
     if enabled_hooks is not None and enabled_hooks.parse_fix is not None:
         fixed_input = await enabled_hooks.parse_fix(runtime, job, seq, fixed_input)
     max_row_bytes = runtime.settings.max_row_bytes
-    return await fix_item(runtime.db, job.id, seq, fixed_input, by=me.user_id, max_row_bytes=max_row_bytes)
+    return await record_item_fix(runtime.db, job.id, seq, fixed_input, by=me.user_id, max_row_bytes=max_row_bytes)

@@ -10,8 +10,9 @@ from tidemill.core.errors import Conflict, UnknownKind
 from tidemill.core.job import Job
 from tidemill.core.status import JobStatus
 from tidemill.jobs import job_control, queries, reprocessing
-from tidemill.jobs.dependencies import (
-    ItemSeq,
+from tidemill.jobs.item_ids import ItemSeq
+from tidemill.jobs.job_views import build_job_out, build_job_view, read_job_detail
+from tidemill.jobs.route_dependencies import (
     JobName,
     RunnableJob,
     VisibleJob,
@@ -21,7 +22,6 @@ from tidemill.jobs.dependencies import (
     resolve_owner_filter,
     validate_job_name,
 )
-from tidemill.jobs.job_views import build_job_out, build_job_view, read_job_detail
 from tidemill.jobs.schemas import (
     ActivityOut,
     ActivityPage,
@@ -42,11 +42,12 @@ from tidemill.jobs.schemas import (
     PageQuery,
     ProgressPointOut,
 )
-from tidemill.rest import schema_types
+from tidemill.rest import list_cursors
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.request_body import BodyLimit
+from tidemill.rest.request_coalescer import make_request_coalescer
 from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_disconnect
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep, make_coalescer
+from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import QueryModel as Parameters
 from tidemill.runtime import Runtime
 
@@ -59,7 +60,7 @@ async def list_jobs(query: Annotated[JobListQuery, Query()], me: CurrentUser, ru
     owner = await resolve_owner_filter(runtime.db, me, query.user_id)
     key = ("jobs", owner, query.model_dump_json())
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(key, lambda: _read_job_page_json(runtime, owner, query))
+        await runtime.get(make_request_coalescer).get(key, lambda: _read_job_page_json(runtime, owner, query))
     )
 
 
@@ -75,14 +76,16 @@ async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonByt
     """Get a job with its counts, rates and error codes, and how its workers adapt to the load."""
     name, owner = validate_job_name(job), get_owner_scope(me)
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(("job", name, owner), lambda: _read_job_detail_json(runtime, name, owner))
+        await runtime.get(make_request_coalescer).get(
+            ("job", name, owner), lambda: _read_job_detail_json(runtime, name, owner)
+        )
     )
 
 
 async def _read_job_page_json(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
     page = await list_jobs_by_query(runtime.db, owner_id, query, query.kind or query.job_type)
     return encode_json(
-        {"jobs": [build_job_view(runtime, job) for job in page.items], **schema_types.build_next_page_dict(page.after)}
+        {"jobs": [build_job_view(runtime, job) for job in page.items], **list_cursors.build_next_page_dict(page.after)}
     )
 
 
@@ -93,18 +96,18 @@ async def _read_job_detail_json(runtime: Runtime, name: str, owner_id: int | Non
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_batches(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> BatchPage:
     """List the batches of a job, newest first."""
-    page = await queries.list_batches(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
+    page = await queries.list_batches(db, job, limit=query.page_size, after=list_cursors.decode_cursor(query.after))
     return BatchPage(
-        batches=[BatchOut.model_validate(row) for row in page.items], **schema_types.build_next_page_dict(page.after)
+        batches=[BatchOut.model_validate(row) for row in page.items], **list_cursors.build_next_page_dict(page.after)
     )
 
 
 @router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_activity(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> ActivityPage:
     """List user actions on a job, newest first."""
-    page = await queries.list_activity(db, job, limit=query.page_size, after=schema_types.decode_cursor(query.after))
+    page = await queries.list_activity(db, job, limit=query.page_size, after=list_cursors.decode_cursor(query.after))
     activity = [ActivityOut.model_validate(row) for row in page.items]
-    return ActivityPage(activity=activity, **schema_types.build_next_page_dict(page.after))
+    return ActivityPage(activity=activity, **list_cursors.build_next_page_dict(page.after))
 
 
 @router.get("/jobs/{job}/chart", **build_route_options(Permission.USER, 404))
@@ -162,7 +165,7 @@ async def list_items(
     name, owner = validate_job_name(job), get_owner_scope(me)
     key = ("items", name, owner, query.model_dump_json())
     return JsonBytesResponse(
-        await runtime.get(make_coalescer).get(key, lambda: _read_item_page_json(runtime, name, owner, query))
+        await runtime.get(make_request_coalescer).get(key, lambda: _read_item_page_json(runtime, name, owner, query))
     )
 
 
@@ -174,19 +177,19 @@ async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None
         grid,
         query.statuses,
         limit=query.page_size,
-        after=schema_types.decode_cursor(query.after),
+        after=list_cursors.decode_cursor(query.after),
         seq=query.seq,
         codes=query.error_codes,
         key=query.key,
     )
-    inputs = await queries.read_shown_inputs(db, grid, page.items) if query.inputs else {}
+    inputs = await queries.read_inputs_shown_in_grid(db, grid, page.items) if query.inputs else {}
     items = [item | {"input": inputs[item["seq"]]} if item["seq"] in inputs else item for item in page.items]
     return encode_json(
         {
             "columns": grid.columns.names,
             "columns_of": grid.columns.value_key,
             "items": items,
-            **schema_types.build_next_page_dict(page.after),
+            **list_cursors.build_next_page_dict(page.after),
         }
     )
 
@@ -204,7 +207,7 @@ async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDeta
 )
 async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep) -> FixCreatedOut:
     """Fix the input of an item that failed or was not found. Reprocess the item to use the new input."""
-    return FixCreatedOut(rev=await reprocessing.fix_item_for_user(runtime, me, job, seq, body.input))
+    return FixCreatedOut(rev=await reprocessing.check_and_record_item_fix(runtime, me, job, seq, body.input))
 
 
 KICKOFF_MAX_MS = 60_000

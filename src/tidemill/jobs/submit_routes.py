@@ -14,16 +14,17 @@ from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, InvalidRequ
 from tidemill.core.job import Job
 from tidemill.core.principal import Role
 from tidemill.jobs import submission, upload
-from tidemill.jobs.dependencies import make_submission
 from tidemill.jobs.job_views import build_job_out
+from tidemill.jobs.route_dependencies import make_submission_from_request
 from tidemill.jobs.schemas import JobIn, JobOut
 from tidemill.jobs.submission import Submission
 from tidemill.rest import json_body
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.idempotency_key import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.problems import PROBLEM_ERRORS_MAX, HttpError, build_field_problem
 from tidemill.rest.request_body import BodyLimit, has_json_content_type
 from tidemill.rest.runtime_dependencies import RuntimeDep
-from tidemill.rest.schema_types import BINARY_CONTENT, BINARY_SCHEMA, IdempotencyKey, parse_idempotency_key
+from tidemill.rest.schema_types import BINARY_CONTENT, BINARY_SCHEMA
 from tidemill.runtime import Runtime
 
 _JOB_PROPERTIES: dict[str, dict[str, Any]] = {
@@ -107,7 +108,7 @@ async def submit_job(
     Send a file as multipart, or as the body with `kind` in the query. Send images as several parts or as one zip. Each
     image becomes an item. When the response arrives, the job is durable.
     """
-    base = make_submission(
+    base = make_submission_from_request(
         request, me, idem_key=_build_idempotency_key(idempotency_key), batch_size=runtime.settings.claim_max
     )
     try:
@@ -178,7 +179,7 @@ async def _submit_upload(request: Request, runtime: Runtime, base: Submission, r
                 await submission.check_quota_before_upload(runtime.db, spec)
 
     file = await upload.receive_upload(request, runtime, check=check_fields)
-    async with upload.discard_on_error(runtime, file):
+    async with upload.discard_upload_on_error(runtime, file):
         await check_fields(file.fields)
     return await submission.submit_upload(runtime, spec, file.blob, file.name, file.format)
 

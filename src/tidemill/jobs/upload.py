@@ -48,7 +48,7 @@ async def receive_upload(
 
 
 @asynccontextmanager
-async def discard_on_error(runtime: Runtime, file: UploadedFile) -> AsyncIterator[None]:
+async def discard_upload_on_error(runtime: Runtime, file: UploadedFile) -> AsyncIterator[None]:
     """Remove the stored file if the block fails."""
     try:
         yield

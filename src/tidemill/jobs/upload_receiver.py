@@ -7,7 +7,7 @@ from typing import Self
 
 from tidemill.core.errors import InvalidInput, TooLarge
 from tidemill.files.blobs.blob_store import Blob, BlobWriter
-from tidemill.files.formats.image_zip import ImageZipWriter, clean_file_name
+from tidemill.files.formats.image_zip import ImageZipWriter, clean_file_name_for_display
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
 from tidemill.jobs.work_gates import run_in_upload_thread
 from tidemill.rest.problems import HttpError
@@ -61,7 +61,7 @@ class UploadReceiver:
     async def begin_file(self, name: str, media_type: str, declared_format: str | None = None) -> None:
         """Start a file. A request may have several images, but only one file of another type."""
         if self._accept_any_type:
-            self._begin_untyped_file(name, media_type)
+            self._begin_file_of_detected_type(name, media_type)
             return
         is_image = media_type.startswith("image/") and declared_format in (None, "images")
         if self.format is not None and not (is_image and self._images is not None):
@@ -75,14 +75,14 @@ class UploadReceiver:
             if is_image
             else _validate_format(declared_format) or _get_format_from_type_or_name(media_type, name)
         )
-        self.name = self.name or clean_file_name(name)
+        self.name = self.name or clean_file_name_for_display(name)
 
-    def _begin_untyped_file(self, name: str, media_type: str) -> None:
+    def _begin_file_of_detected_type(self, name: str, media_type: str) -> None:
         """Start a file whose type is detected after it is stored."""
         if self.format is not None:
             raise InvalidInput("Upload only one file")
         self.format, self.media_type = "", media_type
-        self.name = clean_file_name(name)
+        self.name = clean_file_name_for_display(name)
 
     async def write(self, chunk: bytes) -> None:
         self._received_bytes += len(chunk)

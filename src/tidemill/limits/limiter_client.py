@@ -6,9 +6,9 @@ import time
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
+from tidemill.core.arithmetic import clamp, update_moving_average
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import InvalidInput
-from tidemill.core.moving_average import clamp, update_moving_average
 from tidemill.limits import limiter_records as store
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_records import SHARED_MEMBER_KEY, PermitGrant, PermitRequest, ThrottleResult

@@ -6,8 +6,8 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
+from tidemill.core.arithmetic import clamp, update_moving_average
 from tidemill.core.decide import describe_exception
-from tidemill.core.moving_average import clamp, update_moving_average
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_client import MAX_BLOCK_WAIT_S, PERMIT_LOOKAHEAD_S, LimiterClient, ThrottleReporter
 from tidemill.limits.limiter_records import PermitGrant
@@ -69,15 +69,15 @@ class LimiterSlots:
     def is_full(self) -> bool:
         return self.is_counted and self.free_count <= 0
 
-    def count_missing(self, waiting: int) -> int:
+    def count_missing_slots(self, waiting: int) -> int:
         return max(0, waiting - self.free_count) if self.is_counted else 0
 
-    def release_used(self, seconds: float | None) -> None:
+    def release_used_slot(self, seconds: float | None) -> None:
         self.in_use -= 1
         if seconds is not None:
             self._use_s = update_moving_average(self._use_s, seconds)
 
-    def give_up_held(self, places: int) -> None:
+    def give_up_held_slots(self, places: int) -> None:
         if places > 0:
             self.held -= places
             self.has_unreported = True
@@ -87,7 +87,7 @@ class LimiterSlots:
         self.is_contended = answer.crowded or lacks
         self.is_counted = answer.counted
         if not self.is_counted:
-            self.give_up_held(self.held)
+            self.give_up_held_slots(self.held)
 
     @property
     def poll_interval_s(self) -> float:
@@ -185,13 +185,13 @@ class LimiterQueue:
     def release_slot(self, seconds: float | None) -> None:
         """Release the slot of a call that took ``seconds``; None if the call did not start."""
         slots = self._slots
-        slots.release_used(seconds)
+        slots.release_used_slot(seconds)
         if not slots.is_counted:
             return
         if not self._waiters:
-            slots.give_up_held(slots.free_count)
+            slots.give_up_held_slots(slots.free_count)
         elif slots.is_contended:  # other processes wait too: release the slot for all of them
-            slots.give_up_held(min(1, slots.free_count))
+            slots.give_up_held_slots(min(1, slots.free_count))
             self._next_request_at = max(self._next_request_at, time.monotonic() + MIN_SLOT_POLL_S)
         self._admit_request_and_set_timer()
 
@@ -262,7 +262,7 @@ class LimiterQueue:
         now = time.monotonic()
         self._permit_stock.drop_expired(now)
         if now < max(self._blocked_until, self._opens_at):
-            self._reject_impatient(now)
+            self._reject_waiters_beyond_max_wait(now)
         while self._waiters:
             if self._waiters[0].answer.done():
                 self._waiters.popleft()
@@ -275,7 +275,7 @@ class LimiterQueue:
             self._start_request_unless_running()
         self._set_timer()
 
-    def _reject_impatient(self, now: float) -> None:
+    def _reject_waiters_beyond_max_wait(self, now: float) -> None:
         blocked, opens = self._blocked_until - now, self._opens_at - now
         waits = [(waiter, max(blocked, opens) if waiter.counts_queue else blocked) for waiter in self._waiters]
         for waiter, wait in waits:
@@ -288,7 +288,7 @@ class LimiterQueue:
 
     def _needs_permits(self) -> bool:
         waiting = len(self._waiters)
-        if self._slots.count_missing(waiting):
+        if self._slots.count_missing_slots(waiting):
             return True
         return self._rate_per_s is not None and (
             waiting > len(self._permit_stock) or len(self._permit_stock) < self._refill_below
@@ -342,7 +342,7 @@ class LimiterQueue:
     async def _request_permits(self) -> None:
         slots, throttled, unreported = self._slots, self._throttled_total, self._throttle_reporter.unreported
         wanted = self._plan_request_size(time.monotonic())
-        more = slots.count_missing(len(self._waiters))
+        more = slots.count_missing_slots(len(self._waiters))
         slots.has_unreported = False
         request = {"wanted": wanted, "places": more, "held": slots.held, "idle": max(0, slots.free_count)}
         self.key, answer = await self._client.request_permits(self.name, self.key, member=self._member, **request)
@@ -386,7 +386,7 @@ class LimiterQueue:
         if not self._waiters and not self._active_runs and len(self._permit_stock):
             self._client.return_permits_in_background(self.name, self.key, self._permit_stock.drain(), self._slack_s)
         if not self._waiters:
-            self._slots.give_up_held(self._slots.free_count)
+            self._slots.give_up_held_slots(self._slots.free_count)
             if self._slots.has_unreported:
                 self._start_request_unless_running()
 

@@ -126,7 +126,7 @@ def build_route_options(
     }
 
 
-def include_checked_router(app: FastAPI, router: APIRouter, prefix: str = "") -> None:
+def include_router_with_permissions(app: FastAPI, router: APIRouter, prefix: str = "") -> None:
     """Add routes to the app; raise RuntimeError if one declares no permission."""
     for route in router.routes:
         has_permission = isinstance(route, AuthenticatedRoute) and "x-permission" in (route.openapi_extra or {})

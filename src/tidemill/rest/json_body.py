@@ -79,7 +79,7 @@ def _parse_whole_body(model: type[BodyModel], body: bytes) -> BodyModel:
 
 
 def _parse_body_with_lazy_inputs(model: type[BodyModel], body: bytes, max_inputs: int) -> BodyModel:
-    parts = _slice_raw_fields(model, body)
+    parts = _split_body_into_raw_fields(model, body)
     inputs = parts.get(INPUTS_FIELD, b"").strip()
     if not inputs.startswith(b"["):
         return _parse_whole_body(model, _join_fields_within_limit(parts))
@@ -93,7 +93,7 @@ def slice_json_array(array: bytes, max_elements: int) -> list[msgspec.Raw]:
     elements: list[msgspec.Raw] = []
     at, end, window = 1, len(array) - 1, ARRAY_SCAN_WINDOW_BYTES
     while at < end:
-        part = next(_decode_candidate_slices(array, at, min(at + window, end)), None)
+        part = next(_decode_slices_at_candidate_ends(array, at, min(at + window, end)), None)
         if part is None:
             window *= 2
             continue
@@ -104,12 +104,12 @@ def slice_json_array(array: bytes, max_elements: int) -> list[msgspec.Raw]:
     return elements
 
 
-def _decode_candidate_slices(array: bytes, at: int, limit: int) -> Iterator[tuple[int, list[msgspec.Raw]]]:
+def _decode_slices_at_candidate_ends(array: bytes, at: int, limit: int) -> Iterator[tuple[int, list[msgspec.Raw]]]:
     """Yield possible ends of a part that starts at an element, with the elements of the part.
 
     A part in brackets is valid JSON only if it ends between two elements, so wrong candidates are skipped.
     """
-    for end in _find_candidate_ends(array, at, limit):
+    for end in _find_candidate_slice_ends(array, at, limit):
         if array.count(b",", at, end) > COMMAS_PER_WINDOW_MAX:
             raise InvalidInput("An input has too many values, or there are too many inputs. Send the inputs as a file.")
         try:
@@ -118,7 +118,7 @@ def _decode_candidate_slices(array: bytes, at: int, limit: int) -> Iterator[tupl
             continue
 
 
-def _find_candidate_ends(array: bytes, at: int, limit: int) -> Iterator[int]:
+def _find_candidate_slice_ends(array: bytes, at: int, limit: int) -> Iterator[int]:
     if limit == len(array) - 1:
         yield limit
     for mark, tries in ELEMENT_END_MARKERS:
@@ -130,10 +130,10 @@ def _find_candidate_ends(array: bytes, at: int, limit: int) -> Iterator[int]:
             yield found + len(mark) - 1
 
 
-def _slice_raw_fields(model: type[pydantic.BaseModel], body: bytes) -> dict[str, bytes]:
+def _split_body_into_raw_fields(model: type[pydantic.BaseModel], body: bytes) -> dict[str, bytes]:
     """Return the fields of a body, unparsed."""
     try:
-        decoded = msgspec.json.decode(body, type=_make_raw_struct(model))
+        decoded = msgspec.json.decode(body, type=_make_struct_of_raw_fields(model))
     except msgspec.ValidationError as error:  # not an object, or an unknown field, whose name is only in the message
         named = _UNKNOWN_FIELD_MESSAGE.search(str(error))
         at, reason = (
@@ -149,7 +149,7 @@ def _slice_raw_fields(model: type[pydantic.BaseModel], body: bytes) -> dict[str,
 
 
 @cache
-def _make_raw_struct(model: type[pydantic.BaseModel]) -> type[msgspec.Struct]:
+def _make_struct_of_raw_fields(model: type[pydantic.BaseModel]) -> type[msgspec.Struct]:
     fields = [(name, msgspec.Raw, msgspec.Raw()) for name in model.model_fields]
     return msgspec.defstruct(model.__name__, fields, forbid_unknown_fields=True)
 

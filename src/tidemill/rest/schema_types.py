@@ -1,88 +1,20 @@
-"""Shared types of request and response models, cursors and idempotency keys."""
+"""Shared types of request and response models."""
 
-import base64
-import binascii
-import json
 import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Header
 from pydantic import AfterValidator, AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
 from tidemill.core.errors import InvalidInput, escape_unprintable
-from tidemill.core.list_pages import FOREIGN_CURSOR_MESSAGE, check_storable_text
+from tidemill.core.file_format import ColumnType
+from tidemill.core.list_pages import check_storable_text
 from tidemill.core.status import ItemStatus, JobStatus, parse_item_status, parse_job_status
-from tidemill.rest.problems import HttpError
 
-CURSOR_MAX_CHARS = 400
 BINARY_SCHEMA = {"type": "string", "format": "binary"}
 BINARY_CONTENT = {"schema": BINARY_SCHEMA}  # a body of any bytes, for the OpenAPI document
-
-
-def build_next_page_dict(position: tuple[Any, ...] | None) -> dict[str, str]:
-    """Return the ``next_page`` field of a page; empty on the last page."""
-    return {} if position is None else {"next_page": encode_cursor(position)}
-
-
-def encode_cursor(position: tuple[Any, ...]) -> str:
-    """Encode a position in a list as a cursor."""
-    plain = [value.isoformat() if isinstance(value, datetime) else value for value in position]
-    text = json.dumps(plain, separators=(",", ":"), default=str)
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def decode_cursor(token: str | None) -> tuple[Any, ...] | None:
-    """Decode a cursor to plain values, which the list validates; raise InvalidInput if it is malformed."""
-    if not token:  # the first page
-        return None
-    try:
-        raw = base64.b64decode(
-            token[:CURSOR_MAX_CHARS] + "=" * (-len(token[:CURSOR_MAX_CHARS]) % 4), altchars=b"-_", validate=True
-        )
-        position = json.loads(raw, parse_constant=_reject_constant)
-    except (ValueError, binascii.Error, RecursionError):
-        raise InvalidInput(FOREIGN_CURSOR_MESSAGE) from None
-    if not isinstance(position, list) or any(isinstance(value, list | dict) for value in position):
-        raise InvalidInput(FOREIGN_CURSOR_MESSAGE)
-    return tuple(position)
-
-
-def _reject_constant(_: str) -> None:
-    raise ValueError
-
-
-_QUOTED_KEY = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,200})"')
-_BARE_KEY = re.compile(r"[\x21\x23-\x2b\x2d-\x7e]{1,200}")
-IDEMPOTENCY_KEY_PATTERN = f"^({_QUOTED_KEY.pattern}|{_BARE_KEY.pattern})$"  # for the OpenAPI document
-
-
-def parse_idempotency_key(header: str | None) -> str | None:
-    """Return the key of a quoted or bare header; respond 400 if it is malformed."""
-    if header is None:
-        return None
-    quoted = _QUOTED_KEY.fullmatch(header.strip())
-    if quoted:
-        return re.sub(r"\\(.)", r"\1", quoted[1])
-    if _BARE_KEY.fullmatch(header.strip()):
-        return header.strip()
-    raise HttpError(400, "Invalid Idempotency-Key. Send 1 to 200 printable characters, with or without quotes.")
-
-
-IDEMPOTENCY_KEY_DESCRIPTION = (
-    "A retry with the same key returns the first job. A key has 1 to 200 printable characters, with or without quotes."
-)
-
-
-IDEMPOTENCY_KEY_SCHEMA: dict[str, Any] = {"pattern": IDEMPOTENCY_KEY_PATTERN}
-
-
-IdempotencyKey = Annotated[
-    str | None,
-    Header(alias="Idempotency-Key", description=IDEMPOTENCY_KEY_DESCRIPTION, json_schema_extra=IDEMPOTENCY_KEY_SCHEMA),
-]
 
 
 ITEM_IDS_MAX = 10_000
@@ -147,7 +79,7 @@ def _require_iso_timestamp(value: object) -> object:
     return value
 
 
-def _check_storable(value: str) -> str:
+def _check_storable_text(value: str) -> str:
     try:
         check_storable_text("the value", value)
     except InvalidInput as error:
@@ -169,7 +101,7 @@ def add_empty_choice_to_schema(schema: dict[str, Any]) -> None:
 
 
 EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)  # as in `?kind=&after=`
-ShortText = Annotated[str, Field(max_length=200), AfterValidator(_check_storable)]
+ShortText = Annotated[str, Field(max_length=200), AfterValidator(_check_storable_text)]
 Timestamp = Annotated[datetime, BeforeValidator(_require_iso_timestamp)]
 ITEM_STATUSES_DESCRIPTION = "Only items with these statuses, comma-separated or repeated"
 JOB_STATUSES_DESCRIPTION = "Only jobs with these statuses, comma-separated or repeated"
@@ -217,3 +149,6 @@ ItemIdText = Annotated[
 NextPageToken = Annotated[
     str | None, Field(description="Cursor for `after` to get the next page; absent on the last page")
 ]
+
+
+ValueType = TypeAliasType("ValueType", ColumnType)

@@ -121,7 +121,7 @@ async def _lease_carved_range(conn: Connection, ready: Lease, n: int, holder: di
 async def _lease_carved_list(conn: Connection, ready: Lease, n: int, holder: dict[str, Any]) -> Lease:
     taken = (ready.seqs or ())[:n]
     await conn.execute(sql("batch/carve_list"), {"n": n, "batch_id": ready.batch_id})
-    return await _add_leased_batch(conn, _with_seqs(ready, taken), holder)
+    return await _add_leased_batch(conn, _copy_lease_with_seqs(ready, taken), holder)
 
 
 async def _lease_merged_lists(conn: Connection, ready: Lease, most: int, holder: dict[str, Any]) -> Lease:
@@ -137,7 +137,7 @@ async def _lease_merged_lists(conn: Connection, ready: Lease, most: int, holder:
             seqs += more
     if absorbed:
         await conn.execute(sql("batch/absorb"), {"ids": sorted(absorbed)})
-    return await _lease_entire_batch(conn, _with_seqs(ready, tuple(sorted(seqs))), holder)
+    return await _lease_entire_batch(conn, _copy_lease_with_seqs(ready, tuple(sorted(seqs))), holder)
 
 
 async def _add_leased_batch(conn: Connection, part: Lease, holder: dict[str, Any]) -> Lease:
@@ -162,7 +162,7 @@ async def _add_leased_batch(conn: Connection, part: Lease, holder: dict[str, Any
     return replace(part, batch_id=row[0], flush_no=0)
 
 
-def _with_seqs(lease: Lease, seqs: tuple[int, ...]) -> Lease:
+def _copy_lease_with_seqs(lease: Lease, seqs: tuple[int, ...]) -> Lease:
     return replace(lease, seqs=seqs, lo=seqs[0], hi=seqs[-1] + 1, open=len(seqs))
 
 
@@ -228,7 +228,7 @@ async def postpone_batch(conn: Connection, lease: Lease, *, disconnects: int, de
     return await cursor.fetchone() is not None
 
 
-async def terminate_stuck_copies(conn: Connection, seconds: float) -> int:
+async def terminate_sessions_stuck_in_copy(conn: Connection, seconds: float) -> int:
     """Terminate Tidemill sessions whose COPY has waited for its client longer than ``seconds``. Return their number.
 
     No server timeout ends them. A worker suspended during COPY holds the lock of its batch, so its lease could never be

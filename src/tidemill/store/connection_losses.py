@@ -32,7 +32,7 @@ class ConnectionLossDetector:
         return self._conn is not None and self._conn.closed
 
     @asynccontextmanager
-    async def observe(self, conn: Connection) -> AsyncIterator[None]:
+    async def observe_connection(self, conn: Connection) -> AsyncIterator[None]:
         """Observe the connection, also in the COMMIT after this context, until ``close``."""
         self._conn = conn
         conn.add_notice_handler(self._record_notice)

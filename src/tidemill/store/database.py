@@ -16,10 +16,10 @@ from psycopg import AsyncConnection
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from tidemill.config import get_database_variable
+from tidemill.config import get_database_variable_name
+from tidemill.core.arithmetic import MOVING_AVERAGE_ALPHA
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import Unavailable
-from tidemill.core.moving_average import MOVING_AVERAGE_ALPHA
 from tidemill.store.jsonb import decode_json
 from tidemill.telemetry.events import emit
 
@@ -373,13 +373,13 @@ async def _check_reachable(url: str) -> None:
         conn = await AsyncConnection.connect(url, connect_timeout=10)
     except psycopg.ProgrammingError:
         # The reason of libpq quotes the URL, which may contain the password.
-        text = f"{get_database_variable()} is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE."
+        text = f"{get_database_variable_name()} is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE."
         raise Unavailable(text) from None
     except psycopg.Error as error:
         where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
         reason = str(error).strip().splitlines()[0].rpartition("failed: ")[2].removeprefix("FATAL:").strip()
         remedy = next((text for part, text in _CONNECT_REMEDIES.items() if part in reason), _CONNECT_REMEDY)
-        remedy = remedy.format(variable=get_database_variable())
+        remedy = remedy.format(variable=get_database_variable_name())
         raise Unavailable(f"Cannot connect to PostgreSQL at {where}: {reason.rstrip('.')}. {remedy}") from error
     await conn.close()
 

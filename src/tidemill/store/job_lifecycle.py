@@ -53,18 +53,20 @@ async def fold_tally(conn: Connection, job_id: UUID) -> int:
 
 async def pause_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
     """Run -> pause. Batches are not changed; workers finish items that have started and release the others."""
-    await _change_intent_for_user(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
+    await _change_intent_and_record_activity(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
 
 
 async def resume_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
     """Pause -> run."""
-    await _change_intent_for_user(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
+    await _change_intent_and_record_activity(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
     await conn.execute(sql("outbox/announce"), {"job_id": job_id})
 
 
 async def cancel_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
     """-> cancel. Items that have started finish and keep their results; maintenance cancels the rest."""
-    await _change_intent_for_user(conn, job_id, Intent.CANCEL, by, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL))
+    await _change_intent_and_record_activity(
+        conn, job_id, Intent.CANCEL, by, allowed=(Intent.RUN, Intent.PAUSE, Intent.CANCEL)
+    )
 
 
 async def stop_job_for_deletion(conn: Connection, job_id: UUID) -> None:
@@ -150,7 +152,7 @@ async def has_no_open_work(conn: Connection, job_id: UUID) -> bool:
     return row is not None and bool(row[0])
 
 
-async def _change_intent_for_user(
+async def _change_intent_and_record_activity(
     conn: Connection, job_id: UUID, intent: Intent, by: int, *, allowed: tuple[Intent, ...]
 ) -> None:
     row = await lock_job(conn, job_id)

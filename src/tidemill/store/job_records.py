@@ -118,13 +118,6 @@ async def list_open_or_changed_jobs(
         return [_parse_job(row) for row in await cursor.fetchall()]
 
 
-async def read_database_clock(conn: Connection) -> datetime:
-    """Return the current time of the database."""
-    cursor = await conn.execute(sql("job/clock"))
-    row = await cursor.fetchone()
-    return row[0]  # type: ignore[index, no-any-return]
-
-
 async def find_job_id(conn: Connection, text: str, owner_id: int | None = None) -> UUID:
     """Find a job by its id, its key, or a unique prefix of its id.
 

@@ -17,7 +17,7 @@ from tidemill.store.job_records import get_job
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items, set_dismissed_for_chunk
 from tidemill.store.statements import SqlParams, fetch_records, sql
 from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items_step
-from tidemill.store.workers import read_max_attempts
+from tidemill.store.workers import read_max_attempts_of_kind
 
 LOWEST_JOB_ID = UUID(int=0)
 
@@ -128,7 +128,7 @@ async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> Ste
     choice = await _add_max_attempts(conn, job_id, _build_reprocess_selection(operation.predicate))
     after_seq, goes_on = operation.place.get("after_seq", -1), operation.items > 0
     taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=goes_on)
-    await _record_activity(conn, operation, job_id, taken)
+    await _record_operation_activity(conn, operation, job_id, taken)
     return StepProgress(taken, None if after is None else {"after_seq": after}, job_id)
 
 
@@ -142,7 +142,7 @@ async def _run_cancel_step(conn: Connection, operation: BulkOperation) -> StepPr
         ranges=merge_ranges(predicate.get("ranges", ())),
     )
     taken, place = await cancel_waiting_items_step(conn, job_id, waiting, operation.place)
-    await _record_activity(conn, operation, job_id, taken)
+    await _record_operation_activity(conn, operation, job_id, taken)
     return StepProgress(taken, place, job_id)
 
 
@@ -166,7 +166,7 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
         choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
     try:
         taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=after_seq >= 0)
-        await _record_activity(conn, operation, job_id, taken)
+        await _record_operation_activity(conn, operation, job_id, taken)
     except (UnknownJob, Conflict):  # deleted, purged or ended meanwhile: continue with the next job
         taken, after = 0, None
     if after is None:
@@ -191,7 +191,7 @@ async def _run_dismiss_step(conn: Connection, operation: BulkOperation) -> StepP
     changed, after = await set_dismissed_for_chunk(
         conn, job_id, choice, dismiss=operation.verb == "dismiss", user_id=operation.user_id, after_seq=after_seq
     )
-    await _record_activity(conn, operation, job_id, changed)
+    await _record_operation_activity(conn, operation, job_id, changed)
     if after is None:
         return StepProgress(changed, {"job": str(UUID(int=job_id.int + 1))}, job_id)
     return StepProgress(changed, {"job": str(job_id), "after_seq": after}, job_id)
@@ -224,7 +224,7 @@ async def _find_next_job_with_dead_letters(
     return await cursor.fetchone()
 
 
-async def _record_activity(conn: Connection, operation: BulkOperation, job_id: UUID, items: int) -> None:
+async def _record_operation_activity(conn: Connection, operation: BulkOperation, job_id: UUID, items: int) -> None:
     if items:
         await job_records.add_activity(
             conn, job_id, operation.user_id, operation.verb, items=items, operation=str(operation.id)
@@ -252,7 +252,7 @@ async def _add_max_attempts(conn: Connection, job_id: UUID, choice: ReprocessSel
     if choice.reset_attempts:
         return choice
     kind = (await get_job(conn, job_id)).kind
-    allowed = await read_max_attempts(conn, kind)
+    allowed = await read_max_attempts_of_kind(conn, kind)
     if not allowed:
         raise Conflict(
             f'The maximum number of attempts is unknown, because no worker has registered a handler for kind "{kind}"'

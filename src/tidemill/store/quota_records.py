@@ -44,6 +44,6 @@ async def set_quota(conn: Connection, user_id: int, limits: Mapping[str, int | N
     await conn.execute(sql("quota/set"), {"id": user_id, "limits": Jsonb(dict(limits)), "removed": list(removed)})
 
 
-async def add_stored_file(conn: Connection, file_id: str, job_id: UUID, size: int) -> None:
+async def record_stored_file_size(conn: Connection, file_id: str, job_id: UUID, size: int) -> None:
     """Record the size of a file that a job stores. It counts towards the quota of the owner."""
     await conn.execute(sql("file/add_stored"), {"file_id": file_id, "job_id": job_id, "bytes": size})

@@ -159,7 +159,7 @@ def _format_sql_error(error: psycopg.Error, text: str) -> str:
     return f"SQL error{where}: " + ". ".join(part.rstrip(".") for part in [message, *details])
 
 
-def check_script(text: str, name: str) -> None:
+def check_sql_script_text(text: str, name: str) -> None:
     """Raise InvalidInput if a text cannot be sent to PostgreSQL."""
     if not text.strip():
         raise InvalidInput(f"{name} contains no SQL statement")

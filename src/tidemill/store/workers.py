@@ -1,4 +1,4 @@
-"""Stores workers, their kinds and their duties."""
+"""Stores workers and the kinds that they register."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -105,7 +105,7 @@ def _parse_roles(names: list[str] | None) -> tuple[Role, ...] | None:
     return None if names is None else tuple(Role(name) for name in names)
 
 
-async def read_max_attempts(conn: Connection, kind: str) -> int:
+async def read_max_attempts_of_kind(conn: Connection, kind: str) -> int:
     """Return the maximum attempts of a kind; 0 if no worker has registered it."""
     cursor = await conn.execute(sql("kind/get"), {"name": kind})
     row = await cursor.fetchone()
@@ -141,40 +141,3 @@ async def list_live_kinds(conn: Connection) -> set[str]:
     """Return every kind that a live worker runs without a kickoff request."""
     cursor = await conn.execute(sql("worker/live_kinds"), {"seconds": WORKER_SILENCE_S})
     return {kind for kind, on_demand in await cursor.fetchall() if not on_demand}
-
-
-@dataclass(frozen=True, slots=True)
-class TakenDuty:
-    """A duty of this worker. The clock is ``behind_s`` behind the time at which the duty was last renewed."""
-
-    behind_s: float
-
-
-async def take_or_renew_duty(conn: Connection, name: str, worker: str, seconds: float) -> TakenDuty | None:
-    """Take or keep a duty; return None if another worker has it."""
-    cursor = await conn.execute(sql("duty/take"), {"name": name, "worker": worker, "seconds": seconds})
-    row = await cursor.fetchone()
-    return None if row is None else TakenDuty(row[0])
-
-
-CLOCK_TOLERANCE_S = 5.0  # a smaller jump only delays work by as much
-RENEWED_LEASE_S = 30.0  # workers renew their leases every few seconds
-
-
-async def recover_from_clock_set_back(conn: Connection, behind_s: float) -> float | None:
-    """If the clock of the database was set back, move planned times back; return the seconds, None if it was not.
-
-    Without it, ready batches, expired leases and schedules would wait until the clock is where it was before.
-    ``behind_s`` is what the caller knows already.
-    """
-    cursor = await conn.execute(sql("clock/measure_set_back"))
-    row = await cursor.fetchone()
-    seconds = max(behind_s, row[0] if row and row[0] is not None else 0.0)
-    if seconds < CLOCK_TOLERANCE_S:
-        return None
-    await conn.execute(sql("clock/move_back"), {"seconds": seconds, "lease": RENEWED_LEASE_S})
-    return seconds
-
-
-async def release_duties(conn: Connection, worker: str) -> None:
-    await conn.execute(sql("duty/resign"), {"worker": worker})

@@ -96,7 +96,7 @@ def _check_table_name(text: str) -> str:
     return text
 
 
-def _make_unprotected_table_name(schema: str, name: str) -> TableName:
+def _make_table_name_unless_protected(schema: str, name: str) -> TableName:
     """Reject protected schemas: a reference would reveal whether their tables contain a value."""
     table = TableName(schema, name)
     if table.is_in_protected_schema:
@@ -108,14 +108,14 @@ def _parse_referenced_table(value: Any) -> TableName:
     parts = _split_table_name(value) if isinstance(value, str) else []
     if len(parts) != 2:  # noqa: PLR2004  schema, table
         raise ValueError("Input should be a table with its schema, such as public.users")
-    return _make_unprotected_table_name(*parts)
+    return _make_table_name_unless_protected(*parts)
 
 
 def _parse_referenced_column(value: Any) -> tuple[TableName, str]:
     parts = _split_table_name(value, max_parts=3) if isinstance(value, str) else []
     if len(parts) != 3:  # noqa: PLR2004  schema, table, column
         raise ValueError("Input should be a column with its schema and table, such as public.users.id")
-    return _make_unprotected_table_name(*parts[:2]), parts[2]
+    return _make_table_name_unless_protected(*parts[:2]), parts[2]
 
 
 Scalar = Annotated[str, BeforeValidator(_format_scalar)]

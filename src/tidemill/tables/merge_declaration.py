@@ -159,7 +159,7 @@ class _DeclarationMerge:
             fields=fields,
             key=self._choose_key(written),
             unique=self._merge_unique_sets(written),
-            indexed=tuple(self._list_indexed_sets(written)),
+            indexed=tuple(self._list_unique_sets_of_table(written)),
             nulls_equal=tuple(self._to_field_names(one) for one in found.nulls_equal if written.issuperset(one)),
             references=self._merge_references(written),
             conditions=declared.conditions,
@@ -196,9 +196,9 @@ class _DeclarationMerge:
     def _merge_unique_sets(self, written: set[str]) -> tuple[FieldNames, ...]:
         """Return the unique sets of the table and of the declaration. The database does not enforce declared sets."""
         by_field = [(one.name,) for one in self._declared.fields if one.unique]
-        return tuple(dict.fromkeys([*self._list_indexed_sets(written), *by_field, *self._declared.unique]))
+        return tuple(dict.fromkeys([*self._list_unique_sets_of_table(written), *by_field, *self._declared.unique]))
 
-    def _list_indexed_sets(self, written: set[str]) -> list[FieldNames]:
+    def _list_unique_sets_of_table(self, written: set[str]) -> list[FieldNames]:
         return [self._to_field_names(one) for one in self._introspected.unique if written.issuperset(one)]
 
     def _choose_key(self, written: set[str]) -> FieldNames:
@@ -206,7 +206,7 @@ class _DeclarationMerge:
         wanted = self._declared.key
         if wanted is None:
             return self._to_field_names(self._introspected.key) if written.issuperset(self._introspected.key) else ()
-        same = [one for one in self._list_indexed_sets(written) if set(one) == set(wanted)]
+        same = [one for one in self._list_unique_sets_of_table(written) if set(one) == set(wanted)]
         if not same:
             self._add_problem("key", f"table {self._introspected.table} has no unique index on ({', '.join(wanted)})")
         return same[0] if same else wanted

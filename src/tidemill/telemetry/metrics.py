@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from prometheus_client.exposition import choose_encoder
 
 from tidemill.core.status import ItemStatus
-from tidemill.telemetry.child_events import (
+from tidemill.telemetry.events import Event, Subscriber
+from tidemill.telemetry.metric_families import SETTLED_STATUSES, ExpiringGauge, MetricFamilies
+from tidemill.telemetry.metric_labels import (
     HTTP_METHOD_LABELS,
     MAX_LABEL_VALUES,
     BoundedLabel,
+    count_by_known_code,
     count_throttled,
-    group_by_known_code,
 )
-from tidemill.telemetry.events import Event, Subscriber
-from tidemill.telemetry.metric_families import SETTLED_STATUSES, ExpiringGauge, MetricFamilies
 
 LATENCY_AVERAGE_WEIGHT = 0.3  # the weight of the newest second in the moving average of the database's latency
 RATE_MEMORY_ITEMS = 1_000  # the number of settled items that dominate a moving share
@@ -110,7 +110,7 @@ class MetricsSubscriber:
         for status in SETTLED_STATUSES:
             if event.fields[status]:
                 families.items.labels(kind, status).inc(event.fields[status])
-        for code, n in group_by_known_code(event.fields["codes"], event.fields["failed"]).items():
+        for code, n in count_by_known_code(event.fields["codes"], event.fields["failed"]).items():
             families.failures.labels(kind, code).inc(n)
         settled = sum(event.fields[status] for status in SETTLED_STATUSES)
         _update_moving_rate(families.error_rate, kind, event.fields["failed"], settled)
@@ -125,7 +125,7 @@ class MetricsSubscriber:
 
     def _on_item_retry(self, event: Event) -> None:
         kind = self._get_kind_label(event)
-        for code, n in group_by_known_code(event.fields["codes"], event.fields["items"]).items():
+        for code, n in count_by_known_code(event.fields["codes"], event.fields["items"]).items():
             self.families.retries.labels(kind, code).inc(n)
         throttled = count_throttled(event.fields["codes"])
         if throttled:

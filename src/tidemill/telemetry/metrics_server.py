@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def collect_metrics(
+def subscribe_metrics_if_enabled(
     settings: Settings, providers: Mapping[str, str] | None = None, *, only_these_kinds: bool = False
 ) -> "Iterator[MetricsSubscriber | None]":
     """Collect metrics of this process and its children; yields None if metrics are disabled.
@@ -51,7 +51,7 @@ async def serve_worker_metrics(settings: Settings, providers: Mapping[str, str])
         if settings.metrics_port is None:
             yield environment  # another part of this process may serve the metrics
             return
-        with collect_metrics(settings, providers, only_these_kinds=True) as meter:
+        with subscribe_metrics_if_enabled(settings, providers, only_these_kinds=True) as meter:
             assert meter is not None  # noqa: S101  metrics are enabled
             async with serve_metrics(meter, settings.metrics_host, settings.metrics_port, settings.metrics_path):
                 yield environment

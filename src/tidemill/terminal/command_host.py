@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import typer
 
 from tidemill.core.errors import InvalidInput
+from tidemill.terminal.command_options import is_option_on_command_line
 
 if TYPE_CHECKING:  # `tidemill --help` imports this module and must not load a database driver
     from tidemill.runtime import Runtime
@@ -78,7 +79,7 @@ def resolve_mill(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> 
     Raises:
         InvalidInput: The mill of the environment or of the file cannot be loaded; the message names the source.
     """
-    if ctx.resilient_parsing or is_on_command_line(ctx, str(param.name)):
+    if ctx.resilient_parsing or is_option_on_command_line(ctx, str(param.name)):
         return value
     configured = find_configured_mill_and_source()
     if configured is None:
@@ -91,16 +92,10 @@ def resolve_mill(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> 
     return reference
 
 
-def is_on_command_line(ctx: typer.Context, name: str) -> bool:
-    """Return whether a parameter has its value from the command line, and not from a default."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 def find_configured_mill_and_source() -> tuple[str, str] | None:
     """Return the mill of TIDEMILL_APP or of the configuration file, and the source of this value."""
     from tidemill.config import load_settings  # noqa: PLC0415  `tidemill --help` does not load the settings
-    from tidemill.runtime import find_configured_app_and_source  # noqa: PLC0415  as above
+    from tidemill.config_file import find_configured_app_and_source  # noqa: PLC0415  as above
 
     return find_configured_app_and_source(load_settings())
 

@@ -1,7 +1,6 @@
-"""Terminal output of jobs, items and progress, and parsers of common options."""
+"""Terminal output of jobs, items and progress."""
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -14,30 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from tidemill.core.errors import InvalidInput, escape_unprintable
+from tidemill.core.errors import escape_unprintable
 from tidemill.core.job import Counts, Job
 from tidemill.core.status import JobStatus
-
-
-def parse_policy_option(text: str) -> dict[str, Any]:
-    mode, _, bound = text.partition(":")
-    try:
-        if bound.endswith("%"):
-            return {"mode": mode, "max_percent": float(bound[:-1])}
-        return {"mode": mode} | ({"max_failed": int(bound)} if bound else {})
-    except ValueError:
-        raise InvalidInput(f'Invalid --policy "{text}": the limit must be a number or a percentage') from None
-
-
-_AGE_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-
-
-def parse_age_seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip().lower())
-    if match is None:
-        raise InvalidInput(f'Invalid age "{text}". Use a number and a unit, such as 90d, 12w, 36h, 30m or 10s.')
-    return float(match[1]) * _AGE_UNIT_SECONDS[match[2]]
-
 
 PIPE_WIDTH = 10_000  # wide enough that a table in a pipe or file is never wrapped or cut
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line")]

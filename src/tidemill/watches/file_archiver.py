@@ -37,7 +37,9 @@ class FileArchiver:
                     to_move.append(file)
                 elif (decision := decide_file_state(job_state)) is not None:
                     state, reason = decision
-                    if await self._db.run(watch_files.change_file_state_from, file, state, reason, before=(SUBMITTED,)):
+                    if await self._db.run(
+                        watch_files.change_file_state_if_in_states, file, state, reason, before=(SUBMITTED,)
+                    ):
                         to_move.append(replace(file, state=state, note=reason))
             after = page[-1][0].id
         return to_move
@@ -62,7 +64,7 @@ class FileArchiver:
     async def _set_final_state(self, file: WatchFile, note: str | None) -> None:
         state = FINAL_STATE_AFTER[file.state]
         reason = "; ".join(text for text in (file.note if file.state is REJECTED else None, note) if text) or None
-        if await self._db.run(watch_files.change_file_state_from, file, state, reason, before=(file.state,)):
+        if await self._db.run(watch_files.change_file_state_if_in_states, file, state, reason, before=(file.state,)):
             emit("watch.settled", watch=file.watch, path=file.path, state=state, job=file.job_id, reason=reason)
 
     async def _archive_file_and_marker(self, watch: Watch, source: WatchSource | None, file: WatchFile) -> str | None:

@@ -173,7 +173,7 @@ class WatchFileSubmitter:
         return job_id
 
     async def _set_state_and_report(self, file: WatchFile, state: FileState, why: str) -> None:
-        await self._db.run(watch_files.change_file_state_from, file, state, why, before=NOT_SUBMITTED_STATES)
+        await self._db.run(watch_files.change_file_state_if_in_states, file, state, why, before=NOT_SUBMITTED_STATES)
         emit("watch.passed", watch=file.watch, path=file.path, state=state, reason=why)
 
 

@@ -251,7 +251,7 @@ class WatchScanner:
                 watch_files.record_new_and_changed_files,
                 scope,
                 listing.entries[start : start + FILES_RECORDED_AT_ONCE],
-                partial(_explain_waiting, watch),
+                partial(_explain_why_file_waits, watch),
             )
         if listing.is_complete:
             await self._db.run(watch_files.mark_missing_files, scope, listing.entries)
@@ -313,7 +313,7 @@ class WatchScanner:
                 await heartbeat
 
 
-def _explain_waiting(watch: Watch, entry: ListedFile) -> str:
+def _explain_why_file_waits(watch: Watch, entry: ListedFile) -> str:
     """Return why a file is not submitted yet."""
     if watch.marker is not None:
         return WAITS_FOR_MARKER_MESSAGE

@@ -98,7 +98,7 @@ async def mark_file_submitted(conn: Connection, file: WatchFile, job_id: UUID) -
     return await _run_conditional_update(conn, "watch_file/submit", {"id": file.id, "job_id": job_id})
 
 
-async def change_file_state_from(
+async def change_file_state_if_in_states(
     conn: Connection, file: WatchFile, state: FileState, note: str | None, *, before: Sequence[FileState]
 ) -> bool:
     params = {"id": file.id, "state": state, "note": note, "from": list(before)}
@@ -113,7 +113,7 @@ async def requeue_changed_file(conn: Connection, file: WatchFile, entry: ListedF
     """Requeue a file with its current version. If that version is stored already, mark this file as gone."""
     params = {"id": file.id, "size": entry.size, "version": entry.version, "note": note}
     if not await _run_conditional_update(conn, "watch_file/wait_again", params):
-        await change_file_state_from(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
+        await change_file_state_if_in_states(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
 
 
 async def reserve_archive_path(conn: Connection, file: WatchFile, moved_to: str) -> str:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.core.moving_average import clamp
+from tidemill.core.arithmetic import clamp
 from tidemill.engine.adaptive.sizing import ItemPace
 
 SLICE_MS, SAFETY = 5_000, 0.7

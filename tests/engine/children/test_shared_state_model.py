@@ -51,7 +51,7 @@ class PageMachine(RuleBasedStateMachine):
         verdict = Verdict(seq, ItemStatus.DONE, attempt, 1, b"x" * size)
         if self.page.record_verdict(verdict):
             self.filling.append(verdict)
-            self.page.free_slot(slot)
+            self.page.free_item_slot(slot)
             del self.slots[slot]
         else:
             held = sum(len(kept.result or b"") for kept in self.filling)

@@ -22,7 +22,7 @@ from tidemill.core.job import Job
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import ItemStatus
 from tidemill.jobs import job_control
-from tidemill.jobs.reprocessing import ReprocessSelection, fix_item, redrive_or_dismiss_dead_letters, reprocess_items
+from tidemill.jobs.reprocessing import ReprocessSelection, record_item_fix, reprocess_items, run_dead_letter_operation
 from tidemill.store.database import Database
 
 SEED = int(os.environ.get("STORM_SEED", "1"))
@@ -130,13 +130,13 @@ class Storm:
         await reprocess_items(self._db, self.rerun_done, ReprocessSelection(statuses=(ItemStatus.DONE,)))
 
     async def _redrive(self, _: UUID) -> None:
-        await redrive_or_dismiss_dead_letters(self._db, owner_id=None)
+        await run_dead_letter_operation(self._db, owner_id=None)
 
     async def _fix(self, job_id: UUID) -> None:
         failed = "SELECT seq FROM tidemill.outcome WHERE job_id = %s AND status = 'failed' ORDER BY random() LIMIT 20"
         seqs = [seq for (seq,) in await rows(self._db, failed, job_id)]
         for seq in seqs:
-            await fix_item(self._db, job_id, seq, {"n": seq, "fixed": True}, by=LOCAL_USER_ID)
+            await record_item_fix(self._db, job_id, seq, {"n": seq, "fixed": True}, by=LOCAL_USER_ID)
         await reprocess_items(self._db, job_id, ReprocessSelection(seqs=seqs))
 
     async def _delete(self, job_id: UUID) -> None:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tidemill.core.moving_average import clamp, update_moving_average
+from tidemill.core.arithmetic import clamp, update_moving_average
 
 ERROR_COUNT_DECAY = 0.7  # factor for the counts of earlier windows
 PRIOR_SUCCESSES = 20  # assumed successful attempts, so that two failures are not a spike

@@ -5,8 +5,8 @@ import time
 from dataclasses import dataclass, replace
 
 from tidemill.config import Settings
+from tidemill.core.arithmetic import MOVING_AVERAGE_ALPHA, clamp, update_moving_average
 from tidemill.core.kinds import Handler
-from tidemill.core.moving_average import MOVING_AVERAGE_ALPHA, clamp, update_moving_average
 from tidemill.engine.adaptive.system_load import SystemLoadMonitor
 
 FLUSH_SPACING_S = 0.5  # fast handlers flush about twice a second, not every hundred items

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psutil
 
 from tidemill.config import Settings
-from tidemill.core.moving_average import clamp
+from tidemill.core.arithmetic import clamp
 
 MIN_CLAIM_FACTOR = 0.1
 
@@ -64,12 +64,12 @@ class SystemLoadMonitor:
         return self._load
 
     def _measure_load(self) -> SystemLoad:
-        cpu, memory = read_load_per_core(), max(self._process_memory_share(), read_machine_memory_share())
+        cpu, memory = read_load_per_core(), max(self._measure_process_memory_share(), read_machine_memory_share())
         time_left = compute_claim_time_factor(cpu, self._settings.cpu_high_percent / 100)
         room = compute_claim_size_factor(memory, self._settings.memory_high_percent / 100)
         return SystemLoad(round(cpu, 2), round(memory, 3), round(time_left, 2), round(room, 2))
 
-    def _process_memory_share(self) -> float:
+    def _measure_process_memory_share(self) -> float:
         """Return the used share of a child's memory limit. On Linux the limit includes data that is not resident."""
         info = self._process.memory_info()
         used = info.data if sys.platform == "linux" else info.rss

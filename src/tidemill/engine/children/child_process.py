@@ -11,7 +11,7 @@ from uuid import UUID
 from tidemill.core.child_exit import ExitCause, is_child_stuck
 from tidemill.engine.children.control_pipe import ControlMessage, EndSliceMessage, StartSliceMessage, encode_message
 from tidemill.engine.children.shared_state import SharedState
-from tidemill.telemetry.child_events import list_inherited_fds
+from tidemill.telemetry.child_events import list_event_pipe_fds
 from tidemill.telemetry.events import emit
 
 SLICE_OVERDUE_S = 3.0  # after the grace period of a slice; then a child that still runs it is killed
@@ -47,7 +47,7 @@ class ChildProcess:
         emit("child.started", child=number, pid=self.process.pid)
 
     def _start_process(self, argv: list[str], control: int, env: dict[str, str]) -> "subprocess.Popen[bytes]":
-        fds = (control, self.shared_state.fd, *list_inherited_fds(env))
+        fds = (control, self.shared_state.fd, *list_event_pipe_fds(env))
         return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL, env=env)  # noqa: S603  argv is not user input
 
     def send_message(self, message: ControlMessage) -> bool:

@@ -62,7 +62,7 @@ class ContinuousWork:
     def wake(self, job_id: UUID | None = None) -> None:
         self._claimer.invalidate_job_cache()
         if job_id is not None:
-            self._claimer.prefer_job(job_id)
+            self._claimer.prefer_hinted_job(job_id)
         for service in self.loops:
             service.wake()
 
@@ -93,7 +93,9 @@ class ChildRuntime:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.request_stop, self._grace)
         loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the parent
-        threading.Thread(target=self._read_control_then_exit, args=(loop,), name="control", daemon=True).start()
+        threading.Thread(
+            target=self._read_messages_until_parent_exits, args=(loop,), name="control", daemon=True
+        ).start()
         beside = [
             asyncio.create_task(loop) for loop in (self._keep_updating_pulse(), AdaptiveStateLoop(self._context).run())
         ]
@@ -121,7 +123,7 @@ class ChildRuntime:
             case EndSliceMessage(number), TimeSliceWork() as slices:
                 slices.end_slice_with_grace(number)
 
-    def _read_control_then_exit(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _read_messages_until_parent_exits(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read messages in a thread, so that the child exits after its parent even if a handler blocks the loop."""
         decoder = ControlDecoder()
         with contextlib.suppress(ValueError):  # an unknown message: the parent has another version, so stop

@@ -10,8 +10,8 @@ from tidemill.core.child_exit import (
     POISON_CRASH_COUNT,
     ExitCause,
     KillCounts,
-    has_uncertain_cause,
-    is_only_running_item,
+    is_only_one_item_running,
+    is_uncertain_cause,
 )
 from tidemill.core.decide import Tally, make_poison_failure, make_timeout_retry
 from tidemill.core.job import Item
@@ -72,7 +72,7 @@ class CrashSalvage:
             if page.is_ingest:
                 await self._release_ingest_or_fail_job(lease_id, is_suspect=cause is ExitCause.CRASHED and not in_hand)
             else:
-                await self._recover_batch(page, lease_id, cause, now_ns, alone=is_only_running_item(in_hand))
+                await self._recover_batch(page, lease_id, cause, now_ns, alone=is_only_one_item_running(in_hand))
             page.clear_lease()
 
     async def release_limiter_slots(self, child: int) -> None:
@@ -126,8 +126,8 @@ class CrashSalvage:
             await self._time_out_items(page, held, now_ns, alone=alone)
         elif cause is ExitCause.CRASHED and page.running_item_count:
             await self._isolate_or_fail_suspects(page, held, alone=alone)
-        elif has_uncertain_cause(cause):
-            await self._resolve_uncertain_death(page, held, alone=alone)
+        elif is_uncertain_cause(cause):
+            await self._release_or_isolate_after_uncertain_death(page, held, alone=alone)
         else:
             await self._release_batch(held, losses=int(cause is not ExitCause.STOPPED))
 
@@ -160,7 +160,7 @@ class CrashSalvage:
         else:
             await self._release_batch(held, losses=1)  # no item was late: the process itself hung
 
-    async def _resolve_uncertain_death(self, page: LaneState, held: Lease, *, alone: bool) -> None:
+    async def _release_or_isolate_after_uncertain_death(self, page: LaneState, held: Lease, *, alone: bool) -> None:
         """Release the batch uncharged, but isolate an item that ran during several kills, and then charge it."""
         is_outside_kill = time.monotonic() - self._outside_kill_at < OUTSIDE_KILL_MEMORY_S
         if held.isolated and alone and page.running_item_count and not is_outside_kill:

@@ -144,7 +144,7 @@ class LaneState:
         """Move the start of an item, so that its timeout ends this much later."""
         self._words[FIRST_SLOT_WORD + slot * SLOT_WORDS + 1] += int(seconds * 1e9)
 
-    def free_slot(self, slot: int) -> None:
+    def free_item_slot(self, slot: int) -> None:
         self._words[FIRST_SLOT_WORD + slot * SLOT_WORDS] = 0
 
     def mark_batch_started(self, count: int) -> None:

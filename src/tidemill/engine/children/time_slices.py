@@ -84,7 +84,7 @@ class TimeSliceWork:
         self._slice_queue.put_nowait(None)
 
     async def _run_slice(self, message: StartSliceMessage) -> None:
-        self._claimer.select_job(message.job_id, message.kind)
+        self._claimer.set_job_to_claim_from(message.job_id, message.kind)
         self._ingester.only_job_id = self._fetcher.only_job_id = message.job_id
         self._idle_loops.clear()
         seconds = message.milliseconds / 1000
@@ -107,11 +107,11 @@ class TimeSliceWork:
             if len(self._idle_loops) == len(self.loops):
                 self.end_slice_with_grace(number)
             elif not self._context.is_stopping:
-                self._wake_other_loops(loop)
+                self._wake_other_loops_after_new_work(loop)
                 await loop.sleep_until_woken(min(delay, IDLE_LOOP_RECHECK_S))
                 self._idle_loops.discard(loop)
 
-    def _wake_other_loops(self, loop: PeriodicLoop) -> None:
+    def _wake_other_loops_after_new_work(self, loop: PeriodicLoop) -> None:
         """Wake the other loops once after new work, because they may find work now."""
         if self._has_new_work:
             self._has_new_work = False

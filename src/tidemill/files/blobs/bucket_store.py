@@ -125,7 +125,7 @@ class BucketObjectRanges:
     def read(self, start: int, end: int) -> bytes:
         with translate_store_errors(self._shelf.location, self._name):
             if self._shelf.supports_ranges or end - start == self.size:
-                with _stop_ranges_if_ignored(self._shelf):
+                with _disable_ranges_if_ignored(self._shelf):
                     return self._read_range(start, end)
             if self._whole is None:
                 self._whole = self._download_to_file()
@@ -152,7 +152,7 @@ class BucketObjectRanges:
 
 
 @contextmanager
-def _stop_ranges_if_ignored(shelf: BucketHandle) -> Iterator[None]:
+def _disable_ranges_if_ignored(shelf: BucketHandle) -> Iterator[None]:
     """Stop requesting ranges after the store ignored one."""
     try:
         yield
@@ -188,7 +188,7 @@ class BucketBlobWriter(BlobWriter):
 
     def _get_or_open_upload(self) -> "WritableFile":
         if self._writer is None:
-            key, about = self._shelf.location.key_for(self.name), make_object_attributes(self.label)
+            key, about = self._shelf.location.key_for(self.name), make_download_attributes(self.label)
             self._writer = obstore.open_writer(
                 self._shelf.client,
                 key,
@@ -199,7 +199,7 @@ class BucketBlobWriter(BlobWriter):
         return self._writer
 
 
-def make_object_attributes(label: DownloadLabel | None) -> "Attributes | None":
+def make_download_attributes(label: DownloadLabel | None) -> "Attributes | None":
     """Return the headers that the store sends when a browser downloads the object."""
     if label is None:
         return None
@@ -301,7 +301,7 @@ class BucketBlobStore(BlobStore):
         key = self._object_key(name)
         with translate_store_errors(self.location, name, writing=True):
             await obstore.put_async(
-                self.client, key, data, attributes=make_object_attributes(label), use_multipart=False
+                self.client, key, data, attributes=make_download_attributes(label), use_multipart=False
             )
         return Blob(name, len(data), hashlib.sha256(data).digest())
 

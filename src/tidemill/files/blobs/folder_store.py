@@ -83,7 +83,7 @@ class FolderBlobStore(BlobStore):
 
     def publish_scratch_file(self, path: Path, name: str) -> Blob:
         with contextlib.suppress(FileExistsError):  # keep the existing blob: it may be in use
-            self._publish(path, name, _link_or_rename)
+            self._move_file_into_place(path, name, _link_or_rename)
         return self.read_size_and_hash(name)
 
     def copy(self, name: str, to: str) -> None:
@@ -154,9 +154,9 @@ class FolderBlobStore(BlobStore):
 
     def rename_file_to_blob(self, source: Path, name: str) -> None:
         """Rename a synced file of the folder to a blob name, durably."""
-        self._publish(source, name, Path.rename)
+        self._move_file_into_place(source, name, Path.rename)
 
-    def _publish(self, source: Path, name: str, rename: Callable[[Path, Path], object]) -> None:
+    def _move_file_into_place(self, source: Path, name: str, rename: Callable[[Path, Path], object]) -> None:
         path = self.path(name)
         for left in reversed(range(FOLDER_CREATE_TRIES_MAX)):
             try:

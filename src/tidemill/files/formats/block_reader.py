@@ -48,7 +48,7 @@ class BlockBuilder:
         self.defects[len(self.inputs)] = defect
         self.add_record(msgspec.json.encode(text), line)
 
-    def add_records(self, records: list[bytes], line: int) -> None:
+    def add_single_line_records(self, records: list[bytes], line: int) -> None:
         """Add valid rows, one per line, beginning at ``line``."""
         self.inputs += records
         self.lines += range(line, line + len(records))

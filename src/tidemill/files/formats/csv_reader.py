@@ -51,7 +51,7 @@ class CsvDialect:
     def read_rows(self, lines: Iterator[str] | list[str], *, strict: bool = True) -> Iterator[list[str]]:
         return csv.reader(lines, strict=strict, **self._options)
 
-    def distinguish_empty_fields(self, text: str, fields: list[str]) -> list[str | None]:
+    def replace_unquoted_empty_by_none(self, text: str, fields: list[str]) -> list[str | None]:
         """Return the fields of a row, with None for empty fields without quotes."""
         if not self.keep_empty or "" not in fields:
             return list(fields)
@@ -142,7 +142,7 @@ class CsvToJsonConverter:
         if len(rows) != len(lines) or set(map(len, rows)) != {len(columns)}:
             return None
         if self._dialect.keep_empty:
-            nullable_rows = map(self._dialect.distinguish_empty_fields, lines, rows)
+            nullable_rows = map(self._dialect.replace_unquoted_empty_by_none, lines, rows)
             return [_encode_json(dict(zip(columns, row, strict=True))) for row in nullable_rows]
         if is_plain:
             joined = "\n".join(map(self._text_form, map(tuple, rows)))
@@ -151,7 +151,7 @@ class CsvToJsonConverter:
         return [_encode_json(dict(zip(columns, row, strict=True))) for row in rows]
 
     def convert_record(self, record: CsvRecord) -> bytes:
-        fields = self._dialect.distinguish_empty_fields(_decode_line(record.raw), record.fields)
+        fields = self._dialect.replace_unquoted_empty_by_none(_decode_line(record.raw), record.fields)
         return _encode_json(dict(zip(self._columns, fields, strict=True)))
 
 
@@ -246,7 +246,7 @@ class CsvReader(BlockReader):
         records = self._rows.convert_lines(lines)
         if records is None:
             return False
-        draft.add_records(records, self._lines.number + 1)
+        draft.add_single_line_records(records, self._lines.number + 1)
         self._lines.consume_lines(len(lines))
         return True
 
@@ -256,7 +256,7 @@ class CsvReader(BlockReader):
             return
         problem = record.problem or self._find_character_problem(record) or self._find_field_count_problem(record)
         if problem is not None:
-            draft.add_defective(record.raw, line, problem, **self._find_bad_byte_kwargs(record))
+            draft.add_defective(record.raw, line, problem, **self._build_byte_offset_kwargs_if_invalid(record))
         elif record.fields:
             draft.add_record(self._rows.convert_record(record), line)
         self._lines.consume_lines(record.span)
@@ -264,20 +264,20 @@ class CsvReader(BlockReader):
     def _find_character_problem(self, record: CsvRecord) -> str | None:
         if b"\x00" in record.raw:
             return "Row contains a NUL character, which PostgreSQL cannot store"
-        if self._find_bad_byte_kwargs(record):
+        if self._build_byte_offset_kwargs_if_invalid(record):
             return f"Row is not valid {self._encoding.upper()}"
         return None
 
     def _is_binary(self, record: CsvRecord) -> bool:
         """Return whether the row has bytes that do not occur in text."""
-        return bool(self._find_bad_byte_kwargs(record)) or has_control_bytes(record.raw)
+        return bool(self._build_byte_offset_kwargs_if_invalid(record)) or has_control_bytes(record.raw)
 
     def _find_field_count_problem(self, record: CsvRecord) -> str | None:
         if len(record.fields) in (0, len(self.columns)):
             return None
         return f"Row has {len(record.fields)} fields, but the header has {len(self.columns)}"
 
-    def _find_bad_byte_kwargs(self, record: CsvRecord) -> dict[str, int]:
+    def _build_byte_offset_kwargs_if_invalid(self, record: CsvRecord) -> dict[str, int]:
         try:
             record.raw.decode()
         except UnicodeDecodeError as error:

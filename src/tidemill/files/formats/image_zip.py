@@ -48,7 +48,7 @@ class ImageZipReader(RecordReader):
                 yield self._make_record(archive, entries[number], number)
 
     def _make_record(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, number: int) -> EncodedRecord:
-        name = clean_file_name(entry.filename)
+        name = clean_file_name_for_display(entry.filename)
         described: dict[str, object] = {"name": name, "size": entry.file_size, "blob": self._blob, "entry": number}
         defect: InputDefect | None = None
         try:
@@ -78,7 +78,7 @@ class ImageZipWriter:
         self.count += 1
         if self.count > ZIP_ENTRIES_MAX:
             raise InvalidInput(f"Too many images. Upload at most {ZIP_ENTRIES_MAX} at a time.")
-        entry = zipfile.ZipInfo(clean_file_name(name) or f"image {self.count}", _ZIP_EPOCH)
+        entry = zipfile.ZipInfo(clean_file_name_for_display(name) or f"image {self.count}", _ZIP_EPOCH)
         self._entry = self._archive.open(entry, "w", force_zip64=True)
 
     def write(self, piece: bytes) -> None:
@@ -110,7 +110,7 @@ class _ForwardOnlyFile:
         """Do nothing: the code that opened the file closes it."""
 
 
-def open_image(blobs: BlobStore, file_id: str, reference: object) -> IO[bytes]:
+def open_image_of_input(blobs: BlobStore, file_id: str, reference: object) -> IO[bytes]:
     """Open the entry of a stored file that the input of an item refers to; InvalidInput if there is none.
 
     The input can come from a user, so it selects the entry only, never the file.
@@ -133,7 +133,7 @@ def _get_cached_archive(blobs: BlobStore, name: str) -> zipfile.ZipFile:
     return archive
 
 
-def clean_file_name(name: str) -> str:
+def clean_file_name_for_display(name: str) -> str:
     """Return a name for display; it is never used as a path."""
     text = name.encode(errors="replace").decode().replace("\\", "/")
     return "".join(letter for letter in text if letter.isprintable())[:IMAGE_NAME_MAX_CHARS]

@@ -32,8 +32,8 @@ class NdjsonReader(BlockReader):
     def _read_into(self, draft: BlockBuilder) -> bool:
         lines = self._lines.peek_lines(draft.remaining_rows, draft.left)
         texts = [line.strip() for line in lines]
-        if max(map(len, lines), default=0) <= self._lines.limit and _are_all_storable(texts):
-            draft.add_records(texts, self._lines.number + 1)
+        if max(map(len, lines), default=0) <= self._lines.limit and _are_all_storable_json(texts):
+            draft.add_single_line_records(texts, self._lines.number + 1)
             self._lines.consume_lines(len(lines))
         else:
             for line in lines:
@@ -46,10 +46,10 @@ class NdjsonReader(BlockReader):
         if len(line) > self._lines.limit:
             draft.add_defective(text, number, f"Row is longer than {self._lines.limit} bytes")
         elif text:
-            add_json_value(draft, text, number, self._lines.offset + line.index(text))
+            add_json_value_to_block(draft, text, number, self._lines.offset + line.index(text))
 
 
-def add_json_value(draft: BlockBuilder, text: bytes, line: int, offset: int) -> None:
+def add_json_value_to_block(draft: BlockBuilder, text: bytes, line: int, offset: int) -> None:
     """Add a JSON value unchanged, or as an invalid row with the reason."""
     try:
         text.decode()
@@ -88,7 +88,7 @@ def _has_lone_surrogate(text: bytes) -> bool:
     return False
 
 
-def _are_all_storable(texts: list[bytes]) -> bool:
+def _are_all_storable_json(texts: list[bytes]) -> bool:
     """Return whether all texts are JSON values that PostgreSQL can store."""
     joined = b"\n".join(texts)
     if _JSON_ESCAPED_NUL in joined or not all(texts):
@@ -182,7 +182,7 @@ class JsonArrayReader(BlockReader):
         if self._head or len(text) > self._limit:
             draft.add_defective(self._head or text, line, f"Row is longer than {self._limit} bytes")
         else:
-            add_json_value(draft, text, line, begin)
+            add_json_value_to_block(draft, text, line, begin)
         self._advance(len(text))
 
     def _find_element_end_fast(self) -> int | None:

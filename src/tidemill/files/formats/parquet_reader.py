@@ -38,16 +38,16 @@ class ParquetBatchSizer:
         self._about = about
         columns = range(about.num_columns)
         text_columns = [at for at in columns if about.num_row_groups and self._may_have_text_dictionary(at)]
-        self.listed = [self._get_column_path(at) for at in text_columns if self._is_repeated(at)]
-        self.worded = [self._get_column_path(at) for at in text_columns if not self._is_repeated(at)]
+        self.listed = [self._get_column_path(at) for at in text_columns if self._is_repeated_column(at)]
+        self.worded = [self._get_column_path(at) for at in text_columns if not self._is_repeated_column(at)]
 
     def check_value_sizes(self, packed: int, max_row_bytes: int) -> None:
         """Raise InvalidInput if the values exceed the decompression limit, or those of a list column the row limit.
 
         A run of equal values takes a few bytes in the file, so its declared size does not limit the number of rows.
         """
-        widths = [self._get_value_width(at) for at in range(self._about.num_columns)]
-        repeated = [at for at in range(self._about.num_columns) if self._is_repeated(at)]
+        widths = [self._get_bytes_per_value(at) for at in range(self._about.num_columns)]
+        repeated = [at for at in range(self._about.num_columns) if self._is_repeated_column(at)]
         flat_row_bytes = max(1, sum(width for at, width in enumerate(widths) if at not in set(repeated)))
         limit, size = DecompressionLimit(packed, sys.maxsize), 0
         limit.add_bytes(self._about.num_rows * flat_row_bytes)
@@ -69,9 +69,9 @@ class ParquetBatchSizer:
         group = self._about.row_group(number)
         row, spread = longest_values_bytes, 1
         for at in range(self._about.num_columns):
-            column, width = group.column(at), self._get_value_width(at)
+            column, width = group.column(at), self._get_bytes_per_value(at)
             row += CELL_OVERHEAD_BYTES + width
-            if self._is_repeated(at):
+            if self._is_repeated_column(at):
                 spread += column.num_values * width
             if column.physical_type == "BYTE_ARRAY":
                 spread += column.total_uncompressed_size
@@ -87,13 +87,13 @@ class ParquetBatchSizer:
         columns = [group.column(at) for group in self._iter_row_groups()]
         return columns[0].physical_type == "BYTE_ARRAY" and not any(_DELTA_ENCODING in one.encodings for one in columns)
 
-    def _is_repeated(self, at: int) -> bool:
+    def _is_repeated_column(self, at: int) -> bool:
         return bool(self._about.schema.column(at).max_repetition_level)
 
     def _get_column_path(self, at: int) -> str:
         return str(self._about.schema.column(at).path)
 
-    def _get_value_width(self, at: int) -> int:
+    def _get_bytes_per_value(self, at: int) -> int:
         column = self._about.schema.column(at)
         return _PHYSICAL_TYPE_BYTES.get(column.physical_type) or max(1, column.length)
 
@@ -253,12 +253,12 @@ class ParquetReader(BlockReader):
 
     def _iter_group_batches(self, group: int) -> Iterator[Any]:
         try:
-            rows = self._bounds.choose_batch_rows(group, self._read_longest_value_bytes(group))
+            rows = self._bounds.choose_batch_rows(group, self._sum_longest_value_bytes_of_group(group))
             yield from self._parquet.iter_batches(rows, row_groups=[group], use_threads=False)
         except self._errors as error:
             raise InvalidInput(f"The Parquet file is damaged: {error}") from error
 
-    def _read_longest_value_bytes(self, group: int) -> int:
+    def _sum_longest_value_bytes_of_group(self, group: int) -> int:
         if not self._bounds.worded:
             return 0
         first = self._words.iter_batches(1, row_groups=[group], columns=self._bounds.worded, use_threads=False)

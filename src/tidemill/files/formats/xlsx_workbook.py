@@ -76,7 +76,7 @@ class _XmlPartParser:
         if self._has_root:
             if self._token_bytes > XLSX_READ_BYTES:  # the last chunk had no element, perhaps only text
                 self._parser.CharacterDataHandler = self._add_text
-            self._watch_next_event()
+            self._observe_next_element()
         self._token_bytes += len(piece)
         self._parser.Parse(piece, False)
         if self._token_bytes > XML_TOKEN_MAX_BYTES:
@@ -93,23 +93,23 @@ class _XmlPartParser:
             self._end = lambda name: handler.end_element(name.rpartition(":")[2])
         self._has_root = True
         self._parser.CharacterDataHandler = handler.add_text
-        self._resume()
+        self._restore_element_handlers()
 
-    def _watch_next_event(self) -> None:
+    def _observe_next_element(self) -> None:
         """Observe the first element of a chunk only: a counter would slow down every cell."""
         parser = self._parser
 
         def start_element(name: str, attributes: XmlAttributes) -> None:
-            self._resume()
+            self._restore_element_handlers()
             self._start(name, attributes)
 
         def end_element(name: str) -> None:
-            self._resume()
+            self._restore_element_handlers()
             self._end(name)
 
         parser.StartElementHandler, parser.EndElementHandler = start_element, end_element
 
-    def _resume(self) -> None:
+    def _restore_element_handlers(self) -> None:
         self._token_bytes = 0
         self._parser.StartElementHandler, self._parser.EndElementHandler = self._start, self._end
 
@@ -255,7 +255,7 @@ class Workbook:
             self.archive.getinfo(path)
         except KeyError:
             raise InvalidInput(f"Not an XLSX workbook: {path or 'a part'} is missing") from None
-        return self._limit.count_chunks(iter_zip_member_chunks(lambda: self.archive.open(path)))
+        return self._limit.iter_chunks_within_limit(iter_zip_member_chunks(lambda: self.archive.open(path)))
 
     def has_part(self, path: str) -> bool:
         return path in self.archive.NameToInfo

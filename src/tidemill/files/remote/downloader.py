@@ -29,17 +29,17 @@ from tidemill.files.remote.partial_download import (
     make_common_request_headers,
 )
 from tidemill.files.remote.remote_urls import (
-    check_url,
     get_url_host,
     get_url_origin,
     get_url_port,
+    parse_allowed_url,
     remove_url_query,
     resolve_redirect_url,
 )
 from tidemill.files.remote.response_headers import (
     REDIRECT_STATUSES,
     TRANSIENT_STATUSES,
-    describe_status,
+    describe_http_status,
     parse_retry_after,
 )
 
@@ -109,7 +109,7 @@ class Downloader:
             Interrupted: ``should_continue`` returned False. The downloaded part is kept.
         """
         watch = DownloadDeadline(self._limits.total_s, should_continue)
-        link = check_url(url, self._limits.allowed)
+        link = parse_allowed_url(url, self._limits.allowed)
         with PartialDownload(self._blobs, blob_id, report_progress) as part:
             try:
                 about = self._request_until_complete(part, link, watch)
@@ -135,7 +135,7 @@ class Downloader:
             RemoteUnreachable: The server did not respond, or not in time.
         """
         watch = DownloadDeadline(self._limits.total_s, should_continue)
-        first = link = check_url(url, self._limits.allowed)
+        first = link = parse_allowed_url(url, self._limits.allowed)
         try:
             for _ in range(self._limits.max_redirects + 1):
                 with self._open_response(
@@ -196,7 +196,7 @@ class Downloader:
                     link = resolve_redirect_url(link, headers.get("location"), self._limits.allowed)
                     continue
                 if response.status in TRANSIENT_STATUSES:
-                    raise RetryableDownloadError(describe_status(response.status), parse_retry_after(headers))
+                    raise RetryableDownloadError(describe_http_status(response.status), parse_retry_after(headers))
                 portion.receive_response(response, headers, deadline)
                 return
         raise InvalidInput(f"the server redirected more than {self._limits.max_redirects} times")

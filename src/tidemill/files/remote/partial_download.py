@@ -22,8 +22,8 @@ from tidemill.files.remote.response_headers import (
     HTTP_OK,
     HTTP_PARTIAL_CONTENT,
     check_content_encoding,
-    choose_validator,
-    describe_status,
+    choose_http_validator,
+    describe_http_status,
     parse_content_length,
     parse_content_range,
 )
@@ -199,7 +199,7 @@ class PartRequest:
         elif response.status == HTTP_RANGE_NOT_SATISFIABLE and self._is_rest:
             raise self._reset_and_make_error("the remote file is shorter than the downloaded part")
         else:
-            raise InvalidInput(describe_status(response.status))
+            raise InvalidInput(describe_http_status(response.status))
         self._copy_body(response, deadline)
         self._check_no_extra_bytes(length, response)
         if self._part.about is not None and self._part.about.total is None:
@@ -208,7 +208,7 @@ class PartRequest:
     def _make_info(self, headers: httpx2.Headers, total: int | None) -> RemoteFileInfo:
         return RemoteFileInfo(
             remove_url_query(self._link),
-            choose_validator(headers),
+            choose_http_validator(headers),
             total,
             derive_file_name(self._link, headers.get("content-disposition")),
             headers.get("content-type"),

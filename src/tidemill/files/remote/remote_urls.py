@@ -15,7 +15,7 @@ DEFAULT_HTTP_PORTS = {"http": 80, "https": 443}
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def check_url(url: str | httpx2.URL, allowed: Iterable[AllowedHost] = ()) -> httpx2.URL:
+def parse_allowed_url(url: str | httpx2.URL, allowed: Iterable[AllowedHost] = ()) -> httpx2.URL:
     """Return the parsed URL if its scheme, host and port are allowed. Does not resolve host names.
 
     Raises:
@@ -78,7 +78,7 @@ def resolve_redirect_url(link: httpx2.URL, location: str | None, allowed: Iterab
     if link.scheme == "https" and target.scheme == "http":
         raise InvalidInput("the server redirected from https to http")
     try:
-        return check_url(target, allowed)
+        return parse_allowed_url(target, allowed)
     except InvalidInput as error:
         raise InvalidInput(f"the server redirected to a URL that is not allowed: {error}") from None
 

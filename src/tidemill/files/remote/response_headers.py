@@ -34,7 +34,7 @@ class ContentRange:
     total: int
 
 
-def describe_status(status: int) -> str:
+def describe_http_status(status: int) -> str:
     """Return a message for a status, without the reason phrase that the server sent."""
     try:
         return f"the server responded with {status} {HTTPStatus(status).phrase}"
@@ -67,7 +67,7 @@ def parse_content_range(headers: httpx2.Headers) -> ContentRange | None:
     return ContentRange(*(int(number) for number in match.groups())) if match else None
 
 
-def choose_validator(headers: httpx2.Headers) -> str | None:
+def choose_http_validator(headers: httpx2.Headers) -> str | None:
     """Return a strong validator of the file (RFC 9110, 8.8): a strong ETag, or a Last-Modified at least 1 s old."""
     tag = headers.get("etag", "")
     if _STRONG_ETAG.fullmatch(tag):

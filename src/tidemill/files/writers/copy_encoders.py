@@ -14,9 +14,9 @@ from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.files.writers.xlsx_sheets import (
     EMPTY_CELL_XML,
     WorkbookWriter,
-    format_boolean_cell_tail,
-    format_date_cell_tail,
-    format_number_cell_tail,
+    format_boolean_cell_xml,
+    format_date_cell_xml,
+    format_number_cell_xml,
 )
 
 CSV_QUOTE, CSV_RECORD_END = b'"', b"\n"
@@ -127,10 +127,10 @@ SPREADSHEET_FIRST_DAY_ORDINAL = date(1900, 3, 1).toordinal()  # the format has a
 _DAY_MS = 86_400_000
 _FLOAT_SQL_TYPES = ("real", "double precision")
 _BOOLEAN_CELLS = {
-    "t": format_boolean_cell_tail(True),
-    "true": format_boolean_cell_tail(True),
-    "f": format_boolean_cell_tail(False),
-    "false": format_boolean_cell_tail(False),
+    "t": format_boolean_cell_xml(True),
+    "true": format_boolean_cell_xml(True),
+    "f": format_boolean_cell_xml(False),
+    "false": format_boolean_cell_xml(False),
 }
 _match_integer = re.compile(r"-?[1-9][0-9]*|0").fullmatch
 _match_decimal = re.compile(r"-?([0-9]+)\.([0-9]+)").fullmatch
@@ -140,66 +140,70 @@ class ColumnCellFormatter:
     """Formats the cells of a column. An empty value becomes an empty cell."""
 
     def __init__(self, column: OutputColumn, as_text: Callable[[str], str]) -> None:
-        self._make = _choose_cell_tail_formatter(column)
+        self._make = _choose_cell_xml_formatter(column)
         self._as_text = as_text
 
-    def format_cell_tails(self, values: Iterable[str]) -> Iterable[str]:
+    def format_cells_as_xml(self, values: Iterable[str]) -> Iterable[str]:
         make, as_text = self._make, self._as_text
         if make is None:
             return [as_text(value) if value else EMPTY_CELL_XML for value in values]
         return [(make(value) or as_text(value)) if value else EMPTY_CELL_XML for value in values]
 
 
-def _choose_cell_tail_formatter(column: OutputColumn) -> FormatValue | None:
+def _choose_cell_xml_formatter(column: OutputColumn) -> FormatValue | None:
     match column.type:
         case "integer":
-            return _format_integer_tail_if_exact
+            return _format_integer_cell_xml_if_exact
         case "number":
-            return _format_float_tail_if_exact if column.sql_type in _FLOAT_SQL_TYPES else _format_numeric_tail_if_exact
+            return (
+                _format_float_cell_xml_if_exact
+                if column.sql_type in _FLOAT_SQL_TYPES
+                else _format_numeric_cell_xml_if_exact
+            )
         case "boolean":
             return _BOOLEAN_CELLS.get
         case "date":
-            return _format_date_tail_if_exact
+            return _format_date_cell_xml_if_exact
         case "timestamp":
-            return _format_timestamp_tail_if_exact
+            return _format_timestamp_cell_xml_if_exact
         case _:
             return None
 
 
-def _format_integer_tail_if_exact(text: str) -> str | None:
+def _format_integer_cell_xml_if_exact(text: str) -> str | None:
     is_exact = _match_integer(text) and -LARGEST_EXACT_INTEGER <= int(text) <= LARGEST_EXACT_INTEGER
-    return format_number_cell_tail(text) if is_exact else None
+    return format_number_cell_xml(text) if is_exact else None
 
 
-def _format_numeric_tail_if_exact(text: str) -> str | None:
+def _format_numeric_cell_xml_if_exact(text: str) -> str | None:
     """Return a number cell; None if a spreadsheet would lose digits or the value is NaN."""
     match = _match_decimal(text)
     if match is None:
-        return _format_integer_tail_if_exact(text) if len(text.lstrip("-")) <= SPREADSHEET_EXACT_DIGITS else None
+        return _format_integer_cell_xml_if_exact(text) if len(text.lstrip("-")) <= SPREADSHEET_EXACT_DIGITS else None
     is_held = (
         len(match[2]) <= SPREADSHEET_DECIMAL_PLACES_MAX
         and len((match[1] + match[2]).lstrip("0")) <= SPREADSHEET_EXACT_DIGITS
     )
-    return format_number_cell_tail(text) if is_held else None
+    return format_number_cell_xml(text) if is_held else None
 
 
-def _format_float_tail_if_exact(text: str) -> str | None:
+def _format_float_cell_xml_if_exact(text: str) -> str | None:
     value = float(text)
     is_held = math.isfinite(value) and (SPREADSHEET_NUMBER_MIN <= abs(value) <= SPREADSHEET_NUMBER_MAX or text == "0")
-    return format_number_cell_tail(text) if is_held else None
+    return format_number_cell_xml(text) if is_held else None
 
 
-def _format_date_tail_if_exact(text: str) -> str | None:
+def _format_date_cell_xml_if_exact(text: str) -> str | None:
     try:
         day = date.fromisoformat(text).toordinal()
     except ValueError:
         return None
     return (
-        format_date_cell_tail(day - SPREADSHEET_EPOCH_ORDINAL, "date") if day >= SPREADSHEET_FIRST_DAY_ORDINAL else None
+        format_date_cell_xml(day - SPREADSHEET_EPOCH_ORDINAL, "date") if day >= SPREADSHEET_FIRST_DAY_ORDINAL else None
     )
 
 
-def _format_timestamp_tail_if_exact(text: str) -> str | None:
+def _format_timestamp_cell_xml_if_exact(text: str) -> str | None:
     """Return a date cell in UTC, with milliseconds; None for a finer precision, which becomes text."""
     try:
         at = datetime.fromisoformat(text)
@@ -213,7 +217,7 @@ def _format_timestamp_tail_if_exact(text: str) -> str | None:
         return None
     seconds = (at.hour * 60 + at.minute) * 60 + at.second
     days = day - SPREADSHEET_EPOCH_ORDINAL + (seconds * 1_000 + milliseconds) / _DAY_MS
-    return format_date_cell_tail(days, "milliseconds" if milliseconds else "seconds")
+    return format_date_cell_xml(days, "milliseconds" if milliseconds else "seconds")
 
 
 EXPORT_SHEET_NAME = "Rows"
@@ -228,7 +232,7 @@ class XlsxEncoder:
         names = [column.name for column in form.columns]
         self._records = CsvRecordSplitter()
         self._sheets = WorkbookWriter(output, names, EXPORT_SHEET_NAME)
-        self._columns = [ColumnCellFormatter(column, self._sheets.format_text_cell_tail) for column in form.columns]
+        self._columns = [ColumnCellFormatter(column, self._sheets.format_text_cell_xml) for column in form.columns]
 
     @property
     def cut_cells(self) -> int:
@@ -250,5 +254,5 @@ class XlsxEncoder:
         if {*map(len, rows)} != {len(self._columns)}:
             raise InvalidInput(f"Every row must have {len(self._columns)} fields, one for each column")
         columns = zip(*rows, strict=True)
-        made = [cells.format_cell_tails(values) for cells, values in zip(self._columns, columns, strict=True)]
+        made = [cells.format_cells_as_xml(values) for cells, values in zip(self._columns, columns, strict=True)]
         return zip(*made, strict=True)

@@ -11,8 +11,8 @@ from tidemill.files.writers.byte_output import ByteOutput, escape_formula_cells
 from tidemill.files.writers.xlsx_sheets import (
     EMPTY_CELL_XML,
     WorkbookWriter,
-    format_boolean_cell_tail,
-    format_number_cell_tail,
+    format_boolean_cell_xml,
+    format_number_cell_xml,
 )
 
 _CSV_BOOLEANS: dict[GridCell, str] = {True: "true", False: "false"}
@@ -124,17 +124,17 @@ class XlsxWriter:
 
     def _format_row(self, row: GridRow) -> tuple[str, ...]:
         line = build_row_cells(self._columns, row)
-        return format_cell_tails_of_row(self._sheets, escape_formula_cells(line) if self._safe else line)
+        return format_cells_of_row_as_xml(self._sheets, escape_formula_cells(line) if self._safe else line)
 
 
-def format_cell_tails_of_row(sheets: WorkbookWriter, line: Sequence[GridCell]) -> tuple[str, ...]:
+def format_cells_of_row_as_xml(sheets: WorkbookWriter, line: Sequence[GridCell]) -> tuple[str, ...]:
     """Return the cells of a row as the XML of a workbook."""
-    return tuple(_format_cell_tail(sheets, cell) for cell in line)
+    return tuple(_format_cell_as_xml(sheets, cell) for cell in line)
 
 
-def _format_cell_tail(sheets: WorkbookWriter, cell: GridCell) -> str:
+def _format_cell_as_xml(sheets: WorkbookWriter, cell: GridCell) -> str:
     if isinstance(cell, str):
-        return sheets.format_text_cell_tail(cell)
+        return sheets.format_text_cell_xml(cell)
     if cell is None:
         return EMPTY_CELL_XML
-    return format_boolean_cell_tail(cell) if isinstance(cell, bool) else format_number_cell_tail(repr(cell))
+    return format_boolean_cell_xml(cell) if isinstance(cell, bool) else format_number_cell_xml(repr(cell))

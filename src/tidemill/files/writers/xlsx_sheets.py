@@ -60,7 +60,9 @@ def build_package_parts(sheets: int, name: str) -> dict[str, str]:
     styles = sheets + 1
     overrides = {f"/{make_sheet_path(n)}": "worksheet" for n in numbers}
     overrides |= {"/xl/workbook.xml": "sheet.main", "/xl/styles.xml": "styles"}
-    listed = "".join(f'<sheet name="{_number_sheet_name(name, n)}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers)
+    listed = "".join(
+        f'<sheet name="{_add_number_to_sheet_name(name, n)}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers
+    )
     related = [(n, "worksheet", f"worksheets/sheet{n}.xml") for n in numbers] + [(styles, "styles", "styles.xml")]
     parts = {
         "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
@@ -100,21 +102,21 @@ def make_row_xml_template(columns: int) -> str:
     )
 
 
-def format_number_cell_tail(text: str) -> str:
+def format_number_cell_xml(text: str) -> str:
     """Return the end of a number cell: the XML after the cell reference, which the row template contains."""
     return f"><v>{text}</v></c>"
 
 
-def format_date_cell_tail(days: float, precision: Literal["date", "seconds", "milliseconds"]) -> str:
+def format_date_cell_xml(days: float, precision: Literal["date", "seconds", "milliseconds"]) -> str:
     """Return the end of a date cell; ``days`` is the serial number of the date."""
     return f' s="{_DATE_STYLE_IDS[precision]}"><v>{days!r}</v></c>'
 
 
-def format_boolean_cell_tail(flag: bool) -> str:
+def format_boolean_cell_xml(flag: bool) -> str:
     return _BOOLEAN_CELL_XML[flag]
 
 
-def add_header_style_to_cell_tail(cell: str) -> str:
+def add_header_style_to_cell_xml(cell: str) -> str:
     return ' s="1"' + cell
 
 
@@ -132,11 +134,11 @@ def is_plain_text(text: str) -> bool:
     )
 
 
-def format_plain_text_cell_tail(text: str) -> str:
+def format_plain_text_cell_xml(text: str) -> str:
     return f' t="inlineStr"><is><t>{text}</t></is></c>'
 
 
-def format_escaped_text_cell_tail(text: str) -> str:
+def format_escaped_text_cell_xml(text: str) -> str:
     space = "" if text == text.strip() else ' xml:space="preserve"'
     return f' t="inlineStr"><is><t{space}>{escape_xlsx_text(text)}</t></is></c>'
 
@@ -160,7 +162,7 @@ def _escape_match(match: re.Match[str]) -> str:
     return _XML_ENTITIES.get(character) or f"_x{ord(character):04X}_"
 
 
-def _number_sheet_name(name: str, number: int) -> str:
+def _add_number_to_sheet_name(name: str, number: int) -> str:
     return name if number == 1 else f"{name} {number}"
 
 
@@ -193,19 +195,19 @@ class WorkbookWriter:
     def __init__(self, output: ByteOutput, header: Iterable[str], name: str) -> None:
         self.cut_cells = 0
         self._name = name
-        self._header = tuple(add_header_style_to_cell_tail(self.format_text_cell_tail(each)) for each in header)
+        self._header = tuple(add_header_style_to_cell_xml(self.format_text_cell_xml(each)) for each in header)
         self._template = make_row_xml_template(len(self._header))
         self._zip = _AbandonableZip(output, "w", zipfile.ZIP_DEFLATED, compresslevel=XLSX_DEFLATE_LEVEL)  # type: ignore[call-overload]
         self._sheet: IO[bytes] | None = None
         self._sheets = self._row = self._bytes = 0
 
-    def format_text_cell_tail(self, text: str) -> str:
+    def format_text_cell_xml(self, text: str) -> str:
         """Return the end of a text cell, truncated to the maximum length of a cell."""
         if is_plain_text(text):
-            return format_plain_text_cell_tail(text)
+            return format_plain_text_cell_xml(text)
         short = truncate_utf16(text, CELL_TEXT_MAX_UTF16_UNITS)
         self.cut_cells += short is not text
-        return format_escaped_text_cell_tail(short)
+        return format_escaped_text_cell_xml(short)
 
     def write(self, rows: Iterable[tuple[str, ...]]) -> None:
         piece: list[str] = []

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tidemill.imports.validation.canonical_values import make_comparable_parser
 from tidemill.tables.resource import Field
-from tidemill.tables.values.column_texts import ColumnTexts, find_mismatch_indexes
+from tidemill.tables.values.column_texts import ColumnTexts, find_indexes_not_matching
 
 RuleViolations = list[tuple[str, str, list[int]]]
 """Error code, reason and row indexes."""
@@ -43,7 +43,7 @@ def _build_pattern_check(pattern: str, says: str | None) -> RuleCheck:
     reason = f"must be {says}" if says else f"must match {pattern}"
 
     def find_violations(texts: ColumnTexts) -> RuleViolations:
-        return [("pattern", reason, find_mismatch_indexes(pattern, texts))]
+        return [("pattern", reason, find_indexes_not_matching(pattern, texts))]
 
     return find_violations
 

@@ -30,25 +30,25 @@ def parse_check_rules(expression: str, columns: Mapping[str, CatalogColumn]) -> 
         tree = parse_expression(expression)
     except UnsupportedExpression:
         return []
-    return list(_iter_and_rules(tree, columns))
+    return list(_iter_rules_of_and_parts(tree, columns))
 
 
 def is_fully_translated(expression: str, columns: Mapping[str, CatalogColumn]) -> bool:
     """Return whether the rules cover the whole expression."""
     try:
-        parts = _flatten_and(parse_expression(expression))
+        parts = _flatten_and_operands(parse_expression(expression))
     except UnsupportedExpression:
         return False
     return len(parse_check_rules(expression, columns)) == len(parts)
 
 
-def _flatten_and(node: ExpressionNode) -> list[ExpressionNode]:
-    return [leaf for part in node.parts for leaf in _flatten_and(part)] if node.kind == "and" else [node]
+def _flatten_and_operands(node: ExpressionNode) -> list[ExpressionNode]:
+    return [leaf for part in node.parts for leaf in _flatten_and_operands(part)] if node.kind == "and" else [node]
 
 
-def _iter_and_rules(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> Iterator[FieldRule]:
+def _iter_rules_of_and_parts(node: ExpressionNode, columns: Mapping[str, CatalogColumn]) -> Iterator[FieldRule]:
     """Yield the rules of the parts of an AND, and skip unsupported parts."""
-    for part in _flatten_and(node):
+    for part in _flatten_and_operands(node):
         try:
             yield _translate_node(part, columns)
         except UnsupportedExpression:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
-from tidemill.config import get_database_variable
+from tidemill.config import get_database_variable_name
 from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Connection
 from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_loader
@@ -39,7 +39,7 @@ def parse_table_name_variants(text: str, max_parts: int = _TABLE_NAME_PARTS_MAX)
     if at != len(text) + 1 or not all(all(part) for part in parts):
         raise invalid
     if len(parts) > max_parts:
-        remedy = f"Use schema.table; the database is set in {get_database_variable()}."
+        remedy = f"Use schema.table; the database is set in {get_database_variable_name()}."
         raise InvalidInput(f"Table name {text!r} includes a database. {remedy}")
     return parts
 

@@ -11,7 +11,7 @@ ParsedColumn = tuple[ColumnTexts, dict[int, str]]
 _MAY_MATCH_LINE_END = re.compile(r"\[\^|\\[sDWtnrfvxuUN0-9]|\(\?[a-zA-Z]*s|[\x00-\x1f]")  # may match a line end
 
 
-def find_mismatch_indexes(pattern: str, texts: Sequence[str | None]) -> list[int]:
+def find_indexes_not_matching(pattern: str, texts: Sequence[str | None]) -> list[int]:
     """Return the indexes of the texts that do not match. Ignores None.
 
     Searches the joined column, so that a valid column needs a single match.

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 
 from tidemill.tables.resource import Field
-from tidemill.tables.values.column_texts import ColumnTexts, ParsedColumn, find_mismatch_indexes, normalize_mismatches
+from tidemill.tables.values.column_texts import (
+    ColumnTexts,
+    ParsedColumn,
+    find_indexes_not_matching,
+    normalize_mismatches,
+)
 
 _INTEGER_PATTERN = r"[+-]?[0-9]{1,18}"
 _NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
@@ -19,7 +24,7 @@ _PRECISION_LIMIT_CONTEXT = Context(prec=5_000)
 
 
 def normalize_integer_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
-    wrong = dict.fromkeys(find_mismatch_indexes(_INTEGER_PATTERN, texts), "must be a whole number")
+    wrong = dict.fromkeys(find_indexes_not_matching(_INTEGER_PATTERN, texts), "must be a whole number")
     texts, wrong = normalize_mismatches(texts, wrong, _normalize_integer_text)
     limit = 1 << ((field.bits or 64) - 1)
     digits = len(str(limit))
@@ -39,7 +44,7 @@ def _normalize_integer_text(text: str) -> str | None:
 
 
 def normalize_number_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
-    wrong = dict.fromkeys(find_mismatch_indexes(_NUMBER_PATTERN, texts), "must be a number")
+    wrong = dict.fromkeys(find_indexes_not_matching(_NUMBER_PATTERN, texts), "must be a number")
     texts, wrong = (
         normalize_mismatches(texts, wrong, lambda text: _convert_special_number(field, text))
         if wrong

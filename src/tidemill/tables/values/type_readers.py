@@ -16,7 +16,7 @@ from tidemill.tables.resource import Field
 from tidemill.tables.values.column_texts import (
     ColumnTexts,
     ParsedColumn,
-    find_mismatch_indexes,
+    find_indexes_not_matching,
     is_storable_text,
     normalize_mismatches,
 )
@@ -60,7 +60,7 @@ def normalize_boolean_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
 
 
 def normalize_uuid_column(_: Field, texts: ColumnTexts) -> ParsedColumn:
-    wrong = dict.fromkeys(find_mismatch_indexes(_UUID_PATTERN, texts), "must be a UUID")
+    wrong = dict.fromkeys(find_indexes_not_matching(_UUID_PATTERN, texts), "must be a UUID")
     return normalize_mismatches(texts, wrong, _canonicalize_uuid)
 
 
@@ -98,7 +98,7 @@ def _normalize_temporal_column(
     reason: str,
 ) -> ParsedColumn:
     """Keep valid ISO 8601 texts unchanged, and normalize other notations one by one."""
-    odd = set(find_mismatch_indexes(shape, texts))
+    odd = set(find_indexes_not_matching(shape, texts))
     if not odd and _can_parse_all(parse, texts):
         return texts, {}
     found, wrong = list(texts), {}

@@ -83,7 +83,7 @@ class FolderWatchSource(FolderTreeSource):
         info = os.lstat(self._root / path)
         if stat.S_ISLNK(info.st_mode):
             try:
-                info = self._resolve_inside(path).stat()
+                info = self._resolve_path_inside_root(path).stat()
             except InvalidInput:
                 return ListedFile(path, None, str(info.st_mtime_ns), LINK_ESCAPES_MESSAGE)
             except OSError as error:
@@ -97,7 +97,7 @@ class FolderWatchSource(FolderTreeSource):
 
     def read(self, path: str) -> ByteChunks:
         with _translate_errors(path):
-            file = open_without_links(self._root, self._resolve_inside(path).relative_to(self._root).parts)
+            file = open_without_links(self._root, self._resolve_path_inside_root(path).relative_to(self._root).parts)
             with os.fdopen(file, "rb") as opened:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
                     raise InvalidInput(NOT_A_FILE_MESSAGE)
@@ -120,7 +120,7 @@ class FolderWatchSource(FolderTreeSource):
         except (FileExistsError, NotADirectoryError):
             raise InvalidInput(f'a parent of "{to}" is a file, not a folder') from None
 
-    def _resolve_inside(self, path: str) -> Path:
+    def _resolve_path_inside_root(self, path: str) -> Path:
         try:
             resolved = (self._root / path).resolve(strict=True)
         except RuntimeError:

@@ -17,7 +17,7 @@ from tidemill.watches.sources.watch_source import (
     FolderChild,
     FolderTreeSource,
     join_path,
-    parse_size,
+    parse_reported_file_size,
 )
 
 FTP_READ_BYTES = 256 << 10
@@ -148,18 +148,18 @@ class FtpWatchSource(FolderTreeSource):
     def _list_folder_entries(self, folder: str) -> list[tuple[str, dict[str, str]]]:
         path = _to_latin1_wire_path(self._build_full_path(folder))
         try:
-            return [_parse_mlsd_line(line) for line in self._retrieve_lines("MLSD", path)]
+            return [_parse_mlsd_line(line) for line in self._retrieve_listing_lines("MLSD", path)]
         except ftplib.error_perm as error:
             if not str(error).startswith(_UNKNOWN_COMMAND_CODES):
                 raise
         # Servers without MLSD list only names. Query each name; entries without a size are not files.
-        names = [_from_latin1_wire_name(line.rpartition("/")[2]) for line in self._retrieve_lines("NLST", path)]
+        names = [_from_latin1_wire_name(line.rpartition("/")[2]) for line in self._retrieve_listing_lines("NLST", path)]
         self._ftp.voidcmd("TYPE I")
         return [
             (name, facts) for name in names if (facts := self._query_size_and_time(join_path(folder, name))) is not None
         ]
 
-    def _retrieve_lines(self, command: str, path: str) -> list[str]:
+    def _retrieve_listing_lines(self, command: str, path: str) -> list[str]:
         """Return the lines of a listing. Check for interruption at each line, because servers can be slow."""
         lines: list[str] = []
 
@@ -230,7 +230,9 @@ def _parse_mlsd_line(line: str) -> tuple[str, dict[str, str]]:
 def _make_listed_file(path: str, size: str | None, modified: str | None) -> ListedFile:
     """Return the entry. Its version has no fractions of a second, which some servers return only in listings."""
     text = modified or ""
-    return ListedFile(path, parse_size(size), text[:FTP_TIMESTAMP_CHARS], changed_at=_parse_epoch_seconds(text))
+    return ListedFile(
+        path, parse_reported_file_size(size), text[:FTP_TIMESTAMP_CHARS], changed_at=_parse_epoch_seconds(text)
+    )
 
 
 def _parse_epoch_seconds(text: str) -> float | None:

@@ -15,10 +15,10 @@ from tidemill.files.blobs.blob_store import Blob, BlobStore
 from tidemill.files.remote.checked_connection import DownloadLimits
 from tidemill.files.remote.downloader import Downloader, ProbeResponse
 from tidemill.files.remote.remote_urls import get_url_origin
-from tidemill.files.remote.response_headers import TRANSIENT_STATUSES, describe_status
+from tidemill.files.remote.response_headers import TRANSIENT_STATUSES, describe_http_status
 from tidemill.watches.file_state import ListedFile
 from tidemill.watches.source_address import WebAddress, strip_query_and_fragment
-from tidemill.watches.sources.watch_source import ByteChunks, FetchLimits, WatchSource, parse_size
+from tidemill.watches.sources.watch_source import ByteChunks, FetchLimits, WatchSource, parse_reported_file_size
 
 INDEX_MAX_BYTES = 4 << 20
 INDEX_FILES_MAX = 10_000
@@ -80,7 +80,7 @@ class HttpWatchSource(WatchSource):
             return None
         _check_status(path, response.status)
         version = response.headers.get("etag") or response.headers.get("last-modified") or ""
-        return ListedFile(path, parse_size(response.headers.get("content-length")), version)
+        return ListedFile(path, parse_reported_file_size(response.headers.get("content-length")), version)
 
     def read(self, path: str) -> ByteChunks:  # pragma: no cover  fetch_to_blob_store downloads files instead
         raise NotImplementedError(path)
@@ -142,11 +142,11 @@ class HttpWatchSource(WatchSource):
 
 def _check_status(path: str, status: int) -> None:
     if status in _DENIED_STATUSES:
-        raise StorageAccessDenied(f"{path}: {describe_status(status)}")
+        raise StorageAccessDenied(f"{path}: {describe_http_status(status)}")
     if status in TRANSIENT_STATUSES:
-        raise RemoteUnreachable(f"{path}: {describe_status(status)}")
+        raise RemoteUnreachable(f"{path}: {describe_http_status(status)}")
     if status not in (HTTPStatus.OK, *_MISSING_STATUSES):
-        raise InvalidInput(f"{path}: {describe_status(status)}")
+        raise InvalidInput(f"{path}: {describe_http_status(status)}")
 
 
 def _parse_origin(url: str) -> tuple[str, str, int] | None:

@@ -180,7 +180,7 @@ def join_path(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def parse_size(text: str | None) -> int | None:
+def parse_reported_file_size(text: str | None) -> int | None:
     """Return the size that a server reports, or None if it is not a number. Ignore digits beyond the maximum."""
     return int(text[:FILE_SIZE_DIGITS_MAX]) if text and text.isascii() and text.isdecimal() else None
 

@@ -1,4 +1,4 @@
-"""Exponentially weighted moving averages."""
+"""Limits to a range, and exponentially weighted moving averages."""
 
 MOVING_AVERAGE_ALPHA = 0.3  # the weight of the newest observation
 

@@ -2,19 +2,16 @@
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
-from typing_extensions import TypeAliasType
 
 from tidemill.core.errors import InvalidSettings
-from tidemill.core.file_format import ColumnType
 from tidemill.core.principal import Principal
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.runtime_dependencies import RuntimeDep
+from tidemill.rest.schema_types import ValueType
 from tidemill.runtime import Runtime
 from tidemill.tables.resource import Field as ResourceField
 from tidemill.tables.resource import ResourceDeclaration, is_granted
 from tidemill.tables.resource_registry import make_resource_registry
-
-ValueType = TypeAliasType("ValueType", ColumnType)
 
 
 class FieldOut(BaseModel):
