@@ -143,7 +143,7 @@ async def test_unexpected_error_before_request_fails_waiting_rows(
     async def broken(*_: object) -> int:
         raise RuntimeError("unexpected")
 
-    monkeypatch.setattr(match_batcher, "determine_query_batch_size", broken)
+    monkeypatch.setattr(match_batcher, "get_or_fetch_query_batch_size", broken)
     job_id = await scene.submit([{"name": name} for name in NAMES])
     async with asyncio.timeout(10):
         await scene.drain(retries=False)

@@ -85,7 +85,7 @@ class MillSubmission(MillDeclarations):
             UnknownKind: Neither this mill nor a worker has a handler for the kind.
             InvalidInput: An input or an option is invalid. Nothing is stored.
         """
-        spec, is_declared = self._make_submission_and_check_kind(
+        spec, is_declared = self._make_submission_and_is_declared(
             kind, priority, params, policy, owner_id, idempotency_key
         )
         rows = encode_inputs(inputs, self.settings.max_row_bytes)
@@ -110,7 +110,7 @@ class MillSubmission(MillDeclarations):
         connection: Connection | None = None,
     ) -> UUID:
         """Async variant of ``submit``. ``connection`` is an async connection."""
-        spec, is_declared = self._make_submission_and_check_kind(
+        spec, is_declared = self._make_submission_and_is_declared(
             kind, priority, params, policy, owner_id, idempotency_key
         )
         rows = encode_inputs(inputs, self.settings.max_row_bytes)
@@ -367,7 +367,7 @@ class MillSubmission(MillDeclarations):
     def _run_blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.shared_database.background_loop.run_coroutine(coroutine)
 
-    def _make_submission_and_check_kind(
+    def _make_submission_and_is_declared(
         self,
         kind: str,
         priority: int,

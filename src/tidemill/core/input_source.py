@@ -98,7 +98,7 @@ class SourceFetchProgress(Protocol):
     def report(self, fetched_bytes: int, total_bytes: int | None) -> None: ...
 
 
-class SourceFetch(Protocol):
+class SourceDownloader(Protocol):
     """Downloads the source of a job. Blocks, for long if the server is slow.
 
     Returns the size of the file; None if it is already stored. Raises Interrupted soon after ``should_continue``

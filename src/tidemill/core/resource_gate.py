@@ -23,7 +23,7 @@ class ResourceGate:
         return task in self._waiting
 
     @contextmanager
-    def mark_waiting(self) -> Iterator[None]:
+    def while_waiting(self) -> Iterator[None]:
         """Mark the current task as waiting, so that the engine may cancel it."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  a coroutine runs in a task
@@ -37,7 +37,7 @@ class ResourceGate:
     async def hold_resource(self) -> AsyncIterator[None]:
         """Wait for the resource, and hold it in this context."""
         self.requests += 1
-        with self.mark_waiting():
+        with self.while_waiting():
             await self._semaphore.acquire()
         try:
             yield

@@ -146,7 +146,7 @@ class ArtifactProducer:
 
     async def _get_recent_query_columns(self, query: str, values: SqlParams) -> tuple[OutputColumn, ...]:
         """Return the columns of a query, cached for a few seconds only, because tables can be altered."""
-        with self.query_gate.mark_waiting():
+        with self.query_gate.while_waiting():
             await self._describing.acquire()
         try:
             columns, good_until = self._columns.get(query, ((), 0.0))

@@ -23,7 +23,7 @@ class AdaptiveSemaphore:
 
     def __init__(self, kind: str, max_slots: int, now: float | None = None) -> None:
         self.kind = kind
-        self.controller = ConcurrencyController.initial(max_slots)
+        self.controller = ConcurrencyController.start_at_maximum(max_slots)
         self.max_slots = self.slots = max_slots
         self.start_gap_s = 0.0  # between the starts of two items; 0 while concurrency is not reduced
         self.backoff_factor = 1.0  # multiplies the backoff of retries

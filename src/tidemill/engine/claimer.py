@@ -146,7 +146,7 @@ async def claim_from_job(context: EngineContext, job_id: UUID, kind: str, lease_
     def may_run(ready: Lease) -> bool:
         if ready.limiter is not None and context.limiter_registry.is_limiter_blocked(ready.limiter):
             return False
-        return context.meets_job_requirements(kind, ready.requires)
+        return context.check_and_record_missing_requirements(kind, ready.requires)
 
     slots = context.get_semaphore(handler).slots
     items = context.sizing.compute_claim_size(handler, slots=slots, permits_per_s=permits_per_s)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tidemill.config import Settings
-from tidemill.core.input_source import InputSourceOpener, SourceFetch
+from tidemill.core.input_source import InputSourceOpener, SourceDownloader
 from tidemill.core.kinds import Handler, HandlerLookup
 from tidemill.engine.adaptive.sizing import Sizing
 from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
@@ -34,7 +34,7 @@ class EngineContext:
     settings: Settings
     handlers: HandlerLookup
     open_source: InputSourceOpener
-    fetch_source: SourceFetch
+    fetch_source: SourceDownloader
     worker: str
     shared_state: SharedState
     find_kind_hooks: FindKindHooks
@@ -94,7 +94,7 @@ class EngineContext:
             if handler.close is not None:
                 await handler.close()
 
-    def meets_job_requirements(self, kind: str, requires: Sequence[str]) -> bool:
+    def check_and_record_missing_requirements(self, kind: str, requires: Sequence[str]) -> bool:
         """Return whether this worker declares what a job requires; if not, its next queries skip such jobs."""
         missing = set(requires).difference(self.handlers.get(kind).provides) if requires else None
         if not missing:

@@ -202,7 +202,7 @@ class Ingester(PeriodicLoop):
         self._lane_state.set_timeout(None)
         lease = await self._acquire_or_extend_lease(lease_id, self.only_job_id)
         try:
-            if lease is not None and not context.meets_job_requirements(lease.kind, lease.requires):
+            if lease is not None and not context.check_and_record_missing_requirements(lease.kind, lease.requires):
                 await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
             elif lease is not None:
                 with bind_fields(**lease.event_fields):

@@ -146,7 +146,7 @@ async def fail_or_close_job_if_due(db: Database, job_id: UUID, find_kind_hooks: 
     """
     if failed:
         await enforce_failure_policy(db, job_id)
-    if await db.read(job_lifecycle.has_no_open_work, job_id):
+    if await db.read(job_lifecycle.has_no_open_batch, job_id):
         await close_and_report_job_if_drained(db, job_id, find_kind_hooks)
 
 

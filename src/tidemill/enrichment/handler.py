@@ -51,7 +51,7 @@ def make_match_handler(runtime: Runtime) -> Handler:
     retry = _make_retry_policy(runtime)
     matcher = RowMatcher(runtime.db, runtime.get(make_service_clients), retry)
     options: dict[str, Any] = {"retry": retry, "columns": MATCH_COLUMNS, "close": matcher.close}
-    options["provides"] = _list_provided_requirements(runtime)
+    options["provides"] = _list_requirements_met_by_services(runtime)
     # No timeout: each request has its own, and rows wait for permits as long as the limiter requires.
     return Handler(MATCH_KIND, matcher.match_item, "async", concurrency=MATCH_CONCURRENCY, timeout=None, **options)
 
@@ -146,12 +146,12 @@ def make_enrich_handler(runtime: Runtime) -> Handler:
         concurrency=ENRICH_CONCURRENCY,
         timeout=None,
         retry=retry,
-        provides=_list_provided_requirements(runtime),
+        provides=_list_requirements_met_by_services(runtime),
         close=clients.close,
     )
 
 
-def _list_provided_requirements(runtime: Runtime) -> frozenset[str]:
+def _list_requirements_met_by_services(runtime: Runtime) -> frozenset[str]:
     return frozenset(name for service in runtime.get(load_services) for name in list_service_requirements(service))
 
 

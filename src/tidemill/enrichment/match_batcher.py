@@ -98,7 +98,7 @@ class MatchQueryBatcher:
 
     async def _collect_next_batch(self) -> list[QueuedMatchQuery]:
         """Return the next rows that still wait for candidates. A row with ``alone`` is a batch of one."""
-        size = await determine_query_batch_size(self._client, self._check_active)
+        size = await get_or_fetch_query_batch_size(self._client, self._check_active)
         if len(self._waiting) < size and not self._alone:
             await asyncio.sleep(QUERY_BATCH_WAIT_S)
         queue, max_rows = (self._alone, 1) if self._alone else (self._waiting, size)
@@ -178,7 +178,7 @@ def _fail_queries(batch: Sequence[QueuedMatchQuery], error: BaseException) -> No
             queued.answer.set_exception(error)
 
 
-async def determine_query_batch_size(client: ServiceClient, check_active: ActiveCheck) -> int:
+async def get_or_fetch_query_batch_size(client: ServiceClient, check_active: ActiveCheck) -> int:
     """Return the declared batch size, or the one in the service's manifest, or the default.
 
     A failed manifest request is retried after ``MANIFEST_RETRY_S``.

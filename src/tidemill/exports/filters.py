@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import ColumnType
-from tidemill.core.suggest import format_suggestion_for_long_word
+from tidemill.core.suggest import format_suggestion
 from tidemill.tables.resource import Field, Resource
 from tidemill.tables.values.column_texts import clean_value_for_error, is_storable_text
 from tidemill.tables.values.type_readers import TYPE_READERS, normalize_array_column
@@ -99,7 +99,7 @@ def parse_filter_object(filters: Mapping[str, Any]) -> list[FilterCondition]:
                 raise InvalidInput(
                     f'Filter "{clean_value_for_error(field)}": a value must be a string, a number, true or false'
                 )
-            texts = tuple(_format_filter_value(value, field, op) for value in values)
+            texts = tuple(_convert_filter_value_to_text(value, field, op) for value in values)
             conditions.append(FilterCondition(field, str(op), texts))
     return conditions
 
@@ -147,7 +147,7 @@ def _split_values(text: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _format_filter_value(value: Any, field: str, op: Any) -> str:
+def _convert_filter_value_to_text(value: Any, field: str, op: Any) -> str:
     if value is None:
         raise InvalidInput(
             f'Filter "{clean_value_for_error(field)}": "{op}" does not accept null. Use {{"is_null": true}}.'
@@ -160,10 +160,10 @@ def _format_filter_value(value: Any, field: str, op: Any) -> str:
 def _resolve_filter(condition: FilterCondition, resource: Resource) -> TypedFilter:
     named, op = clean_value_for_error(condition.field), condition.op
     if condition.field not in resource.field_names:
-        similar = format_suggestion_for_long_word(condition.field, resource.field_names)
+        similar = format_suggestion(condition.field, resource.field_names)
         raise InvalidInput(f'Filter "{named}": unknown field in "{resource.name}"{similar}')
     if op not in FILTER_OPERATORS:
-        near = format_suggestion_for_long_word(op, FILTER_OPERATORS) or f"; use one of {', '.join(FILTER_OPERATORS)}"
+        near = format_suggestion(op, FILTER_OPERATORS) or f"; use one of {', '.join(FILTER_OPERATORS)}"
         raise InvalidInput(f'Filter "{named}": unknown operator "{clean_value_for_error(op)}"{near}')
     field = resource.get_field(condition.field)
     if op not in list_operators_of_field(field):

@@ -86,7 +86,9 @@ async def stream_results(
             continue
         async with aclosing(_stream_rows(conn, statement, {"job_id": survey.job_id, "lo": lo, "hi": hi})) as rows:
             async for row in rows:
-                packet += [_make_empty_result(gap) for gap in range(seq, row[0]) if wanted is None or gap in wanted]
+                packet += [
+                    _make_row_without_outcome(gap) for gap in range(seq, row[0]) if wanted is None or gap in wanted
+                ]
                 seq = row[0] + 1
                 if wanted is not None and row[0] not in wanted:
                     continue
@@ -95,7 +97,7 @@ async def stream_results(
                 if size >= RESULT_PACKET_BYTES or len(packet) >= RESULT_PACKET_ROWS:
                     yield packet
                     packet, size = [], 0
-        packet += [_make_empty_result(gap) for gap in range(seq, hi) if wanted is None or gap in wanted]
+        packet += [_make_row_without_outcome(gap) for gap in range(seq, hi) if wanted is None or gap in wanted]
         seq = hi
     yield packet
 
@@ -112,7 +114,7 @@ def _stream_rows(conn: Connection, statement: bytes, params: SqlParams) -> Async
     return cast("AsyncGenerator[StoredResult]", conn.cursor().stream(statement, params, size=RESULT_STREAM_ROWS))
 
 
-def _make_empty_result(seq: int) -> StoredResult:
+def _make_row_without_outcome(seq: int) -> StoredResult:
     return seq, None, None, None, None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemill.core.errors import InvalidInput, InvalidRequest
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
-from tidemill.core.suggest import format_suggestion_for_long_word
+from tidemill.core.suggest import format_suggestion
 from tidemill.exports.filters import (
     FilterCondition,
     RequestProblem,
@@ -138,7 +138,7 @@ def _choose_fields(names: Sequence[str], resource: Resource, problems: list[Requ
 
 
 def _describe_unknown_field(name: str, resource: Resource) -> str:
-    similar = format_suggestion_for_long_word(name, resource.field_names)
+    similar = format_suggestion(name, resource.field_names)
     return f'"{resource.name}" has no field "{clean_value_for_error(name)}"{similar}'
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
 from tidemill.core.file_format import FileLayout
-from tidemill.core.input_source import Checkpoint, InputSource, SourceFetch, SourceFetchProgress, SourceReference
+from tidemill.core.input_source import Checkpoint, InputSource, SourceDownloader, SourceFetchProgress, SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.files.byte_streams import ByteStream, CarriageReturnStream, TranscodedStream
@@ -98,7 +98,7 @@ def open_utf8_stream(file: BinaryIO, layout: FileLayout, max_bytes: int) -> Byte
     return CarriageReturnStream(stream) if layout.line_end == "\r" else stream
 
 
-def make_source_fetch(settings: "Settings") -> SourceFetch:
+def make_source_fetch(settings: "Settings") -> SourceDownloader:
     """Return the function that downloads a source with a URL into the blob store, unless it is already stored."""
     blobs = open_blob_store(settings.blobs)
 

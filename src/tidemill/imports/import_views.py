@@ -113,8 +113,8 @@ async def read_visible_import(import_id: JobName, me: CurrentUser, db: DatabaseD
 VisibleImport = Annotated[Job, Depends(read_visible_import)]
 
 
-async def read_runnable_import(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> Job:
+async def get_import_if_rerun_allowed(import_id: VisibleImport, me: CurrentUser, runtime: RuntimeDep) -> Job:
     return await get_job_if_rerun_allowed(import_id, me, runtime)
 
 
-RunnableImport = Annotated[Job, Depends(read_runnable_import)]
+RerunnableImport = Annotated[Job, Depends(get_import_if_rerun_allowed)]

@@ -17,7 +17,7 @@ from tidemill.imports.fixed_rows import fix_rows_from_file
 from tidemill.imports.import_submission import SubmittedImport
 from tidemill.imports.import_views import (
     IMPORT_KEY_PREFIX,
-    RunnableImport,
+    RerunnableImport,
     VisibleImport,
     read_import_detail,
     read_import_view,
@@ -157,7 +157,7 @@ async def pause_import(import_id: VisibleImport, me: CurrentUser, db: DatabaseDe
 
 
 @router.post("/imports/{import_id}/resume", **build_route_options(Permission.USER, 404, 409))
-async def resume_import(import_id: RunnableImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
+async def resume_import(import_id: RerunnableImport, me: CurrentUser, db: DatabaseDep) -> ImportOut:
     """Resume a paused import."""
     await job_control.resume_job(db, import_id.id, by=me.user_id)
     return await read_import_view(db, import_id.id)
@@ -175,7 +175,7 @@ async def cancel_import(import_id: VisibleImport, me: CurrentUser, runtime: Runt
     **build_route_options(Permission.USER, 404, 409, extra_responses=_RUNNING_OPERATION_RESPONSE),
 )
 async def reprocess_import(
-    import_id: RunnableImport,
+    import_id: RerunnableImport,
     body: ReprocessIn,
     me: CurrentUser,
     request: Request,
@@ -270,7 +270,9 @@ async def download_import_errors_as_workbook(import_id: VisibleImport, db: Datab
 
 
 @router.post("/imports/{import_id}/fixes", **_FIX_IMPORT_OPTIONS)
-async def fix_import(import_id: RunnableImport, me: CurrentUser, request: Request, runtime: RuntimeDep) -> OperationOut:
+async def fix_import(
+    import_id: RerunnableImport, me: CurrentUser, request: Request, runtime: RuntimeDep
+) -> OperationOut:
     """Send fixed rows as a file with the column `_row`. Only these rows are retried.
 
     If one row cannot be fixed, no row is changed. Columns that the file does not have keep their values. Other columns

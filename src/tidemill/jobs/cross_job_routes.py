@@ -265,11 +265,11 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
         after=list_cursors.decode_cursor(query.after),
     )
     items = [PendingOut.model_validate(row) for row in page.items]
-    count = await _read_pending_count_field(runtime, query, owner_id)
+    count = await _read_pending_count_dict(runtime, query, owner_id)
     return PendingPage(items=items, **count, **list_cursors.build_next_page_dict(page.after))
 
 
-async def _read_pending_count_field(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
+async def _read_pending_count_dict(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
     """Return the number of listed items; empty if the filters would require counting items."""
     if query.job_id is not None or query.from_ is not None or query.to is not None:
         return {}

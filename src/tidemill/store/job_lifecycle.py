@@ -115,7 +115,7 @@ async def close_job_if_drained(conn: Connection, job_id: UUID) -> Job | None:
         return None
     intent = Intent(job.intent)
     may_close = job.closed_as is None and (job.ingest_done or intent in (Intent.CANCEL, Intent.FAIL))
-    if not may_close or not await has_no_open_work(conn, job_id):
+    if not may_close or not await has_no_open_batch(conn, job_id):
         return None
     await conn.execute(sql("tally/fold"), {"job_id": job_id})
     drained = await get_job(conn, job_id)
@@ -145,7 +145,7 @@ async def list_jobs_that_may_be_drained(conn: Connection) -> list[UUID]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def has_no_open_work(conn: Connection, job_id: UUID) -> bool:
+async def has_no_open_batch(conn: Connection, job_id: UUID) -> bool:
     """Whether the job has no open work. Without the job's lock, the answer may be outdated."""
     cursor = await conn.execute(sql("job/is_drained"), {"job_id": job_id})
     row = await cursor.fetchone()

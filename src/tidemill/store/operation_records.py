@@ -162,7 +162,9 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
         conn, job_id, replace(choice, excluded_seqs=predicate.get("except", {}).get(str(job_id), ()))
     )
     choice = replace(choice, with_dismissed=only is not None)  # a filter matches the listed items, like the list itself
-    if was_whole and not choice.has_filters:  # also requeue the items that were cancelled when the job failed
+    if (
+        was_whole and not choice.has_filters_besides_status
+    ):  # also requeue the items that were cancelled when the job failed
         choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
     try:
         taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=after_seq >= 0)

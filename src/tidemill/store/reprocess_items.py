@@ -95,7 +95,7 @@ class ReprocessSelection(ItemSelection):
     max_attempts: int = 0  # without reset_attempts: only items with fewer attempts
 
     @property
-    def has_filters(self) -> bool:
+    def has_filters_besides_status(self) -> bool:
         """Whether the selection has filters other than statuses."""
         filters = (self.seqs, self.codes, self.since, self.until, self.key, self.category, self.group)
         return bool(self.excluded_seqs) or any(part is not None for part in filters)
@@ -109,7 +109,7 @@ class ReprocessSelection(ItemSelection):
     @property
     def includes_unread_source(self) -> bool:
         """Whether all cancelled items are selected, including the part of the source that was never read."""
-        return ItemStatus.CANCELLED in self.statuses and not self.has_filters
+        return ItemStatus.CANCELLED in self.statuses and not self.has_filters_besides_status
 
 
 async def reprocess_items(

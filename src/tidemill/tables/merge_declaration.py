@@ -47,7 +47,7 @@ class FieldTightener:
         # "default" and "required" come last, because "required" depends on the default.
         for name in sorted(rules, key=lambda name: (name == "required", name == "default")):
             if self._check_rule_fits_type(name):
-                self._apply_rule(name, rules[name])
+                self._apply_declared_rule(name, rules[name])
         return self._field
 
     def _narrow_type(self, wanted: ColumnType) -> ColumnType:
@@ -65,7 +65,7 @@ class FieldTightener:
             )
         return fits
 
-    def _apply_rule(self, name: str, value: Any) -> None:
+    def _apply_declared_rule(self, name: str, value: Any) -> None:
         if name == "required":
             self._apply_required(required=value)
         elif name == "enum":

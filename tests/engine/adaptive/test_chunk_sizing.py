@@ -7,7 +7,7 @@ from tidemill.engine.adaptive.sizing import MAX_CHUNK_BACKOFF_S, ChunkSize
 
 
 def chunk() -> ChunkSize:
-    return ChunkSize.initial(min_rows=64, max_rows=20_000, good_ms=50, bad_ms=500)
+    return ChunkSize.start_at_minimum(min_rows=64, max_rows=20_000, good_ms=50, bad_ms=500)
 
 
 def test_chunk_size_doubles_while_database_is_fast() -> None:
@@ -52,7 +52,7 @@ def test_chunk_size_stays_within_bounds(seen: list[float]) -> None:
 
 
 def test_chunk_size_settles_when_both_targets_are_equal() -> None:
-    size, sizes = ChunkSize.initial(min_rows=64, max_rows=20_000, good_ms=50, bad_ms=50), []
+    size, sizes = ChunkSize.start_at_minimum(min_rows=64, max_rows=20_000, good_ms=50, bad_ms=50), []
     for _ in range(60):
         sizes.append(size.rows)
         size = size.adjust_to_chunk(2 + size.rows * 0.02)

@@ -135,7 +135,7 @@ windows = st.builds(
 
 @given(st.integers(1, 1_000), st.lists(windows, max_size=60))
 def test_concurrency_stays_within_bounds_for_any_windows(high: int, seen: list[ObservationWindow]) -> None:
-    control = ConcurrencyController.initial(high)
+    control = ConcurrencyController.start_at_maximum(high)
     for window in seen:
         before, control = control, control.adjust_to_window(window)
         assert 0 < control.level <= high
@@ -160,7 +160,7 @@ def test_more_throttled_requests_never_raise_concurrency(level: float, window: O
 
 def test_calm_windows_raise_concurrency_evenly_then_faster() -> None:
     calm = ObservationWindow(1.0, settled=100, settled_s=5.0)
-    control = ConcurrencyController.initial(50).adjust_to_window(
+    control = ConcurrencyController.start_at_maximum(50).adjust_to_window(
         ObservationWindow(1.0, settled=100, settled_s=30.0, throttled=20)
     )
     assert control.reason == "throttled"

@@ -110,7 +110,7 @@ class ConcurrencyController:
     reason: ChangeReason = ""  # the reason of the last change
 
     @classmethod
-    def initial(cls, high: int) -> "ConcurrencyController":
+    def start_at_maximum(cls, high: int) -> "ConcurrencyController":
         return cls(high, high, high)
 
     def adjust_to_window(self, window: ObservationWindow) -> "ConcurrencyController":

@@ -64,7 +64,7 @@ class ChunkSize:
     reason: str = ""  # why it shrank, if it did
 
     @classmethod
-    def initial(cls, *, min_rows: int, max_rows: int, good_ms: float, bad_ms: float) -> "ChunkSize":
+    def start_at_minimum(cls, *, min_rows: int, max_rows: int, good_ms: float, bad_ms: float) -> "ChunkSize":
         return cls(min_rows, min_rows, max_rows, good_ms, bad_ms)
 
     def adjust_to_chunk(
@@ -111,7 +111,7 @@ class Sizing:
 
     def __init__(self, settings: Settings) -> None:
         self.load_monitor = SystemLoadMonitor(settings)
-        self.chunk = ChunkSize.initial(
+        self.chunk = ChunkSize.start_at_minimum(
             min_rows=settings.ingest_min_rows,
             max_rows=settings.ingest_max_rows,
             good_ms=settings.db_p50_ms,

@@ -43,7 +43,7 @@ class DownloadLimits:
         return cls(settings.max_file_size_mb << 20, total_s=total_s, allowed=allowed)
 
 
-class DownloadDeadline:
+class InterruptibleDeadline:
     """Stops a download at its deadline, or when ``should_continue`` returns False."""
 
     def __init__(self, seconds: float, should_continue: ShouldContinue) -> None:
@@ -85,7 +85,7 @@ def resolve_host(host: str, port: int) -> list[str]:
 class SyncCheckedBackend(httpcore2.NetworkBackend):
     """Resolves a host, checks its addresses and connects to one of them, which prevents DNS rebinding."""
 
-    def __init__(self, limits: DownloadLimits, deadline: DownloadDeadline, resolver: HostResolver) -> None:
+    def __init__(self, limits: DownloadLimits, deadline: InterruptibleDeadline, resolver: HostResolver) -> None:
         self._limits = limits
         self._watch = deadline
         self._resolve = resolver
@@ -147,7 +147,7 @@ def _parse_resolver_answer(host: str, answer: list[str] | Exception) -> list[IPA
 class BodyCountingStream(httpcore2.NetworkStream):
     """Checks the deadline while it reads, and counts the bytes of the response body."""
 
-    def __init__(self, inner: httpcore2.NetworkStream, deadline: DownloadDeadline) -> None:
+    def __init__(self, inner: httpcore2.NetworkStream, deadline: InterruptibleDeadline) -> None:
         self.body = 0
         self._inner = inner
         self._watch = deadline

@@ -13,9 +13,9 @@ import httpx2
 from tidemill.core.errors import InvalidInput, RemoteUnreachable, TooLarge
 from tidemill.files.blobs.blob_store import Blob, BlobStore
 from tidemill.files.remote.checked_connection import (
-    DownloadDeadline,
     DownloadLimits,
     HostResolver,
+    InterruptibleDeadline,
     ShouldContinue,
     SyncCheckedBackend,
     resolve_host,
@@ -108,7 +108,7 @@ class Downloader:
             RemoteUnreachable: The server did not respond, or not in time. The downloaded part is kept.
             Interrupted: ``should_continue`` returned False. The downloaded part is kept.
         """
-        watch = DownloadDeadline(self._limits.total_s, should_continue)
+        watch = InterruptibleDeadline(self._limits.total_s, should_continue)
         link = parse_allowed_url(url, self._limits.allowed)
         with PartialDownload(self._blobs, blob_id, report_progress) as part:
             try:
@@ -134,7 +134,7 @@ class Downloader:
             InvalidInput: The URL is not allowed, or the body is longer.
             RemoteUnreachable: The server did not respond, or not in time.
         """
-        watch = DownloadDeadline(self._limits.total_s, should_continue)
+        watch = InterruptibleDeadline(self._limits.total_s, should_continue)
         first = link = parse_allowed_url(url, self._limits.allowed)
         try:
             for _ in range(self._limits.max_redirects + 1):
@@ -164,7 +164,7 @@ class Downloader:
         return [*headers, ("Authorization", self._authorization)]
 
     def _request_until_complete(
-        self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline
+        self, part: PartialDownload, link: httpx2.URL, deadline: InterruptibleDeadline
     ) -> RemoteFileInfo:
         """Send requests until the file is complete.
 
@@ -185,7 +185,9 @@ class Downloader:
                 deadline.sleep(min(self._limits.backoff_s * 2 ** (tries - 1), DOWNLOAD_BACKOFF_MAX_S))
         return part.about
 
-    def _request_missing_part_once(self, part: PartialDownload, link: httpx2.URL, deadline: DownloadDeadline) -> None:
+    def _request_missing_part_once(
+        self, part: PartialDownload, link: httpx2.URL, deadline: InterruptibleDeadline
+    ) -> None:
         """Send one request and follow its redirects."""
         first = link
         for _ in range(self._limits.max_redirects + 1):
@@ -203,7 +205,7 @@ class Downloader:
 
     @contextmanager
     def _open_response(
-        self, link: httpx2.URL, headers: list[tuple[str, str]], deadline: DownloadDeadline, method: str = "GET"
+        self, link: httpx2.URL, headers: list[tuple[str, str]], deadline: InterruptibleDeadline, method: str = "GET"
     ) -> Iterator[httpcore2.Response]:
         target = httpcore2.URL(
             scheme=link.raw_scheme, host=link.raw_host, port=get_url_port(link), target=link.raw_path
@@ -225,7 +227,9 @@ class Downloader:
                 ) from error
             raise
 
-    def _wait_for_retry_after(self, error: RetryableDownloadError, after: float, deadline: DownloadDeadline) -> None:
+    def _wait_for_retry_after(
+        self, error: RetryableDownloadError, after: float, deadline: InterruptibleDeadline
+    ) -> None:
         """Wait as long as Retry-After says; RemoteUnreachable if the deadline is earlier."""
         if not deadline.has_time_for(after):
             raise RemoteUnreachable(f"{error}; Retry-After is {after:g} s, which exceeds the time limit") from error
@@ -236,7 +240,7 @@ class Downloader:
         return self._given_context or httpx2.create_ssl_context(trust_env=False)
 
 
-def _read_bounded_body(response: httpcore2.Response, max_body_bytes: int, deadline: DownloadDeadline) -> bytes:
+def _read_bounded_body(response: httpcore2.Response, max_body_bytes: int, deadline: InterruptibleDeadline) -> bytes:
     body = b""
     if max_body_bytes:
         for piece in response.iter_stream():

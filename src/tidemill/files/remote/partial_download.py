@@ -16,7 +16,7 @@ from tidemill.core.blob_location import check_blob_name
 from tidemill.core.errors import Interrupted, InvalidInput, TooLarge
 from tidemill.core.private_files import make_private_folder, open_private_file
 from tidemill.files.blobs.blob_store import Blob, BlobStore, try_lock_file
-from tidemill.files.remote.checked_connection import BodyCountingStream, DownloadDeadline
+from tidemill.files.remote.checked_connection import BodyCountingStream, InterruptibleDeadline
 from tidemill.files.remote.remote_urls import derive_file_name, remove_url_query
 from tidemill.files.remote.response_headers import (
     HTTP_OK,
@@ -186,7 +186,7 @@ class PartRequest:
         return list(headers.items())
 
     def receive_response(
-        self, response: httpcore2.Response, headers: httpx2.Headers, deadline: DownloadDeadline
+        self, response: httpcore2.Response, headers: httpx2.Headers, deadline: InterruptibleDeadline
     ) -> None:
         """Append the body. The download is complete afterwards, unless the server sent only part of the rest."""
         if response.status == HTTP_OK:
@@ -233,7 +233,7 @@ class PartRequest:
         self._part.reset()
         return RetryableDownloadError(reason)
 
-    def _copy_body(self, response: httpcore2.Response, deadline: DownloadDeadline) -> None:
+    def _copy_body(self, response: httpcore2.Response, deadline: InterruptibleDeadline) -> None:
         about, before = self._part.about, self._part.size
         total = about.total if about else None
         for piece in response.iter_stream():
