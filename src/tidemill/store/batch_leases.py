@@ -10,6 +10,7 @@ from psycopg.rows import class_row, dict_row
 
 from tidemill.core.batch import SEQ_LIST_MAX, BatchPart, Lease, choose_claim_method
 from tidemill.core.child_exit import ISOLATE_AFTER_LOST_LEASES
+from tidemill.failpoints import failpoint
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
@@ -65,6 +66,12 @@ async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
         return None
     if claim.may_run is not None and (ready.limiter or ready.requires) and not claim.may_run(ready):
         return None
+    lease = await _lease_ready_batch(conn, ready, claim)
+    failpoint("claim.leased")
+    return lease
+
+
+async def _lease_ready_batch(conn: Connection, ready: Lease, claim: BatchClaim) -> Lease:
     holder = {"lease_id": claim.lease_id, "lease": claim.lease_seconds, "worker": claim.worker}
     item_count = 1 if ready.isolated else claim.item_count
     match choose_claim_method(ready, item_count):
