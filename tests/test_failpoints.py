@@ -77,7 +77,7 @@ def test_failpoint_acts_once_when_called_often_and_again_without_its_marker(tmp_
 
 @pytest.mark.parametrize(("action", "number"), [("kill", signal.SIGKILL), ("stop", signal.SIGSTOP)])
 def test_failpoint_signals_its_own_process(action: str, number: int, tmp_path: Path) -> None:
-    code = f"from tidemill.config import load_settings; load_settings()\nfrom tidemill.failpoints import failpoint\nfailpoint({NAME!r})"
+    code = f"from tidemill import config, failpoints; config.load_settings(); failpoints.failpoint({NAME!r})"
     variables = {"TIDEMILL_FAILPOINTS": f"{NAME}={action}", "TIDEMILL_HOME": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | variables)
     _, status = os.waitpid(process.pid, os.WUNTRACED)
@@ -94,9 +94,9 @@ def test_failpoint_signals_its_own_process(action: str, number: int, tmp_path: P
 async def test_disconnect_breaks_open_connections_when_transaction_runs(tidemill_database: str, tmp_path: Path) -> None:
     arm_failpoints(f"{NAME}=disconnect", tmp_path)
     async with Database(tidemill_database, size=2) as db:
-        with pytest.raises(psycopg.OperationalError):
-            async with db.transaction() as conn:
-                failpoint(NAME)
+        async with db.connection() as conn:
+            failpoint(NAME)
+            with pytest.raises(psycopg.OperationalError):
                 await conn.execute("SELECT 1")
         assert await rows(db, "SELECT 1") == [(1,)]
 
