@@ -8,6 +8,7 @@ from uuid import UUID
 from tidemill.core.errors import InvalidInput
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID
+from tidemill.failpoints import failpoint
 from tidemill.jobs.reprocessing import run_operation_until_end_or_timeout
 from tidemill.runtime import FindKindHooks, return_no_kind_hooks
 from tidemill.store import job_lifecycle, job_records, operation_records
@@ -43,6 +44,7 @@ async def cancel_job(
     After ``CANCEL_TIMEOUT_S`` a maintenance loop cancels the remaining batches.
     """
     await db.run(job_lifecycle.cancel_job, job_id, by=by)
+    failpoint("cancel.intent_committed")
     async with bind_job_fields(db, job_id):
         emit("job.cancelled", job=job_id)
     deadline = time.monotonic() + CANCEL_TIMEOUT_S
@@ -66,6 +68,7 @@ async def delete_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> 
     """
     async with bind_job_fields(db, job_id):
         await db.run(job_lifecycle.stop_job_for_deletion, job_id)
+        failpoint("delete.job_stopped")
         await db.run(store_delete.delete_job, job_id)
         emit("job.deleted", job=job_id, by=by)
 

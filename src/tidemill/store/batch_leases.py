@@ -178,6 +178,7 @@ async def extend_leases(conn: Connection, worker: str, lease_ids: Sequence[UUID]
     params = {"worker": worker, "lease_ids": list(lease_ids), "lease": seconds}
     await conn.execute(sql("ingest/heartbeat"), params)
     cursor = await conn.execute(sql("batch/heartbeat"), params)
+    failpoint("heartbeat.extended")
     return cursor.rowcount
 
 
@@ -190,6 +191,7 @@ async def release_rest_of_batch(
         "isolate_at": ISOLATE_AFTER_LOST_LEASES,
     }
     cursor = await conn.execute(sql("batch/release"), params)
+    failpoint("release.released")
     return await cursor.fetchone()
 
 
@@ -248,7 +250,10 @@ async def terminate_stuck_copies(conn: Connection, seconds: float) -> int:
 async def reclaim_expired_leases(conn: Connection) -> list[tuple[int, UUID, int]]:
     """Reclaim expired leases. Return (batch, job, losses in a row) for each."""
     cursor = await conn.execute(sql("batch/sweep"), {"isolate_at": ISOLATE_AFTER_LOST_LEASES})
-    return await cursor.fetchall()
+    reclaimed = await cursor.fetchall()
+    if reclaimed:
+        failpoint("sweep.reclaimed")
+    return reclaimed
 
 
 def _build_held_lease_params(lease: Lease, after_crash: bool) -> dict[str, Any]:

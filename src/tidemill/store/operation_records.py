@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 from tidemill.core.errors import Conflict, TidemillError, UnknownEntity, UnknownJob
 from tidemill.core.row_ranges import merge_ranges
 from tidemill.core.status import ItemStatus
+from tidemill.failpoints import failpoint
 from tidemill.store import job_records
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.job_records import get_job
@@ -98,6 +99,7 @@ async def run_operation_step(conn: Connection, operation_id: UUID | None = None)
     if not operations:
         return None
     operation = operations[0]
+    failpoint("operation.locked")
     run = _STEPS[operation.verb]
     try:
         async with conn.transaction():
@@ -112,6 +114,7 @@ async def run_operation_step(conn: Connection, operation_id: UUID | None = None)
     state = "done" if place is None else "running"
     params = {"id": operation.id, "items": items, "place": Jsonb(place or operation.place), "state": state}
     await conn.execute(sql("operation/move"), params)
+    failpoint("operation.step_recorded")
     return OperationStep(operation.id, items, job_id, operation.request_id, operation.verb)
 
 
@@ -156,6 +159,7 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
         if job is None:
             return StepProgress(0, None, None)
         (job_id, was_whole), after_seq = job, -1
+        failpoint("redrive.job_found")
     only = predicate.get("items")
     choice = _build_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None})
     choice = await _add_max_attempts(
