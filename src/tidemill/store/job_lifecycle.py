@@ -60,9 +60,10 @@ async def pause_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) 
     await _change_intent_for_user(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
 
 
-async def resume_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    """Pause -> run."""
-    await _change_intent_for_user(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
+async def resume_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID, may_be_resumed: bool = False) -> None:
+    """Pause -> run. ``may_be_resumed``: an earlier attempt may have committed although its answer was lost."""
+    allowed = (Intent.PAUSE, Intent.RUN) if may_be_resumed else (Intent.PAUSE,)
+    await _change_intent_for_user(conn, job_id, Intent.RUN, by, allowed=allowed)
     await conn.execute(sql("outbox/announce"), {"job_id": job_id})
 
 
