@@ -72,7 +72,7 @@ async def relay(stage: Stage) -> None:
     stage.work(broker=broker.url)
 
     async def is_registered() -> bool:
-        return bool(await rows(stage.db, "SELECT FROM tidemill.worker WHERE info ? 'broker'"))
+        return bool(await rows(stage.db, "SELECT 1 FROM tidemill.worker WHERE info ? 'broker'"))
 
     await eventually(is_registered)
     job_id = await add_job(stage.db, 20)
@@ -80,7 +80,7 @@ async def relay(stage: Stage) -> None:
 
     async def is_outbox_empty() -> bool:
         return not await rows(
-            stage.db, "SELECT FROM tidemill.outbox WHERE job_id = %s AND claimed_until IS NULL", job_id
+            stage.db, "SELECT 1 FROM tidemill.outbox WHERE job_id = %s AND claimed_until IS NULL", job_id
         )
 
     await eventually(is_outbox_empty)

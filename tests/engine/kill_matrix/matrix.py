@@ -26,6 +26,7 @@ POINTS: dict[Scenario, tuple[str, ...]] = {  # scenario -> failpoints that it re
         "submit.after_commit",
     ),
     job_scenarios.pause: ("intent.changed", "release.before", "release.released"),
+    job_scenarios.resume: ("intent.changed",),
     job_scenarios.cancel: ("cancel.intent_committed", "cancel.batches_cancelled"),
     job_scenarios.cancel_items: ("cancel.items_cancelled",),
     job_scenarios.delete: (

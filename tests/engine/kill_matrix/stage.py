@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from tidemill.store.database import Database
 
 LEASE_S = 1.5
 STEP_TIMEOUT_S = 30.0
-REQUEST_ATTEMPTS_MAX = 40
 REQUEST_PAUSE_S = 0.1
 PING = "mill.handler('ping')(lambda item: None)\n"
 FAST: dict[str, Any] = {
@@ -114,7 +114,8 @@ class Stage:
             port = free.getsockname()[1]
         server = self._start(["serve", "--port", str(port)])
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10, trust_env=False) as client:
-            for _ in range(REQUEST_ATTEMPTS_MAX):
+            deadline = time.monotonic() + STEP_TIMEOUT_S
+            while time.monotonic() < deadline:
                 with contextlib.suppress(httpx2.TransportError):
                     answer = await client.request(method, path, headers=headers, **options)
                     if answer.status_code < 500:
