@@ -75,6 +75,7 @@ FAILPOINTS = {  # name -> where it is
     "cancel.items_cancelled": "Selected items are cancelled, in the transaction of the step.",
     "delete.job_stopped": "The job is stopped for its deletion, and still exists.",
     "delete.job_removed": "The job is removed, in the transaction of the deletion.",
+    "operation.added": "A bulk operation is stored, in the transaction of the request.",
     "operation.locked": "A bulk operation is locked, in the transaction of the step.",
     "operation.step_recorded": "The progress of a bulk operation is recorded, in the transaction of the step.",
     "reprocess.job_locked": "The job is locked, and no item is requeued, in the transaction of the step.",

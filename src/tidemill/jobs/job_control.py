@@ -10,9 +10,9 @@ from tidemill.core.errors import InvalidInput, UnknownJob
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.failpoints import failpoint
-from tidemill.jobs.reprocessing import run_operation_until_end_or_timeout
+from tidemill.jobs.reprocessing import add_operation_once, run_operation_until_end_or_timeout
 from tidemill.runtime import FindKindHooks, return_no_kind_hooks
-from tidemill.store import job_lifecycle, job_records, operation_records
+from tidemill.store import job_lifecycle, job_records
 from tidemill.store import retention as store_delete
 from tidemill.store import waiting_items as store
 from tidemill.store.database import Connection, Database
@@ -103,9 +103,7 @@ async def cancel_waiting_items(
     predicate |= {"ranges": waiting.ranges} if waiting.ranges else {}
     predicate |= {"but": sorted(waiting.excluded_seqs)} if waiting.excluded_seqs else {}
     predicate |= {"key": waiting.key} if waiting.key else {}
-    added = await db.run(
-        operation_records.add_operation, "cancel", predicate, user_id=user_id, job_id=job_id, request_id=request_id
-    )
+    added = await add_operation_once(db, "cancel", predicate, user_id=user_id, job_id=job_id, request_id=request_id)
     operation = await run_operation_until_end_or_timeout(db, added, timeout_s)
     await _close_and_report_job_if_drained(db, job_id, find_kind_hooks)
     return operation

@@ -41,6 +41,13 @@ class BulkOperation:
     updated_at: datetime
 
 
+async def make_operation_id(conn: Connection) -> UUID:
+    cursor = await conn.execute(sql("operation/make_id"))
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  SELECT without FROM
+    return UUID(str(row[0]))
+
+
 async def add_operation(
     conn: Connection,
     verb: str,
@@ -49,11 +56,14 @@ async def add_operation(
     user_id: int,
     job_id: UUID | None = None,
     request_id: str | None = None,
+    operation_id: UUID | None = None,
 ) -> UUID:
+    """Add an operation. A repeated call with the same ``operation_id`` adds nothing."""
+    added = operation_id or await make_operation_id(conn)
     params = {"verb": verb, "predicate": Jsonb(dict(predicate)), "user_id": user_id, "job_id": job_id}
-    cursor = await conn.execute(sql("operation/add"), params | {"request_id": request_id})
-    row = await cursor.fetchone()
-    return UUID(str(row and row[0]))
+    await conn.execute(sql("operation/add"), params | {"id": added, "request_id": request_id})
+    failpoint("operation.added")
+    return added
 
 
 async def add_finished_operation(

@@ -218,6 +218,8 @@ async def _run_again(stage: Stage, command: str) -> None:
     await eventually(are_all_done)
     assert (await stage.closed(job_id)).status is JobStatus.COMPLETED
     assert await outcomes(stage, job_id) == {("done", None): 30}
+    [(operations,)] = await rows(stage.db, "SELECT count(*) FROM tidemill.operation")
+    assert operations <= stage.command_count
 
 
 async def purge(stage: Stage) -> None:

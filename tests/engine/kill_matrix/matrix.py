@@ -36,6 +36,7 @@ POINTS: dict[Scenario, tuple[str, ...]] = {  # scenario -> failpoints that it re
         "cleanup.files_removed",
     ),
     job_scenarios.reprocess: (
+        "operation.added",
         "operation.locked",
         "operation.step_recorded",
         "reprocess.job_locked",

@@ -25,7 +25,7 @@ from tidemill.store import users
 from tidemill.store.database import Database
 
 LEASE_S = 1.5
-STEP_TIMEOUT_S = 30.0
+STEP_TIMEOUT_S = 60.0
 REQUEST_PAUSE_S = 0.1
 PING = "mill.handler('ping')(lambda item: None)\n"
 FAST: dict[str, Any] = {
@@ -54,6 +54,7 @@ class Stage:
         self._workers: list[subprocess.Popen[bytes]] = []
         self._worker_settings: dict[str, Any] = {}
         self._others: list[subprocess.Popen[bytes]] = []
+        self.command_count = 0
         self.stack = contextlib.ExitStack()  # servers that run until the end of the test
 
     @property
@@ -95,6 +96,7 @@ class Stage:
         return output
 
     async def _run_once(self, arguments: Sequence[str]) -> tuple[int, str]:
+        self.command_count += 1
         process = self._start(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         output, _ = await asyncio.to_thread(process.communicate, timeout=STEP_TIMEOUT_S)
         return process.returncode, output.decode()

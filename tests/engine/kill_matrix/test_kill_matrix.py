@@ -16,7 +16,7 @@ from tidemill.failpoints import FAILPOINTS, Action
 from tidemill.store.database import Database
 
 CASES = list(list_cases())
-LATE_HIT_TIMEOUT_S = 10.0
+LATE_HIT_TIMEOUT_S = 20.0
 PARAMETERS = [pytest.param(case, id=str(case), marks=[pytest.mark.full] if case.is_full else []) for case in CASES]
 
 
