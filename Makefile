@@ -26,7 +26,7 @@ FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/childr
 unexport PYTHONDONTWRITEBYTECODE  # otherwise every test process compiles all modules again
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full bench docs lock clean
+.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full kill-matrix bench docs lock clean
 
 help: ## show this list
 	@echo "Tidemill: a persist-first bulk job engine on PostgreSQL"
@@ -64,6 +64,9 @@ coverage: $(READY) test-services ## the tests of `make test`, with a coverage re
 
 test-full: $(READY) test-services ## the slow suites at full size (minutes of fault injection, a million rows)
 	$(BIN)/pytest -m full -o faulthandler_timeout=3600
+
+kill-matrix: $(READY) test-services ## end and disturb processes at every failpoint, and print a table
+	$(BIN)/pytest -q -n $(AT_ONCE) --dist worksteal --kill-matrix-table tests/engine/kill_matrix
 
 bench: $(READY) ## measure the engine, compared with a bare COPY
 	@$(BIN)/tidemill bench items

@@ -27,6 +27,7 @@ from tidemill.core.blob_location import parse_blob_location
 from tidemill.core.errors import InvalidInput, InvalidSettings
 from tidemill.core.principal import Role, has_role
 from tidemill.core.quotas import Quota
+from tidemill.failpoints import arm_failpoints, parse_failpoints
 
 ENV_PREFIX = "TIDEMILL_"
 DATABASE_SCHEMES = ("postgresql", "postgres")
@@ -87,6 +88,11 @@ def _empty_to_none(value: object) -> object:
 def _check_broker_url(text: str) -> str:
     if not text.startswith(BROKER_URL_PREFIXES):
         raise ValueError(f"must start with one of {', '.join(BROKER_URL_PREFIXES)}")
+    return text
+
+
+def _check_failpoints(text: str) -> str:
+    parse_failpoints(text)
     return text
 
 
@@ -360,6 +366,9 @@ class Settings(BaseSettings):
     log_level: str = Field(
         default="info", pattern="(?i)^(debug|info|warning|error)$", description="debug, info, warning or error"
     )
+    failpoints: Annotated[str, AfterValidator(_check_failpoints)] | None = Field(
+        default=None, description="For tests only: points in the code at which a process ends, stops or is disturbed"
+    )
 
     @model_validator(mode="after")
     def _check_related_settings(self) -> Self:
@@ -394,7 +403,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """Return the settings of this process; raise InvalidSettings with all problems."""
+    """Return the settings of this process, and arm its failpoints; raise InvalidSettings with all problems."""
     problems = _list_unknown_variable_problems()
     values = {name: value for name, value in overrides.items() if value is not None}
     while True:
@@ -414,6 +423,7 @@ def load_settings(**overrides: object) -> Settings:
         raise InvalidSettings(f"Invalid settings: {problems[0]}")
     if problems:
         raise InvalidSettings("Invalid settings:\n" + "\n".join(f"  - {line}" for line in problems))
+    arm_failpoints(settings.failpoints or "", settings.home)
     return settings
 
 

@@ -9,6 +9,7 @@ from tidemill.dispatch import outbox
 from tidemill.dispatch.broker_dispatcher import BROKER_SEND_TIMEOUT_S, BrokerDispatcher, compute_reconnect_delay
 from tidemill.dispatch.envelope import Envelope, encode_envelope, parse_traceparent
 from tidemill.dispatch.outbox import OutboxHint
+from tidemill.failpoints import failpoint
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
@@ -87,7 +88,9 @@ class OutboxRelay:
         self, block: Sequence[OutboxHint], rest: Sequence[OutboxHint]
     ) -> list[OutboxHint]:
         """Send a block and delete its hints; postpone or quarantine rejected ones; return those that were sent."""
+        failpoint("relay.before_publish")
         rejected = await self._publish_block_or_release_rest(block, rest)
+        failpoint("relay.published")
         sent = [hint for hint in block if hint.id not in rejected]
         await self._db.run_async_commit(outbox.remove_hints, self._worker, [hint.id for hint in sent])
         for hint in block:

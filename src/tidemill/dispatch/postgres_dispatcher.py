@@ -13,7 +13,8 @@ from tidemill.core.decide import describe_exception
 from tidemill.dispatch import outbox, quarantine
 from tidemill.dispatch.envelope import Envelope
 from tidemill.dispatch.wakeups import WakeupReceiver
-from tidemill.store.database import Connection, Database
+from tidemill.failpoints import register_connection
+from tidemill.store.database import Connection, Database, break_connection
 from tidemill.store.statements import make_sql_loader
 from tidemill.telemetry.events import emit
 
@@ -136,6 +137,7 @@ async def _wake_for_notification(payload: str, handler: WakeupReceiver) -> None:
 @asynccontextmanager
 async def open_listen_connection(url: str) -> AsyncIterator[Connection]:
     conn = await AsyncConnection.connect(url, autocommit=True, connect_timeout=10, application_name="tidemill listen")
+    register_connection(conn, break_connection)
     try:
         await conn.execute(b"LISTEN tidemill")
         yield conn

@@ -11,6 +11,7 @@ from tidemill.core.batch import Lease
 from tidemill.core.decide import Verdict
 from tidemill.core.json_input import JsonObject
 from tidemill.distributions.distribution_request import Artifact
+from tidemill.failpoints import failpoint
 from tidemill.store.database import Connection
 from tidemill.store.jsonb import encode_json
 from tidemill.store.statements import make_sql_loader
@@ -53,6 +54,7 @@ async def record_artifacts_and_count_reuse(
         params = {"job_id": lease.job_id, "seqs": [seq for seq, _ in generated], "results": json_array.decode()}
         params |= {"fingerprints": encode_json(fingerprints).decode()}
         await conn.execute(sql("artifact/note"), params)
+        failpoint("distribution.artifacts_recorded")
     if results:
         counts = {"generated": len(generated), "reused": len(results) - len(generated)}
         await conn.execute(sql("delivery/add"), {"job_id": lease.job_id} | counts)

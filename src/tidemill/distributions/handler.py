@@ -29,6 +29,7 @@ from tidemill.distributions.distribution_request import (
     decide_artifact_reuse,
 )
 from tidemill.distributions.use_cases import load_datasets
+from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
@@ -156,7 +157,9 @@ class DistributionRunner:
             rows = await self._producer.write_artifact_rows(order.dataset, given, out)
             if time.monotonic() - started > SETTLED_CHECK_AFTER_S:
                 await self._raise_wait_if_settled(item)
+            failpoint("distribution.rows_written")
             blob = await out.finish()
+            failpoint("distribution.file_finished")
         except BaseException:
             await out.abandon()
             raise

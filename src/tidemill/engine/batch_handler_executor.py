@@ -28,6 +28,7 @@ from tidemill.engine.verdicts import (
     parse_batch_result,
     repeat_outcome_for_items,
 )
+from tidemill.failpoints import failpoint
 from tidemill.limits.limiter_permit import ThrottleReports
 from tidemill.store import batch_leases, job_lifecycle
 from tidemill.store import outcome_flush as store
@@ -296,6 +297,7 @@ class BatchHandlerExecutor:
             return repeat_outcome_for_items(done, len(good))
         finally:
             self.handler_seconds = time.monotonic() - started
+        failpoint("batch.handler_returned")
         self.has_handler_returned = True
         self._lane_state.mark_batch_answered()
         return parse_batch_result(values, len(good))

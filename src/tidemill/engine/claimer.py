@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tidemill.core.batch import Lease
 from tidemill.engine.context import EngineContext
+from tidemill.failpoints import failpoint
 from tidemill.store import batch_leases as store
 from tidemill.store.batch_leases import ClaimableJob
 
@@ -159,4 +160,8 @@ async def claim_from_job(context: EngineContext, job_id: UUID, kind: str, lease_
         may_run,
         may_be_leased=False,
     )
-    return await context.db.run_async_commit(store.claim_batch, claim)
+    failpoint("claim.before")
+    lease = await context.db.run_async_commit(store.claim_batch, claim)
+    if lease is not None:
+        failpoint("claim.after")
+    return lease

@@ -14,6 +14,7 @@ from tidemill.core.kinds import Handler
 from tidemill.core.status import ItemStatus
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
+from tidemill.failpoints import failpoint
 from tidemill.store.database import Database, is_unstorable_value_error
 from tidemill.store.jsonb import encode_json
 from tidemill.store.outcome_flush import FlushResult, flush_outcomes
@@ -111,6 +112,7 @@ class Flusher:
         started = time.monotonic()
         await self.columns.store_new_columns(self._context.db)
         lease_seconds = self._context.sizing.compute_lease_seconds(self.lease.kind, self.lease.open)
+        failpoint("flush.before")
         written = await write_verdicts(
             self._context.db, self.lease, verdicts, self._handler, lease_seconds=lease_seconds
         )
@@ -131,6 +133,7 @@ class Flusher:
         fill: float | None = None,
     ) -> None:
         """Count durable verdicts, and emit the events about them and about the end of the batch."""
+        failpoint("flush.after_commit")
         tally = tally_and_emit_flush(self.lease, verdicts, sparse_done=sparse_done, seconds=seconds, fill=fill)
         self._context.shared_state.add_flush_counts(tally)
         total = self.written

@@ -26,6 +26,7 @@ from tidemill.engine.adaptive.sizing import ChunkSize
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
 from tidemill.engine.periodic_loop import PeriodicLoop
+from tidemill.failpoints import failpoint
 from tidemill.store import ingestion as store
 from tidemill.store import item_fixes, item_records, job_lifecycle, job_records, quota_records
 from tidemill.store.database import Database
@@ -239,6 +240,7 @@ class Ingester(PeriodicLoop):
         async def is_lease_held() -> bool:
             return await self._acquire_or_extend_lease(lease_id, lease.job_id) is not None
 
+        failpoint("ingest.leased")
         try:
             async with open_leased_source(self._context, lease, is_lease_held) as monitored:
                 await self._start_input_observer(lease, monitored.source)
@@ -324,6 +326,7 @@ class Ingester(PeriodicLoop):
         db, batch_size = self._context.db, self._context.sizing.get_max_batch_items(self._context.handlers.get(kind))
         rows = len(chunk.block.inputs)
         waited_ms = db.stats.pool_waited_ms
+        failpoint("ingest.before_chunk")
         try:
             ran = await db.run_measured(
                 store.append_chunk, job_id, lease_id, chunk, lease=self._lease_seconds, batch_size=batch_size
@@ -341,6 +344,7 @@ class Ingester(PeriodicLoop):
         if ran.value is FlushResult.STALE:
             emit("ingest.stale", job=job_id)
             return False
+        failpoint("ingest.after_chunk")
         self._rows_read += rows
         self._defect_rows += len(chunk.block.defects)
         emit("ingest.chunk", job=job_id, lo=chunk.lo, hi=chunk.hi, ms=round(ran.ms, 1))

@@ -15,6 +15,7 @@ from tidemill.engine.admission import Admission, CallPermit
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
 from tidemill.engine.verdicts import outcome_from_error
+from tidemill.failpoints import failpoint
 from tidemill.limits.limiter_permit import RateLimited, ThrottleReports
 
 EVENT_LOOP_YIELD_S = 0.02  # heartbeats and flushes must run even if a handler never awaits
@@ -90,6 +91,7 @@ class ItemHandlerExecutor:
             if attempt is None:
                 self._lane_state.free_item_slot(slot)
                 return
+            failpoint("item.finished")
             outcome, duration_ms, pause_s = attempt
             wait = settle(item, outcome, duration_ms, slot)
             if wait is not None:
@@ -133,6 +135,7 @@ class ItemHandlerExecutor:
     ) -> Outcome | None:
         """Call the handler; return None if the item must be released: it was withdrawn, or the grace period ended."""
         self._lane_state.mark_item_started(slot, item.seq, item.attempt)
+        failpoint("item.started")
         self._running_by_slot[slot] = (task, started)
         try:
             if self._handler.mode == "async":

@@ -19,6 +19,7 @@ from tidemill.engine.flusher import Flusher
 from tidemill.engine.item_handler_executor import ItemHandlerExecutor
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.engine.verdicts import BatchDecision, decide, decide_batch
+from tidemill.failpoints import failpoint
 from tidemill.runtime import FindKindHooks
 from tidemill.store import batch_leases, item_records, job_lifecycle
 from tidemill.store.database import Database
@@ -77,6 +78,7 @@ class Lane(PeriodicLoop):
         context = self._context
         self._lane_state.set_timeout(handler.timeout)
         items = await context.db.read(item_records.read_unsettled_items, lease, exact=handler.exact)
+        failpoint("read.items")
         admission = Admission(context, handler, lease)
         flusher = Flusher(context, lease, handler, self._lane_state)
         columns, semaphore = flusher.columns, admission.semaphore
@@ -135,6 +137,7 @@ class Lane(PeriodicLoop):
         if seconds > 0 and not lease.isolated:  # isolated items and batches that did not start would distort the pace
             self._context.sizing.record_pace(lease.kind, items, seconds)
         if release and lease.open:
+            failpoint("release.before")
             await self._context.db.run(batch_leases.release_rest_of_batch, lease)
             emit("batch.released", job=lease.job_id, batch=lease.batch_id, items=lease.open)
 
@@ -153,6 +156,7 @@ async def fail_or_close_job_if_due(db: Database, job_id: UUID, find_kind_hooks: 
 async def close_and_report_job_if_drained(db: Database, job_id: UUID, find_kind_hooks: FindKindHooks) -> None:
     job = await db.run(job_lifecycle.close_job_if_drained, job_id)
     if job is not None:
+        failpoint("close.after_commit")
         hooks = find_kind_hooks(job.kind)
         report_job_closed(job, None if hooks is None else hooks.after_close)
 

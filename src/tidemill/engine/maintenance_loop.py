@@ -12,6 +12,7 @@ from tidemill.core.progress import PROGRESS_SAMPLE_INTERVAL
 from tidemill.dispatch import outbox, quarantine
 from tidemill.engine.lane import close_and_report_job_if_drained, enforce_failure_policy
 from tidemill.engine.periodic_loop import PeriodicLoop
+from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.limits import limiter_records
 from tidemill.runtime import FindKindHooks, return_no_kind_hooks
@@ -64,6 +65,7 @@ class BlobCleanupLoop(PeriodicLoop):
         after = ""
         while unneeded := await self._db.run(retention.list_unneeded_files, after, BLOB_CLEANUP_BATCH_FILES):
             deleted = await asyncio.to_thread(self._blobs.remove_many, unneeded)
+            failpoint("cleanup.files_removed")
             await self._db.run(retention.delete_unneeded_file_records, deleted)
             removed += deleted
             after = unneeded[-1]
@@ -206,6 +208,7 @@ class MaintenanceLoop(PeriodicLoop):
         duty = await self._db.run(duties.take_or_renew_duty, self.name, self._worker, MAINTENANCE_DUTY_S)
         if duty is None:
             return self._interval_s
+        failpoint("maintenance.on_duty")
         await self.recover_from_clock_set_back(duty.behind_s)
         await self.reclaim_expired_leases()
         await self.finalize_due_jobs()

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 from tidemill.core.errors import DiskFull, Interrupted, StorageUnavailable, TidemillError
 from tidemill.engine.context import EngineContext
 from tidemill.engine.periodic_loop import PeriodicLoop
+from tidemill.failpoints import failpoint
 from tidemill.store import ingestion as store
 from tidemill.store import job_lifecycle
 from tidemill.store.ingestion import IngestLease
@@ -87,6 +88,7 @@ class SourceFetcher(PeriodicLoop):
         """Download one source. If the download fails, fail the job; if it is interrupted, release the lease."""
         db = self._context.db
         with bind_fields(**lease.event_fields):
+            failpoint("fetch.leased")
             try:
                 fetched_bytes = await self._download(lease, lease_id)
             except Interrupted:
@@ -97,6 +99,7 @@ class SourceFetcher(PeriodicLoop):
             except (TidemillError, OSError) as error:
                 await self._fail_job_and_report(lease, lease_id, error)
             else:
+                failpoint("fetch.stored")
                 await db.run(store.finish_fetch, lease.job_id, lease_id, fetched_bytes)
 
     async def _download(self, lease: IngestLease, lease_id: UUID) -> int | None:

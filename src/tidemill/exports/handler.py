@@ -22,6 +22,7 @@ from tidemill.exports.result_export import (
 )
 from tidemill.exports.serial_thread import SerialThread
 from tidemill.exports.table_exporter import TableExporter
+from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_row_writer
 from tidemill.files.writers.byte_output import ByteOutput
@@ -124,6 +125,7 @@ class ResultExporter:
             await self._stop_unless_file_needed(request, item)
             expires_at = await self._db.run(retention.set_file_expiry, writing.name, item.job_id, self._ttl_hours)
             blob = await thread.run_after_previous(writing.finish)
+            failpoint("result_export.file_finished")
             await self._db.run(quota_records.record_stored_file_size, blob.id, item.job_id, blob.size)
         except BaseException:
             await thread.run_last(lambda: _discard_result_file(writing, tables))

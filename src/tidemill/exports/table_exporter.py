@@ -17,6 +17,7 @@ from tidemill.exports.result_export import ExportedFile
 from tidemill.exports.serial_thread import SerialThread
 from tidemill.exports.table_copy import compile_export_query, copy_query_to_sink
 from tidemill.exports.table_export import TableExportPlan
+from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_copy_encoder
 from tidemill.files.writers.byte_output import CopyEncoder
@@ -182,8 +183,10 @@ class TableExporter:
     ) -> tuple[Blob, str]:
         """Record when the file expires, then finish it. If the worker dies in between, cleanup removes the file."""
         await self._stop_unless_still_requested(job_id)
+        failpoint("export.rows_written")
         expires_at = await self._db.run(retention.set_file_expiry, writing.name, job_id, self._ttl_hours)
         blob = await thread.run_after_previous(writing.finish)
+        failpoint("export.file_finished")
         await self._db.run(quota_records.record_stored_file_size, blob.id, job_id, blob.size)
         return blob, expires_at.isoformat()
 

@@ -14,6 +14,7 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import IMPORT_KIND, Handler
 from tidemill.core.outcome import AbortJob, BatchExceptions, ErrorDetails, Outcome, Retry, Skip, Wait
 from tidemill.core.policies import RetryPolicy
+from tidemill.failpoints import failpoint
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.table_checks import TableChecker, format_row_values
@@ -139,6 +140,7 @@ class ImportHandler:
                 raise
             checked.add_error(0, checks.build_row_error(refusal))
             effects = Counter()
+        failpoint("import.rows_written")
         known.expects_existing |= checks.has_found_existing
         await import_records.add_import_effects(conn, job_id, effects)
         waiting = (

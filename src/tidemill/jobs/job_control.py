@@ -3,17 +3,19 @@
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from uuid import UUID
 
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, UnknownJob
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID
-from tidemill.jobs.reprocessing import run_operation_until_end_or_timeout
+from tidemill.failpoints import failpoint
+from tidemill.jobs.reprocessing import add_operation_once, run_operation_until_end_or_timeout
 from tidemill.runtime import FindKindHooks, return_no_kind_hooks
-from tidemill.store import job_lifecycle, job_records, operation_records
+from tidemill.store import job_lifecycle, job_records
 from tidemill.store import retention as store_delete
 from tidemill.store import waiting_items as store
-from tidemill.store.database import Database
+from tidemill.store.database import Connection, Database
 from tidemill.store.job_events import bind_job_fields, report_job_closed
 from tidemill.store.operation_records import BulkOperation
 from tidemill.store.waiting_items import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
@@ -30,7 +32,14 @@ async def pause_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> N
 
 
 async def resume_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    await db.run(job_lifecycle.resume_job, job_id, by=by)
+    attempts = 0
+
+    async def resume(conn: Connection) -> None:
+        nonlocal attempts
+        attempts += 1
+        await job_lifecycle.resume_job(conn, job_id, by=by, may_be_resumed=attempts > 1)
+
+    await db.run(resume)
     async with bind_job_fields(db, job_id):
         emit("job.resumed", job=job_id)
 
@@ -43,6 +52,7 @@ async def cancel_job(
     After ``CANCEL_TIMEOUT_S`` a maintenance loop cancels the remaining batches.
     """
     await db.run(job_lifecycle.cancel_job, job_id, by=by)
+    failpoint("cancel.intent_committed")
     async with bind_job_fields(db, job_id):
         emit("job.cancelled", job=job_id)
     deadline = time.monotonic() + CANCEL_TIMEOUT_S
@@ -66,7 +76,9 @@ async def delete_job(db: Database, job_id: UUID, *, by: int = LOCAL_USER_ID) -> 
     """
     async with bind_job_fields(db, job_id):
         await db.run(job_lifecycle.stop_job_for_deletion, job_id)
-        await db.run(store_delete.delete_job, job_id)
+        failpoint("delete.job_stopped")
+        with suppress(UnknownJob):  # an earlier attempt committed although its answer was lost
+            await db.run(store_delete.delete_job, job_id)
         emit("job.deleted", job=job_id, by=by)
 
 
@@ -91,9 +103,7 @@ async def cancel_waiting_items(
     predicate |= {"ranges": waiting.ranges} if waiting.ranges else {}
     predicate |= {"but": sorted(waiting.excluded_seqs)} if waiting.excluded_seqs else {}
     predicate |= {"key": waiting.key} if waiting.key else {}
-    added = await db.run(
-        operation_records.add_operation, "cancel", predicate, user_id=user_id, job_id=job_id, request_id=request_id
-    )
+    added = await add_operation_once(db, "cancel", predicate, user_id=user_id, job_id=job_id, request_id=request_id)
     operation = await run_operation_until_end_or_timeout(db, added, timeout_s)
     await _close_and_report_job_if_drained(db, job_id, find_kind_hooks)
     return operation

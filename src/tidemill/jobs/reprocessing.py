@@ -66,9 +66,7 @@ async def reprocess_items(
     predicate |= ({"but": sorted(set(choice.excluded_seqs))} if choice.excluded_seqs else {}) | (
         {"key": choice.key} if choice.key else {}
     )
-    added = await db.run(
-        operation_records.add_operation, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id
-    )
+    added = await add_operation_once(db, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id)
     return await run_operation_until_end_or_timeout(db, added, timeout_s)
 
 
@@ -104,7 +102,7 @@ async def run_dead_letter_operation(
     predicate = given | {"owner_id": owner_id, "except": _group_by_job(excluded_items)}
     if items is not None:
         predicate["items"] = _group_by_job(items)
-    added = await db.run(operation_records.add_operation, verb, predicate, user_id=user_id, request_id=request_id)
+    added = await add_operation_once(db, verb, predicate, user_id=user_id, request_id=request_id)
     return await run_operation_until_end_or_timeout(db, added, timeout_s)
 
 
@@ -191,6 +189,28 @@ async def get_operation(db: Database, me: Principal, operation_id: UUID) -> Bulk
     if not me.may_see(operation.user_id):
         raise UnknownEntity(f'Unknown operation "{operation_id}"')
     return operation
+
+
+async def add_operation_once(
+    db: Database,
+    verb: str,
+    predicate: Mapping[str, Any],
+    *,
+    user_id: int,
+    job_id: UUID | None = None,
+    request_id: str | None = None,
+) -> UUID:
+    """Store a bulk operation, only once even if the answer to its COMMIT is lost. Return its id."""
+    operation_id = await db.read(operation_records.make_operation_id)
+    return await db.run(
+        operation_records.add_operation,
+        verb,
+        predicate,
+        user_id=user_id,
+        job_id=job_id,
+        request_id=request_id,
+        operation_id=operation_id,
+    )
 
 
 async def run_operation_until_end_or_timeout(

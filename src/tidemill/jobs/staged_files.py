@@ -10,6 +10,7 @@ from uuid import uuid4
 from tidemill.config import Settings
 from tidemill.core.errors import Unavailable
 from tidemill.core.principal import Role
+from tidemill.failpoints import failpoint
 from tidemill.files import source_folders
 from tidemill.files.blobs.blob_store import Blob, BlobStore
 from tidemill.jobs.work_gates import run_in_upload_thread
@@ -34,6 +35,7 @@ class StagedFiles:
             await self._db.run(retention.register_unclaimed_file, name)
         try:
             yield name
+            failpoint("submit.file_staged")
         except Exception:
             await self.discard(name)
             raise

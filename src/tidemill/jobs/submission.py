@@ -25,6 +25,7 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX
 from tidemill.core.policies import FailurePolicy
 from tidemill.core.principal import Role
+from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
 from tidemill.files.layout_detection import COMPRESSED_SUFFIXES, detect_layout
@@ -259,9 +260,12 @@ async def submit_job(
 ) -> tuple[UUID, bool]:
     """Submit a job and all its rows in one transaction."""
     check_submission(spec, built_in=built_in)
+    failpoint("submit.before_transaction")
     with _translate_transient_errors():
         async with db.transaction(bounded=False) as conn:
             job_id, is_new = await run_steps_async(conn, build_submission_steps(spec, rows))
+            failpoint("submit.before_commit")
+    failpoint("submit.after_commit")
     report_submitted_if_new(job_id, spec, is_new=is_new)
     return job_id, is_new
 

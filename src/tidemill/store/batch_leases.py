@@ -10,6 +10,7 @@ from psycopg.rows import class_row, dict_row
 
 from tidemill.core.batch import SEQ_LIST_MAX, BatchPart, Lease, choose_claim_method
 from tidemill.core.child_exit import ISOLATE_AFTER_LOST_LEASES
+from tidemill.failpoints import failpoint
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
@@ -65,6 +66,12 @@ async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
         return None
     if claim.may_run is not None and (ready.limiter or ready.requires) and not claim.may_run(ready):
         return None
+    lease = await _lease_ready_batch(conn, ready, claim)
+    failpoint("claim.leased")
+    return lease
+
+
+async def _lease_ready_batch(conn: Connection, ready: Lease, claim: BatchClaim) -> Lease:
     holder = {"lease_id": claim.lease_id, "lease": claim.lease_seconds, "worker": claim.worker}
     item_count = 1 if ready.isolated else claim.item_count
     match choose_claim_method(ready, item_count):
@@ -171,6 +178,7 @@ async def extend_leases(conn: Connection, worker: str, lease_ids: Sequence[UUID]
     params = {"worker": worker, "lease_ids": list(lease_ids), "lease": seconds}
     await conn.execute(sql("ingest/heartbeat"), params)
     cursor = await conn.execute(sql("batch/heartbeat"), params)
+    failpoint("heartbeat.extended")
     return cursor.rowcount
 
 
@@ -183,6 +191,7 @@ async def release_rest_of_batch(
         "isolate_at": ISOLATE_AFTER_LOST_LEASES,
     }
     cursor = await conn.execute(sql("batch/release"), params)
+    failpoint("release.released")
     return await cursor.fetchone()
 
 
@@ -241,7 +250,10 @@ async def terminate_sessions_stuck_in_copy(conn: Connection, seconds: float) -> 
 async def reclaim_expired_leases(conn: Connection) -> list[tuple[int, UUID, int]]:
     """Reclaim expired leases. Return (batch, job, losses in a row) for each."""
     cursor = await conn.execute(sql("batch/sweep"), {"isolate_at": ISOLATE_AFTER_LOST_LEASES})
-    return await cursor.fetchall()
+    reclaimed = await cursor.fetchall()
+    if reclaimed:
+        failpoint("sweep.reclaimed")
+    return reclaimed
 
 
 def _build_held_lease_params(lease: Lease, after_crash: bool) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import os
 import random
 import re
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -20,6 +22,7 @@ from tidemill.config import get_database_variable_name
 from tidemill.core.arithmetic import MOVING_AVERAGE_ALPHA
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import Unavailable
+from tidemill.failpoints import is_commit_lost, register_connection
 from tidemill.store.jsonb import decode_json
 from tidemill.telemetry.events import emit
 
@@ -233,6 +236,9 @@ class Database:
                 await conn.execute(begin + bounds, prepare=False)
                 yield conn
                 await conn.execute(b"COMMIT", prepare=False)
+                if is_commit_lost():
+                    break_connection(conn)
+                    await conn.execute(b"", prepare=False)  # fails as COMMIT does if its answer is lost
             except BaseException:
                 with suppress(psycopg.Error):
                     await conn.rollback()
@@ -351,7 +357,15 @@ def _format_limited_session_name(milliseconds: int) -> str:
     return f"tidemill, limit {milliseconds // 1000 + 1} s"
 
 
+def break_connection(conn: Connection) -> None:
+    """Break a connection as a failure of the network does. Only failpoints do that."""
+    if not conn.closed:
+        with socket.socket(fileno=os.dup(conn.fileno())) as connected:
+            connected.shutdown(socket.SHUT_RDWR)
+
+
 async def _configure_connection(conn: Connection) -> None:
+    register_connection(conn, break_connection)
     set_json_loads(decode_json, conn)
     if conn.prepare_threshold is not None and await _is_behind_pooler(conn):
         # The next transaction may use another session, in which the name of a prepared statement is unknown or belongs

@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from tidemill.core.batch import BatchCutter
 from tidemill.core.input_source import Checkpoint, InputBlock, SourceReference
+from tidemill.failpoints import failpoint
 from tidemill.store.copy_rows import encode_block_rows
 from tidemill.store.database import Connection
 from tidemill.store.outcome_flush import FlushResult
@@ -148,6 +149,7 @@ async def append_chunk(
     row = await cursor.fetchone()
     if row is None:
         return await _classify_rejected_chunk(conn, job_id, lease_id, chunk)
+    failpoint("ingest.after_fence")
     if chunk.block.inputs:
         head, tail = f"{job_id}\t".encode(), f"\t{row[0].isoformat()}\n".encode()
         async with conn.cursor() as copying, copying.copy(sql("item/copy")) as copy:
@@ -180,6 +182,7 @@ async def finish_ingest(conn: Connection, job_id: UUID, lease_id: UUID) -> bool:
         await conn.execute(sql("job/finish_ingest"), {"job_id": job_id})
         if (await conn.execute(sql("batch/end_wait_for_source"), {"job_id": job_id})).rowcount:
             await conn.execute(sql("outbox/announce"), {"job_id": job_id})
+    failpoint("ingest.finished")
     return bool(cursor.rowcount)
 
 

@@ -13,6 +13,7 @@ from tidemill.core.job import Job
 from tidemill.core.policies import FailurePolicy
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import Intent, JobStatus, derive_closing_status
+from tidemill.failpoints import failpoint
 from tidemill.store import job_records
 from tidemill.store.database import Connection
 from tidemill.store.job_records import compute_duration_s, get_job, lock_job
@@ -31,6 +32,8 @@ async def cancel_some_ready_batches(conn: Connection, job_id: UUID | None = None
         lists[job] += seqs
     for job in sorted(lists):
         await conn.execute(sql("outcome/cancel_list"), {"job_id": job, "seqs": sorted(lists[job])})
+    if ranges or emptied:
+        failpoint("cancel.batches_cancelled")
     return len(ranges) + len(emptied)
 
 
@@ -47,6 +50,7 @@ async def list_jobs_to_fold(conn: Connection, least: int) -> list[UUID]:
 async def fold_tally(conn: Connection, job_id: UUID) -> int:
     await lock_job(conn, job_id)
     cursor = await conn.execute(sql("tally/fold"), {"job_id": job_id})
+    failpoint("fold.folded")
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0])
 
@@ -56,9 +60,10 @@ async def pause_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) 
     await _change_intent_and_record_activity(conn, job_id, Intent.PAUSE, by, allowed=(Intent.RUN, Intent.PAUSE))
 
 
-async def resume_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID) -> None:
-    """Pause -> run."""
-    await _change_intent_and_record_activity(conn, job_id, Intent.RUN, by, allowed=(Intent.PAUSE,))
+async def resume_job(conn: Connection, job_id: UUID, *, by: int = LOCAL_USER_ID, may_be_resumed: bool = False) -> None:
+    """Pause -> run. ``may_be_resumed``: an earlier attempt may have committed although its answer was lost."""
+    allowed = (Intent.PAUSE, Intent.RUN) if may_be_resumed else (Intent.PAUSE,)
+    await _change_intent_and_record_activity(conn, job_id, Intent.RUN, by, allowed=allowed)
     await conn.execute(sql("outbox/announce"), {"job_id": job_id})
 
 
@@ -130,6 +135,7 @@ async def close_job_if_drained(conn: Connection, job_id: UUID) -> Job | None:
     assert row is not None  # noqa: S101  this transaction holds the lock of the job
     if closed_as is JobStatus.CANCELLED:  # the job may have completed a file just before
         await conn.execute(sql("file/condemn_made"), {"job_id": job_id})
+    failpoint("close.before_commit")
     duration_s = compute_duration_s(drained.started_at, row[0], drained.idle_s)
     return replace(drained, status=closed_as, closed_at=row[0], duration_s=duration_s)
 
@@ -160,6 +166,7 @@ async def _change_intent_and_record_activity(
         job = await get_job(conn, job_id)
         raise Conflict(f"Job {job.key} is {job.status} and cannot be {_INTENT_PARTICIPLES[intent]}")
     await conn.execute(sql("job/set_intent"), {"job_id": job_id, "intent": intent, "reason": None})
+    failpoint("intent.changed")
     if row.intent != intent:
         await job_records.add_activity(conn, job_id, by, _INTENT_ACTIVITY_VERBS[intent])
 

@@ -11,6 +11,7 @@ from importlib.resources import files
 import psycopg
 
 from tidemill.core.errors import Unavailable
+from tidemill.failpoints import failpoint
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import sql
 from tidemill.telemetry.events import emit
@@ -75,9 +76,12 @@ async def _run_missing_migrations(db: Database) -> list[str]:
             await check_table_owner(conn)
         for migration in new:
             await conn.execute(migration.text, prepare=False)
+            failpoint("migrate.executed")
             await conn.execute(sql("migration/record"), {"name": migration.name, "checksum": migration.checksum})
+            failpoint("migrate.recorded")
         for week in range(PARTITION_WEEKS_AHEAD + 1):
             await conn.execute(sql("partition/ensure"), {"days": 7 * week})
+        failpoint("migrate.before_commit")
     return [migration.name for migration in new]
 
 

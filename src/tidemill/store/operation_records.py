@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 from tidemill.core.errors import Conflict, TidemillError, UnknownEntity, UnknownJob
 from tidemill.core.row_ranges import merge_ranges
 from tidemill.core.status import ItemStatus
+from tidemill.failpoints import failpoint
 from tidemill.store import job_records
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.job_records import get_job
@@ -40,6 +41,13 @@ class BulkOperation:
     updated_at: datetime
 
 
+async def make_operation_id(conn: Connection) -> UUID:
+    cursor = await conn.execute(sql("operation/make_id"))
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101  SELECT without FROM
+    return UUID(str(row[0]))
+
+
 async def add_operation(
     conn: Connection,
     verb: str,
@@ -48,11 +56,14 @@ async def add_operation(
     user_id: int,
     job_id: UUID | None = None,
     request_id: str | None = None,
+    operation_id: UUID | None = None,
 ) -> UUID:
+    """Add an operation. A repeated call with the same ``operation_id`` adds nothing."""
+    added = operation_id or await make_operation_id(conn)
     params = {"verb": verb, "predicate": Jsonb(dict(predicate)), "user_id": user_id, "job_id": job_id}
-    cursor = await conn.execute(sql("operation/add"), params | {"request_id": request_id})
-    row = await cursor.fetchone()
-    return UUID(str(row and row[0]))
+    await conn.execute(sql("operation/add"), params | {"id": added, "request_id": request_id})
+    failpoint("operation.added")
+    return added
 
 
 async def add_finished_operation(
@@ -98,6 +109,7 @@ async def run_operation_step(conn: Connection, operation_id: UUID | None = None)
     if not operations:
         return None
     operation = operations[0]
+    failpoint("operation.locked")
     run = _STEPS[operation.verb]
     try:
         async with conn.transaction():
@@ -112,6 +124,7 @@ async def run_operation_step(conn: Connection, operation_id: UUID | None = None)
     state = "done" if place is None else "running"
     params = {"id": operation.id, "items": items, "place": Jsonb(place or operation.place), "state": state}
     await conn.execute(sql("operation/move"), params)
+    failpoint("operation.step_recorded")
     return OperationStep(operation.id, items, job_id, operation.request_id, operation.verb)
 
 
@@ -156,6 +169,7 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
         if job is None:
             return StepProgress(0, None, None)
         (job_id, was_whole), after_seq = job, -1
+        failpoint("redrive.job_found")
     only = predicate.get("items")
     choice = _build_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None})
     choice = await _add_max_attempts(

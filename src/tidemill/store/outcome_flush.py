@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from tidemill.core.batch import Lease, group_retries_by_delay
 from tidemill.core.decide import Tally, Verdict
 from tidemill.core.status import ItemStatus
+from tidemill.failpoints import failpoint
 from tidemill.store.copy_rows import encode_outcome_rows
 from tidemill.store.database import Connection
 from tidemill.store.jsonb import encode_json
@@ -56,6 +57,7 @@ async def flush_outcomes(
     row = await cursor.fetchone()
     if row is None:
         return await classify_rejected_flush(conn, lease)
+    failpoint("flush.after_fence")
     # Done items of a sparse kind have no row, except in a list, where an open outcome row already exists.
     is_sparse = lease.sparse and not is_list
     stored = [verdict for verdict in ordered if not _is_done_verdict(verdict)] if is_sparse else ordered
@@ -63,11 +65,14 @@ async def flush_outcomes(
         write = _upsert_outcomes if is_list else _copy_outcomes
         at, worker = row
         await write(conn, lease, at, worker, stored)
+    failpoint("flush.after_outcomes")
     if after_flush is not None:
         await after_flush(conn, lease, [verdict for verdict in ordered if _is_done_verdict(verdict)])
+    failpoint("flush.after_effects")
     waits = [(verdict.seq, verdict.delay) for verdict in ordered if verdict.delay is not None]
     for delay, retry_seqs in group_retries_by_delay(waits) if waits else ():
         await conn.execute(sql("batch/add_retry_list"), _build_retry_list_params(lease, retry_seqs, delay))
+    failpoint("flush.before_commit")
     return FlushResult.APPLIED
 
 

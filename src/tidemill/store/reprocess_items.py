@@ -14,6 +14,7 @@ from tidemill.core.batch import SEQ_LIST_MAX
 from tidemill.core.errors import Conflict
 from tidemill.core.list_pages import BIGINT_SAFE_MAX
 from tidemill.core.status import Intent, ItemStatus
+from tidemill.failpoints import failpoint
 from tidemill.store.database import Connection
 from tidemill.store.item_selection import SELECTION_WINDOW_ITEMS, ItemSelection, find_selected_seqs
 from tidemill.store.job_records import LockedJob, get_job, lock_job
@@ -126,8 +127,10 @@ async def reprocess_items(
     With ``is_continuation``, an earlier step has reopened the job. Raises Conflict if it was cancelled or failed since.
     """
     job = await lock_job_for_requeue(conn, job_id, is_continuation=is_continuation)
+    failpoint("reprocess.job_locked")
     requeue = _requeue_selected if selection.key is None and not selection.ranges else _requeue_some_windows
     taken, last = await requeue(conn, job, selection, after_seq, max_items)
+    failpoint("reprocess.items_taken")
     if taken or (selection.includes_unread_source and await _has_unread_source(conn, job_id)):
         await reopen_job(conn, job_id, resume_source=selection.includes_unread_source)
     return taken, last

@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql as syntax
 
 from tidemill.core.errors import Conflict, UnknownJob
+from tidemill.failpoints import failpoint
 from tidemill.store.database import Connection, Database
 from tidemill.store.migrate import PARTITION_WEEKS_AHEAD, check_table_owner
 from tidemill.store.statements import fetch_records, sql
@@ -74,6 +75,7 @@ async def delete_job(conn: Connection, job_id: UUID) -> None:
     await conn.execute(sql("file/condemn_one"), job)
     await conn.execute(sql("deleted_job/add"), job)
     await conn.execute(sql("job/remove"), job)
+    failpoint("delete.job_removed")
 
 
 async def list_deleted_jobs(conn: Connection) -> list[UUID]:
@@ -87,6 +89,7 @@ async def delete_row_chunk_of_deleted_job(conn: Connection, job_id: UUID) -> int
     for table in ("outcome", "item"):
         cursor = await conn.execute(sql(f"{table}/remove_chunk"), {"job_id": job_id, "limit": DELETE_CHUNK_ROWS})
         removed += cursor.rowcount
+    failpoint("delete.chunk_removed")
     if not removed:
         await conn.execute(sql("deleted_job/remove"), {"job_id": job_id})
     return removed
@@ -167,6 +170,7 @@ async def _mark_week_purged_if_old(conn: Connection, week: PartitionWeek, age: f
     await conn.execute(sql("partition/mark_purged"), bounds)
     await conn.execute(sql("partition/drop_batches"), bounds)
     await conn.execute(sql("sample/purge"), bounds)
+    failpoint("purge.rows_deleted")
     return True
 
 
@@ -186,6 +190,7 @@ async def _drop_partitions(db: Database, names: tuple[str, ...]) -> None:
                     syntax.SQL("ALTER TABLE {} DETACH PARTITION {} FINALIZE").format(parent, part),
                     prepare=False,
                 )
+            failpoint("purge.partition_detached")
             await _drop_table(conn, name)
 
 

@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from tidemill.core.errors import Conflict
 from tidemill.core.list_pages import BIGINT_SAFE_MAX
 from tidemill.core.status import Intent, ItemStatus
+from tidemill.failpoints import failpoint
 from tidemill.store import job_records
 from tidemill.store.database import Connection
 from tidemill.store.item_selection import SELECTION_WINDOW_ITEMS, ItemSelection, find_selected_seqs
@@ -59,6 +60,7 @@ async def cancel_waiting_items_step(
     else:
         n, following = await _cancel_in_next_window(conn, job, waiting, place)
     if n:
+        failpoint("cancel.items_cancelled")
         await conn.execute(sql("job/touch"), {"job_id": job_id})
     return n, following
 

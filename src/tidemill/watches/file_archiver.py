@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable, UnknownFile
+from tidemill.failpoints import failpoint
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 from tidemill.watches import watch_files
@@ -58,6 +59,7 @@ class FileArchiver:
                 await self._db.run(watch_files.set_file_note, file, f"Cannot archive the file: {error}")
                 problem = problem or f'Cannot archive "{file.path}": {error}'
                 continue
+            failpoint("watch.file_archived")
             await self._set_final_state(file, note)
         return problem
 
@@ -92,6 +94,7 @@ class FileArchiver:
         preferred = join_archive_path(_choose_archive_folder(watch, file), file.path)
         target = file.moved_to or await self._choose_free_path(source, preferred, file.id)
         target = await self._db.run(watch_files.reserve_archive_path, file, target)
+        failpoint("watch.path_reserved")
         try:
             is_moved = await asyncio.to_thread(source.move, file.entry, target)
         except FileExistsError:  # another process created the target after the check for a free path

@@ -16,6 +16,7 @@ from tidemill.core.errors import (
     TooLarge,
     UnknownFile,
 )
+from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import PreparedFileTask, Runtime
@@ -123,6 +124,7 @@ class WatchFileSubmitter:
         name = uuid4().hex  # a new name, because the stored file of an earlier attempt may belong to a job
         if not await self._db.run(watch_files.claim_file, file, prepared.owner.id, name):
             return None
+        failpoint("watch.file_claimed")
         try:
             blob = await asyncio.to_thread(source.fetch_to_blob_store, file.entry, self._blobs, name, limits)
         except UnknownFile:
@@ -137,6 +139,7 @@ class WatchFileSubmitter:
         if not await self._confirm_unchanged_or_requeue(source, file, blob):
             await self._staged_files.discard(name)
             return None
+        failpoint("watch.file_fetched")
         return await self._submit_blob(prepared, file, blob)
 
     async def _confirm_unchanged_or_requeue(self, source: WatchSource, file: WatchFile, blob: Blob) -> bool:
@@ -168,6 +171,7 @@ class WatchFileSubmitter:
             if existing is None:
                 raise
             job_id = existing.id
+        failpoint("watch.job_created")
         await self._db.run(watch_files.mark_file_submitted, file, job_id)
         emit("watch.submitted", watch=file.watch, path=file.path, size=file.size, job=job_id)
         return job_id

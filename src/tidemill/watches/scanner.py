@@ -15,6 +15,7 @@ from uuid import uuid4
 from tidemill.config import Settings
 from tidemill.core.errors import Busy, Interrupted, InvalidInput, TidemillError
 from tidemill.engine.periodic_loop import PeriodicLoop
+from tidemill.failpoints import failpoint
 from tidemill.files.layout import parse_layout_options
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
@@ -193,6 +194,7 @@ class WatchScanner:
         self, lease: WatchLease, should_continue: ShouldContinue, *, retry_failed: bool = False
     ) -> WatchScanResult:
         watch, started = self._watches[lease.name], time.monotonic()
+        failpoint("watch.leased")
         with bind_fields(watch=watch.name):
             async with self._keep_lease_extended(lease, should_continue) as may_continue:
                 result = await self._scan_safely(watch, lease, may_continue, retry_failed=retry_failed)

@@ -22,6 +22,7 @@ from tidemill.engine.flusher import tally_and_emit_flush, write_verdicts
 from tidemill.engine.lane import fail_or_close_job_if_due
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.engine.verdicts import decide
+from tidemill.failpoints import failpoint
 from tidemill.limits import limiter_records
 from tidemill.runtime import FindKindHooks
 from tidemill.store import batch_leases, ingestion, job_lifecycle
@@ -92,6 +93,7 @@ class CrashSalvage:
     async def _recover_batch(
         self, page: LaneState, lease_id: UUID, cause: ExitCause, now_ns: int, *, alone: bool
     ) -> None:
+        failpoint("salvage.before")
         held = await self._db.run(find_leased_batch, self._worker, lease_id)
         if held is None:  # the claim did not commit, or the child died after the last flush and before counting it
             for _, verdicts in page.read_unflushed_verdicts():
@@ -99,6 +101,7 @@ class CrashSalvage:
             return
         with bind_fields(**held.event_fields):
             await self._flush_finished_items(page, held)
+            failpoint("salvage.flushed")
             held = await self._db.run(find_leased_batch, self._worker, lease_id)
             if held is not None:
                 await self._time_out_isolate_or_release_items(page, held, cause, now_ns, alone=alone)
