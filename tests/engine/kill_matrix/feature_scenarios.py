@@ -17,9 +17,10 @@ from support.brokers import folder_for, make_broker, need
 from support.loopback_server import Server, ranged
 from tidemill import Mill
 from tidemill.app.runtime_factory import make_runtime
+from tidemill.core.file_format import ResultFileFormat
 from tidemill.core.input_source import SourceReference
 from tidemill.core.status import JobStatus
-from tidemill.exports.result_export import ResultExportRequest, ResultFileFormat
+from tidemill.exports.result_export import ResultExportRequest
 from tidemill.exports.use_cases import submit_result_export
 from tidemill.files.blobs import open_blob_store
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async

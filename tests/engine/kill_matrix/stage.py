@@ -24,14 +24,14 @@ from tidemill.failpoints import Action
 from tidemill.store import users
 from tidemill.store.database import Database
 
-LEASE_S = 1.5
+LEASE_S = 2.0
 STEP_TIMEOUT_S = 60.0
 REQUEST_PAUSE_S = 0.1
 PING = "mill.handler('ping')(lambda item: None)\n"
 FAST: dict[str, Any] = {
     "lock_floor_ms": int(LEASE_S * 1000),
     "lock_cap_ms": 2 * int(LEASE_S * 1000),
-    "db_timeout_ms": 1_200,
+    "db_timeout_ms": 1_500,
     "finalizer_interval_ms": 100,
     "stop_grace_ms": 1_000,
     "claim_max": 20,
