@@ -23,7 +23,7 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.console import console, parse_policy_option, print_job_summary
+from tidemill.terminal.console import PolicyOption, console, parse_policy_option, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
@@ -66,9 +66,7 @@ def match_command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the results to this .csv, .xlsx or .ndjson file")
     ] = None,
-    policy: Annotated[
-        str, typer.Option(help="Failure policy: continue, fail_fast, tolerate:10 or tolerate:5%")
-    ] = "continue",
+    policy: PolicyOption = "continue",
     processes: Annotated[
         int,
         typer.Option("--processes", "-p", min=1, max=64, help="Number of worker processes to start if none is running"),

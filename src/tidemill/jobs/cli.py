@@ -31,6 +31,7 @@ from tidemill.terminal.command_host import (
 )
 from tidemill.terminal.console import (
     JsonOption,
+    PolicyOption,
     console,
     create_job_progress_bar,
     format_job_counts,
@@ -76,13 +77,7 @@ def submit_command(
     priority: Annotated[
         int, typer.Option(help="From -100 to 100; each step doubles the job's share of its owner's capacity")
     ] = 0,
-    policy: Annotated[
-        str,
-        typer.Option(
-            help="Failure policy: continue; fail_fast, which fails the job at the first failed item; tolerate:10 or "
-            "tolerate:5%, which fails the job if more than 10 or 5% of its items fail"
-        ),
-    ] = "continue",
+    policy: PolicyOption = "continue",
     params: Annotated[str, typer.Option(help="JSON object that is stored with the job")] = "{}",
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it closes")] = False,
 ) -> None:

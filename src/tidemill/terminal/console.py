@@ -41,6 +41,13 @@ def parse_age_seconds(text: str) -> float:
 
 PIPE_WIDTH = 10_000  # wide enough that a table in a pipe or file is never wrapped or cut
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line")]
+PolicyOption = Annotated[
+    str,
+    typer.Option(
+        help="What failed items do to the job: continue (nothing), fail_fast (the first one fails the job), "
+        "tolerate:10 or tolerate:5% (more than 10 items or 5% fail the job)"
+    ),
+]
 console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 error_console = Console(stderr=True)
 
