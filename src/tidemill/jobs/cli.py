@@ -228,13 +228,7 @@ async def show_progress_until_closed(runtime: Runtime, job: Job, worker_check: W
                 await worker_check.report_outage(job)
             await asyncio.sleep(PROGRESS_REFRESH_S)
             job = await queries.get_job(runtime.db, job.id)
-        progress.update(
-            task,
-            total=job.counts.total,
-            completed=job.counts.settled,
-            detail=format_job_counts(job.counts),
-            time_left="",
-        )
+        progress.live.transient = True  # removes the bar of a closed job: the summary follows, with the same counts
     return job
 
 
