@@ -155,8 +155,11 @@ def _override_listen_address(settings: Settings, host: str | None, port: int | N
 
 
 def _install_stop_signals() -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set."""
+    """Return an event that SIGINT, SIGTERM and the end of the terminal set."""
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    stopping = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # with nohup, the process outlives its terminal
+        stopping.append(signal.SIGHUP)
+    for number in stopping:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
