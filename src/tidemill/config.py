@@ -77,7 +77,22 @@ def _check_database_url(url: str) -> str:
         raise ValueError(f'has the scheme "{scheme}". Use postgresql://, without a driver name')
     if found and _UNESCAPED_PASSWORD_PATTERN.match(url):  # a part of the password would be shown as host or database
         raise ValueError('has an unescaped character in the password. Write "@" as %40 and "/" as %2F')
+    if found and not all(map(_is_port, _list_ports(url))):  # the message omits it: it could be a part of the password
+        raise ValueError("has an invalid port. Use a number from 1 to 65535")
     return url
+
+
+def _list_ports(url: str) -> list[str]:
+    """Return the ports of a database URL, which can have several hosts; an empty text for a host without a port."""
+    hosts = re.split("[/?]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
+    return [host.rpartition("]")[2].partition(":")[2] for host in hosts.split(",")]
+
+
+_PORT_MAX = 65_535
+
+
+def _is_port(text: str) -> bool:
+    return not text or bool(re.fullmatch("[0-9]{1,5}", text) and 1 <= int(text) <= _PORT_MAX)
 
 
 def _empty_to_none(value: object) -> object:
