@@ -67,7 +67,7 @@ def serve_command(
             metavar="APP",
             callback=resolve_mill,
             show_default=MILL_DEFAULT_HELP,
-            help="MODULE:NAME of a mill. Kickoff requests run its handlers",
+            help="MODULE:NAME of a mill, so that requests can process its jobs on demand, in time slices",
         ),
     ] = None,
     host: HttpHostOption = None,

@@ -414,7 +414,7 @@ def print_jobs_table(jobs: list[Job]) -> None:
         rows,
         numbers=numbers_columns,
         foldable=("kind",),
-        hide_first=("created", "open", "done", "total"),
+        hide_first=("created", "open", "done", "total", "kind", "failed"),
         fold_from=KIND_COLUMN_WIDTH,
     )
 
