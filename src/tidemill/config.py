@@ -78,7 +78,22 @@ def _check_database_url(url: str) -> str:
         raise ValueError(f'has the scheme "{scheme}". Use postgresql://, without a driver name')
     if found and _UNESCAPED_PASSWORD_PATTERN.match(url):  # a part of the password would be shown as host or database
         raise ValueError('has an unescaped character in the password. Write "@" as %40 and "/" as %2F')
+    if found and not all(map(_is_port, _list_ports(url))):  # the message omits it: it could be a part of the password
+        raise ValueError("has an invalid port. Use a number from 1 to 65535")
     return url
+
+
+def _list_ports(url: str) -> list[str]:
+    """Return the ports of a database URL, which can have several hosts; an empty text for a host without a port."""
+    hosts = re.split("[/?]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
+    return [host.rpartition("]")[2].partition(":")[2] for host in hosts.split(",")]
+
+
+_PORT_MAX = 65_535
+
+
+def _is_port(text: str) -> bool:
+    return not text or bool(re.fullmatch("[0-9]{1,5}", text) and 1 <= int(text) <= _PORT_MAX)
 
 
 def _empty_to_none(value: object) -> object:
@@ -158,7 +173,7 @@ class Settings(BaseSettings):
     )
     db_max_conns: Positive = Field(
         default=8,
-        description="Maximum database connections per process; a child process can always open one per lane plus two",
+        description="Maximum database connections per process, but at least one per lane plus two in a child process",
     )
     db_max_idle_conns: Positive = Field(default=1, description="Idle database connections to keep open")
     db_conn_max_lifetime: Positive = Field(default=3_600, description="Seconds after which a connection is replaced")
@@ -208,20 +223,18 @@ class Settings(BaseSettings):
     )
     claim_max: Annotated[int, Field(gt=0, le=100_000)] = Field(default=1_000, description="Maximum items per claim")
     safety_factor: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.7, description="Fraction of the target duration that is used to size claims"
+        default=0.7, description="Fraction of the target duration that a claim should take"
     )
     lock_floor_ms: Positive = Field(default=30_000, description="Minimum lease duration")
     lock_cap_ms: Positive = Field(default=600_000, description="Maximum lease duration")
     max_attempts_error: Positive = Field(default=3, description="Maximum attempts for an item whose handler fails")
-    max_attempts_not_found: Positive = Field(
-        default=2, description="Maximum attempts for an item whose lookup finds nothing"
-    )
+    max_attempts_not_found: Positive = Field(default=2, description="Maximum attempts for an item that is not found")
     max_concurrent_jobs: Positive = Field(default=5, description="Maximum concurrently running jobs per owner")
     batch_size: Positive = Field(default=100, description="Minimum outcomes per flush while a batch is running")
     flush_interval_ms: Positive = Field(default=5_000, description="Maximum time that an outcome waits for a flush")
     flush_buffer: Positive = Field(
         default=500,
-        description="Maximum buffered outcomes, or two flushes if more; no handler starts while the buffer is full",
+        description="Maximum buffered outcomes, but at least two flushes; no handler starts while the buffer is full",
     )
     broker: Annotated[Annotated[str, AfterValidator(_check_broker_url)] | None, BeforeValidator(_empty_to_none)] = (
         Field(
@@ -231,7 +244,7 @@ class Settings(BaseSettings):
         )
     )
     resend_after_s: Positive = Field(
-        default=60, description="Send another hint for a due job that no worker has checked for this many seconds"
+        default=60, description="Seconds after which a due job that no worker has checked gets another hint"
     )
     poll_ms: Positive = Field(default=1_000, description="How often an idle worker polls when no hint arrives")
     finalizer_interval_ms: Annotated[int, Field(ge=50, le=5_000)] = Field(
@@ -252,7 +265,7 @@ class Settings(BaseSettings):
         default=8484, description="Port that `tidemill serve` listens on; 0 selects a free port"
     )
     http_max_connections: Positive = Field(
-        default=4_096, description="Maximum open connections, but fewer than the process may open files"
+        default=4_096, description="Maximum open connections; the process also keeps 256 file descriptors free"
     )
     http_max_connections_per_address: Positive = Field(
         default=1_024, description="Maximum open connections of one client address; trusted proxies have no limit"
@@ -266,7 +279,7 @@ class Settings(BaseSettings):
         default=100_000, description="Maximum inputs in a JSON body; send more as a file"
     )
     rate_limit_per_s: Positive = Field(
-        default=100, description="Maximum average number of requests per second per API key"
+        default=100, description="Maximum requests per second for one API key, on average"
     )
     rate_limit_burst: Positive = Field(default=200, description="Maximum burst of requests for one API key")
     quota_open_jobs: NonNegative = Field(

@@ -28,7 +28,8 @@ COMMANDS = [
 MIGRATING_COMMANDS = [["up", "--port", "0"], ["import", "rows.csv", "--into", "people"], ["migrate"]]
 DENIED_SCHEMA = (
     "PostgreSQL denied access: permission denied for schema tidemill. "
-    'Connect as the role that owns the schema "tidemill", or grant the owner role to the current role.'
+    'Connect as the role that owns the schema "tidemill", or grant the current role the privileges in the guide '
+    '"Use your own PostgreSQL".'
 )
 
 

@@ -46,6 +46,7 @@ def test_completion_script_is_printed_for_bash() -> None:
         ("", "DATABASE_URL: is empty. Unset it to use the embedded server"),
         ("postgresql+asyncpg://ann:geheim@127.0.0.1:1/x", 'has the scheme "postgresql+asyncpg". Use postgresql://'),
         ("mysql://ann:geheim@127.0.0.1:1/x", 'has the scheme "mysql". Use postgresql://'),
+        ("postgresql://ann:geheim@localhost:port/x", "has an invalid port. Use a number from 1 to 65535"),
         ("ann:geheim", "DATABASE_URL is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE."),
         ("postgresql://ann:geheim@127.0.0.1:1/x", "Cannot connect to PostgreSQL at 127.0.0.1:1/x: Connection refused"),
     ],

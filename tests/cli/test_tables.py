@@ -104,6 +104,15 @@ async def test_jobs_table_prints_one_line_per_job_on_terminal(tidemill_database:
     assert lines[len(kinds)].startswith("Hidden columns: ")
 
 
+async def test_jobs_table_on_narrow_terminal_names_every_hidden_column(tidemill_database: str, db: Database) -> None:
+    await add_job(db, 1, kind="tidemill.import")
+    header, _, *hint = run_in_terminal(tidemill_database, "jobs", columns=40)
+    named = re.findall(r"\w+", " ".join(hint).removeprefix("Hidden columns: ").partition(".")[0])
+    assert sorted(header.split() + named) == sorted(
+        ["job", "kind", "status", "total", "done", "failed", "open", "created"]
+    )
+
+
 async def test_table_on_wide_terminal_hides_no_column(crowded_database: str) -> None:
     lines = run_in_terminal(crowded_database, "limiters", columns=200)
     assert lines[0].split()[-2:] == ["throttled", "state"]

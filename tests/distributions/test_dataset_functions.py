@@ -142,7 +142,7 @@ async def test_blocking_function_does_not_block_other_inputs(scene: Scene) -> No
             {"query": "SELECT 1", "fields": {"a": "text"}, "format": "xlsx", "compression": "gzip"},
             "has built-in compression",
         ),
-        ({"query": "SELECT 1", "fields": {"a": "text"}, "columns": ["a"]}, "the columns of a query already have names"),
+        ({"query": "SELECT 1", "fields": {"a": "text"}, "columns": ["a"]}, "A query already names its columns"),
         (
             {"query": "SELECT 1", "fields": {"a": "text"}, "read": ["king"]},
             'must be one of "user", "admin", not "king"',

@@ -63,7 +63,7 @@ class Reader:
         self.job_keys: list[str] = []
 
     def run(self, command: str) -> str:
-        """Return what a command prints on standard output."""
+        """Return what a command prints on a terminal, except the progress bar."""
         if command.startswith(SERVER):
             return self._start_server(command)
         for shown, real in zip(self._shown_keys(), self.job_keys, strict=False):
@@ -72,12 +72,13 @@ class Reader:
             ["/bin/sh", "-c", command],
             cwd=self.folder,
             env=self.environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             timeout=COMMAND_TIMEOUT_S,
             check=False,
         )
-        assert run.returncode in (0, 1), run.stderr  # an import with failed rows exits with 1
+        assert run.returncode in (0, 1), run.stdout  # an import with failed rows exits with 1
         self.job_keys += [key for key in dict.fromkeys(JOB_KEY.findall(run.stdout)) if key not in self.job_keys]
         return run.stdout
 

@@ -53,7 +53,7 @@ async def test_unblock_limiter_applies_to_one_member_or_all(db: Database) -> Non
 
 
 async def test_invalid_limiter_change_is_rejected_with_reason(db: Database) -> None:
-    with pytest.raises(UnknownEntity, match='Limiter "shp" does not exist'):
+    with pytest.raises(UnknownEntity, match='Unknown limiter "shp"'):
         await change_limiter(db, "shp", rate=1)
     with pytest.raises(InvalidInput, match="Input should be a rate"):
         await change_limiter(db, "shop", rate="quick")

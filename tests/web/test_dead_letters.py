@@ -196,7 +196,7 @@ async def test_operations_list_shows_user_filter_item_count_and_state(working: S
     page = await signed_in("finn", "/operations")
     row = page.get_by_role("table", name="Operations").get_by_role("row").filter(has_text="retry")
     await expect(row).to_contain_text("finn")
-    await expect(row).to_contain_text("all matching failed items, cause is not_sold, except 1 row")
+    await expect(row).to_contain_text("all matching failed items, error code is not_sold, except 1 row")
     await expect(row).to_contain_text("2")
     await expect(row).to_contain_text("done")
     await row.get_by_role("link").click()
@@ -332,7 +332,7 @@ async def test_retry_dialogs_of_import_warn_that_invalid_rows_fail_again(working
     keys = await fail_imports(working, "pia")
     page = await signed_in("pia", f"/jobs/{keys['invalid_row']}")
     notice = page.get_by_role("dialog").get_by_role("note")
-    for button in ("Retry failed …", "Retry failures with cause email.pattern"):
+    for button in ("Retry failed …", "Retry failures with error code email.pattern"):
         await page.get_by_role("button", name=button, exact=True).click()
         await expect(notice).to_contain_text(
             "2 rows with invalid values in imports: the same input fails again. Fix the rows first."

@@ -47,7 +47,7 @@ LIMITER = {
     "members": 0,
     "blocked_until": FAR,
 }
-KEPT = ["Pause", "Cancel …", "Retry failed …", "Export …", "More actions", "Retry failures with cause test"]
+KEPT = ["Pause", "Cancel …", "Retry failed …", "Export …", "More actions", "Retry failures with error code test"]
 
 
 class Gate:
@@ -96,7 +96,7 @@ async def test_job_buttons_keep_elements_and_focus_when_job_changes(site: Site, 
     await page.get_by_role("button", name="Clear", exact=True).wait_for()
     selectors = (
         ".toggles button >> nth=0",
-        "select[aria-label=Cause] option >> nth=1",
+        'select[aria-label="Error code"] option >> nth=1',
         ".grid-foot .row button >> nth=0",
     )
     kept = [await page.locator(selector).element_handle() for selector in selectors]

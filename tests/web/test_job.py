@@ -124,7 +124,7 @@ async def test_results_grid_shows_row_input_and_all_columns_in_viewport(job: Job
     grid = page.get_by_role("grid")
     row = grid.get_by_role("row").filter(has=page.get_by_label("Select row 303", exact=True))
     await expect(row).to_contain_text("B-2")
-    for name in ("Input", "Attempts", "Duration", "Updated", "Cause", "Reason"):
+    for name in ("Input", "Attempts", "Duration", "Updated", "Error code", "Reason"):
         await expect(grid.get_by_role("columnheader", name=name, exact=True)).to_be_in_viewport(ratio=0.98)
     await page.goto(page.url.partition("?")[0])
     for name in ("Input", "Attempts", "Duration", "Updated", "sku"):
@@ -192,7 +192,7 @@ async def test_export_of_selected_rows_contains_only_those_rows(job: Job, signed
     await expect(page.get_by_text("1 row selected")).to_be_visible()
     await page.locator(".grid-foot").get_by_role("button", name="Export …").click()
     dialog = page.get_by_role("dialog", name="Export 1 row?")
-    await expect(dialog).to_contain_text("1 selected row, status is failed, cause is not_sold")
+    await expect(dialog).to_contain_text("1 selected row, status is failed, error code is not_sold")
     await dialog.get_by_role("button", name="Export 1").click()
     async with page.expect_download() as download:
         await page.get_by_role("link", name="Download").click(timeout=30_000)

@@ -67,7 +67,7 @@ def serve_command(
             metavar="APP",
             callback=resolve_mill,
             show_default=MILL_DEFAULT_HELP,
-            help="MODULE:NAME of a mill. Kickoff requests run its handlers",
+            help="MODULE:NAME of a mill, so that requests can process its jobs on demand, in time slices",
         ),
     ] = None,
     host: HttpHostOption = None,
@@ -155,8 +155,11 @@ def _override_listen_address(settings: Settings, host: str | None, port: int | N
 
 
 def _install_stop_signals() -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set."""
+    """Return an event that SIGINT, SIGTERM and the end of the terminal set."""
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    stopping = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # with nohup, the process outlives its terminal
+        stopping.append(signal.SIGHUP)
+    for number in stopping:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop

@@ -153,12 +153,12 @@ def make_timeout_retry(seconds: float) -> Retry:
 
 
 def make_poison_failure(deaths: int) -> Fail:
-    return Fail(f"The item ran without other items and its process died {deaths} times", code="poison", retryable=True)
+    return Fail(f"The item ran alone, and its process died {deaths} times", code="poison", retryable=True)
 
 
 def make_connection_loss_failure(losses: int, reason: str) -> Fail:
     return Fail(
-        f"The item ran without other items and lost its database connection {losses} times: {reason}",
+        f"The item ran alone and lost its database connection {losses} times: {reason}",
         code="poison",
         retryable=True,
     )

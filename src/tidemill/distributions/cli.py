@@ -36,7 +36,7 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.command_options import parse_policy_option
+from tidemill.terminal.command_options import PolicyOption, parse_policy_option
 from tidemill.terminal.console import console, format_json, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -67,9 +67,7 @@ def distribute_command(
     compression: Annotated[
         Compression | None, typer.Option(help="File compression; default: the dataset's compression")
     ] = None,
-    policy: Annotated[
-        str, typer.Option(help="Failure policy: fail_fast, continue, tolerate:10 or tolerate:5%")
-    ] = "fail_fast",
+    policy: PolicyOption = "fail_fast",
     paths_to: Annotated[
         Path | None, typer.Option("--paths", help="Write each input and the path of its file to this NDJSON file")
     ] = None,

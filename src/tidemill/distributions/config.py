@@ -77,7 +77,7 @@ class DatasetTable(ConfigTable):
     @classmethod
     def _reject_columns_without_function(cls, columns: Any, info: ValidationInfo) -> Any:
         if not _has_producer(info):
-            raise ValueError("Only allowed if a function produces the rows; the columns of a query already have names")
+            raise ValueError("Only allowed for a dataset with a function. A query already names its columns")
         return columns
 
     @field_validator("date_field")

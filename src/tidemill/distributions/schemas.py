@@ -44,7 +44,7 @@ class DistributionIn(RequestModel):
     )
     reuse: ReuseIn | None = None
     policy: PolicyIn | None = Field(
-        None, description="Failure policy. Default: `fail_fast`: the first failed input fails the distribution"
+        None, description="Failure policy. The default is `fail_fast`: the first failed input fails the distribution"
     )
     format: DistributionFormat | None = Field(None, description="Default: the dataset's format")
     compression: DistributionCompression | None = Field(None, description="Default: the dataset's compression")

@@ -23,7 +23,7 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.command_options import parse_policy_option
+from tidemill.terminal.command_options import PolicyOption, parse_policy_option
 from tidemill.terminal.console import console, print_job_summary
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -67,9 +67,7 @@ def match_command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the results to this .csv, .xlsx or .ndjson file")
     ] = None,
-    policy: Annotated[
-        str, typer.Option(help="Failure policy: continue, fail_fast, tolerate:10 or tolerate:5%")
-    ] = "continue",
+    policy: PolicyOption = "continue",
     processes: Annotated[
         int,
         typer.Option("--processes", "-p", min=1, max=64, help="Number of worker processes to start if none is running"),

@@ -35,7 +35,7 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.command_options import parse_policy_option
+from tidemill.terminal.command_options import PolicyOption, parse_policy_option
 from tidemill.terminal.console import console, format_job_counts, format_job_status
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -76,8 +76,8 @@ def import_command(
     duplicates: Annotated[
         str,
         typer.Option(
-            help="If rows have the same key: first or last imports only that row; error imports the first and fails "
-            "the others"
+            help="Rows with the same key: first or last imports only that row and skips the others; error imports the "
+            "first and fails the others"
         ),
     ] = "error",
     map_: Annotated[
@@ -101,9 +101,7 @@ def import_command(
     keep_empty: Annotated[
         bool, typer.Option("--keep-empty", help='Import empty text ("" in a CSV) as text, not as a missing value')
     ] = False,
-    policy: Annotated[
-        str, typer.Option(help="Failure policy: continue, fail_fast, tolerate:10 or tolerate:5%")
-    ] = "continue",
+    policy: PolicyOption = "continue",
     preview: Annotated[
         bool, typer.Option("--preview", help="Show the layout, the column mapping and the first rows; import nothing")
     ] = False,

@@ -147,7 +147,9 @@ class PreviewOut(BaseModel):
     missing: list[str] = Field(description="Required fields without a column")
     problems: list[str] = Field(description="Why the import would be rejected; empty if it would be accepted")
     fields: list[TargetFieldOut] = Field([], description="Fields of the resource, in order")
-    rows: list[RowOut] = Field(description="The first rows, checked but not compared with the table's rows")
+    rows: list[RowOut] = Field(
+        description="The first rows, with the errors that can be found without a query of the table"
+    )
 
 
 class EffectsOut(BaseModel):

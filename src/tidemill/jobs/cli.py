@@ -28,7 +28,7 @@ from tidemill.terminal.command_host import (
     resolve_mill,
     run_with_runtime,
 )
-from tidemill.terminal.command_options import is_option_on_command_line, parse_policy_option
+from tidemill.terminal.command_options import PolicyOption, is_option_on_command_line, parse_policy_option
 from tidemill.terminal.console import (
     JsonOption,
     console,
@@ -75,13 +75,7 @@ def submit_command(
     priority: Annotated[
         int, typer.Option(help="From -100 to 100; each step doubles the job's share of its owner's capacity")
     ] = 0,
-    policy: Annotated[
-        str,
-        typer.Option(
-            help="Failure policy: continue; fail_fast, which fails the job at the first failed item; tolerate:10 or "
-            "tolerate:5%, which fails the job if more than 10 or 5% of its items fail"
-        ),
-    ] = "continue",
+    policy: PolicyOption = "continue",
     params: Annotated[str, typer.Option(help="JSON object that is stored with the job")] = "{}",
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it closes")] = False,
 ) -> None:
@@ -232,13 +226,7 @@ async def show_progress_until_closed(runtime: Runtime, job: Job, worker_check: W
                 await worker_check.report_if_no_worker(job)
             await asyncio.sleep(PROGRESS_REFRESH_S)
             job = await queries.get_job(runtime.db, job.id)
-        progress.update(
-            task,
-            total=job.counts.total,
-            completed=job.counts.settled,
-            detail=format_job_counts(job.counts),
-            time_left="",
-        )
+        progress.live.transient = True  # removes the bar of a closed job: the summary follows, with the same counts
     return job
 
 
@@ -424,7 +412,7 @@ def print_jobs_table(jobs: list[Job]) -> None:
         rows,
         numbers=numbers_columns,
         foldable=("kind",),
-        hide_first=("created", "open", "done", "total"),
+        hide_first=("created", "open", "done", "total", "kind", "failed"),
         fold_from=KIND_COLUMN_WIDTH,
     )
 

@@ -126,7 +126,7 @@ class DeadLetterGroupQuery(QueryModel):
     kind: KindFilter = None
     job_id: JobFilter = None
     category: CategoryFilter = None
-    dismissed: bool = Field(False, description="Group only dismissed items, of all categories")
+    dismissed: bool = Field(False, description="Group the dismissed items of all categories, and no other items")
     from_: Timestamp | None = Field(
         None, validation_alias=FROM_ALIASES, description="Only items that failed at or after this time"
     )

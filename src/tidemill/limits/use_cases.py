@@ -20,7 +20,7 @@ async def get_limiter(db: Database, name: str) -> LimiterRow:
     check_storable_text("The name of a limiter", name)
     rows = await db.read(store.list_limiters, name)
     if not rows:
-        raise UnknownEntity(f'Limiter "{name}" does not exist')
+        raise UnknownEntity(f'Unknown limiter "{name}"')
     return rows[0]
 
 

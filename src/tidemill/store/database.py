@@ -412,7 +412,10 @@ _CONNECT_REMEDIES = {  # part of the reason -> what to do
     "timeout": "Check the host and the port in {variable}, and the firewall.",
 }
 _DATABASE_REMEDY = "Grant the role CREATE on the database, or run `tidemill migrate` as a role that has it."
-_SCHEMA_REMEDY = 'Connect as the role that owns the schema "tidemill", or grant the owner role to the current role.'
+_SCHEMA_REMEDY = (
+    'Connect as the role that owns the schema "tidemill", or grant the current role the privileges in the guide '
+    '"Use your own PostgreSQL".'
+)
 
 
 def translate_access_error(error: Exception) -> Unavailable | None:

@@ -54,7 +54,7 @@ def get_server_user() -> ServerUser:
         time.sleep(CREATE_USER_RETRY_S)
     raise InvalidSettings(
         f'Cannot create the system user "{SERVER_USER_NAME}" for the embedded PostgreSQL: {problem}. '
-        "Run Tidemill as another user than root, or set TIDEMILL_DATABASE_URL."
+        "Run Tidemill as a user other than root, or set TIDEMILL_DATABASE_URL."
     )
 
 

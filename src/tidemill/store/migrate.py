@@ -138,6 +138,11 @@ def _check_applied_migrations(applied: dict[str, str]) -> None:
     known = {migration.name: migration.checksum for migration in list_migrations()}
     for name, checksum in applied.items():
         if name not in known:
-            raise Unavailable(f"The database schema is newer than this version of Tidemill: it has migration {name}")
+            raise Unavailable(
+                f"The database schema is newer than this version of Tidemill: it has migration {name}. "
+                "Upgrade Tidemill."
+            )
         if known[name] != checksum:
-            raise Unavailable(f"Migration {name} was changed after it was applied to this database")
+            raise Unavailable(
+                f"Migration {name} was changed after it was applied to this database. Install a release of Tidemill."
+            )

@@ -1,11 +1,19 @@
 """Options that several commands have: parses their values, and finds which were set on the command line."""
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from tidemill.core.errors import InvalidInput
+
+PolicyOption = Annotated[
+    str,
+    typer.Option(
+        help="What failed items do to the job: continue (nothing), fail_fast (the first one fails the job), "
+        "tolerate:10 or tolerate:5% (more than 10 items or 5% fail the job)"
+    ),
+]
 
 
 def parse_policy_option(text: str) -> dict[str, Any]:

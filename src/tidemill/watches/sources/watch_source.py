@@ -145,7 +145,7 @@ class FolderTreeSource(WatchSource):
                 return
         except FileExistsError:
             pass
-        raise StorageUnavailable(f'"{to}" is a version of the file that no job has read, and a new "{path}" exists')
+        raise StorageUnavailable(f'No job has read "{to}", and it cannot be moved back, because a new "{path}" exists')
 
     def list_files(self, *, recursive: bool, skip_folders: frozenset[str]) -> Iterator[ListedFile]:
         errors: list[str] = []

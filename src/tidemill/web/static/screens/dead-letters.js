@@ -39,9 +39,15 @@ function exampleReason({ example, type }) {
   return (error?.errors?.find((/** @type {any} */ one) => one.code === type) ?? error)?.reason;
 }
 
+/** The message of a group without the class of its exception, which the type shows. @param {any} group @returns {string} */
+function messageOf({ type, message }) {
+  const name = type.slice(type.lastIndexOf(".") + 1);
+  return message === name ? "" : message.startsWith(`${name}: `) ? message.slice(name.length + 2) : message;
+}
+
 /** The type and the message of a group, in one line. @param {any} group */
 function groupTitle(group) {
-  return [group.type, group.message].filter(Boolean).join(": ");
+  return [group.type, messageOf(group)].filter(Boolean).join(": ");
 }
 
 export function screen() {
@@ -162,7 +168,7 @@ export function screen() {
         h("button", { type: "button", class: "link", "aria-expanded": () => String(isOpen()), on: { click: () => setQuery({ group: isOpen() ? null : id }) } }, () => `${isOpen() ? "▾" : "▸"} ${one.value.type}`),
         " ",
         h("span", { class: "chip" }, () => one.value.kind),
-        h("div", { class: "error-message" }, () => one.value.message),
+        h("div", { class: "error-message" }, () => messageOf(one.value)),
         h("div", { class: "muted small error-message", hidden: () => [undefined, one.value.message].includes(exampleReason(one.value)) }, () => `Example: ${exampleReason(one.value) ?? ""}`),
       ),
       h("td", { class: "right number", data: { label: "Rows" } }, () => `${isComplete() ? "" : "≥ "}${formatNumber(one.value.count)}`),

@@ -46,7 +46,7 @@ function valueOf(row, name, of) {
 /** Columns with the error of an item. @returns {Column[]} */
 export function errorColumns() {
   return [
-    { label: "Cause", width: "8rem", show: (cell, row) => setCellText(cell, row.error?.code ?? "") },
+    { label: "Error code", width: "8rem", show: (cell, row) => setCellText(cell, row.error?.code ?? "") },
     { label: "Reason", width: "minmax(12rem, 2fr)", show: (cell, row) => setCellText(cell, row.error?.reason ?? "") },
   ];
 }

@@ -85,7 +85,7 @@ export function itemsView(job, changed, fixed) {
       "div",
       { class: "filters" },
       fixed ? null : statusToggles("statuses", "Status", options),
-      selectFilter("causes", "Cause", () => codes.value),
+      selectFilter("causes", "Error code", () => codes.value),
       searchFilter("key", "Key, or prefix such as AB*"),
       columnChoice(job, chosenColumns),
       fixed ? null : clearFiltersButton(["statuses", "causes", "key"]),

@@ -59,13 +59,13 @@ export function failureCauses(job, changed) {
       h("a", { href: href(`/jobs/${job.peek().key}/results`, { statuses: "failed", causes: [code] }) }, code),
       h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": () => String((cause.value[1] / largestCount()) * 100) } })),
       h("span", { class: "number" }, () => formatNumber(cause.value[1])),
-      h("button", { type: "button", class: "small", "aria-label": `Retry failures with cause ${code}`, on: { click: singleFlight(() => reprocessItems(job.peek(), { statuses: ["failed"], codes: [code] }, changed)) } }, "Retry …"),
+      h("button", { type: "button", class: "small", "aria-label": `Retry failures with error code ${code}`, on: { click: singleFlight(() => reprocessItems(job.peek(), { statuses: ["failed"], codes: [code] }, changed)) } }, "Retry …"),
     );
   };
   return h(
     "section",
     { class: "card" },
-    h("h2", null, "Failures by cause"),
+    h("h2", null, "Failures by error code"),
     h("p", { class: "muted", hidden: () => found().length > 0 }, "No failures."),
     keyedList(h("ul", { class: "bars", hidden: () => found().length === 0 }), found, ([code]) => code, line),
   );

@@ -31,7 +31,7 @@ const FORECAST_TEXTS = [
 function describeFilter(filter, options) {
   const parts = [];
   if (options.title) parts.push(`error is ${options.title}`);
-  else if (filter.error_codes?.length) parts.push(`cause is ${filter.error_codes.join(" or ")}`);
+  else if (filter.error_codes?.length) parts.push(`error code is ${filter.error_codes.join(" or ")}`);
   else if (filter.category) parts.push(/** @type {any} */ (CATEGORY_LABELS)[filter.category]);
   if (filter.kind) parts.push(`kind is ${filter.kind}`);
   if (filter.job_id) parts.push(`job is ${options.job ?? filter.job_id}`);
