@@ -8,7 +8,7 @@ from typing import Any
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputDefect
-from tidemill.files.formats.csv_reader import check_column_count
+from tidemill.files.formats.column_names import check_column_count
 from tidemill.files.layout import RECORD_FORMATS, parse_layout_options
 from tidemill.jobs.work_gates import make_inspection_gate
 from tidemill.runtime import Runtime

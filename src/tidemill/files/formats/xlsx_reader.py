@@ -12,7 +12,7 @@ import msgspec
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint, InputDefect
 from tidemill.files.formats.block_reader import EncodedRecord, RecordReader
-from tidemill.files.formats.csv_reader import parse_header_names
+from tidemill.files.formats.column_names import derive_column_names, generate_column_names
 from tidemill.files.formats.xlsx_workbook import (
     SharedStrings,
     SheetInfo,
@@ -222,9 +222,9 @@ class XlsxReader(RecordReader):
             raise InvalidInput(f"The header in row {first.number} is longer than {self._limit} bytes")
         width = max(first.cells) + 1
         if is_header:
-            self.columns = parse_header_names([str(first.cells.get(at, "")) for at in range(width)])
+            self.columns = derive_column_names([str(first.cells.get(at, "")) for at in range(width)])
         else:
-            self.columns = [f"column_{n}" for n in range(1, width + 1)]
+            self.columns = generate_column_names(width)
         return first
 
     def _iter_records(self, checkpoint: Checkpoint) -> Iterator[EncodedRecord]:
