@@ -1,6 +1,6 @@
 """The format, compression and columns of a file of rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -76,10 +76,15 @@ class DetectedLayout:
 
     def require_certain(self) -> FileLayout:
         """Return the layout; InvalidInput names the options to set if the file can be read in two ways."""
-        doubts = [f"{each.reason}. Set the option {each.option}." for each in self.findings if not each.is_certain]
-        if doubts:
+        if doubts := list_layout_doubts(self.findings):
             raise InvalidInput(f"The layout of the file is not certain. {' '.join(doubts)}")
         return self.layout
+
+
+def list_layout_doubts(findings: Iterable[LayoutFinding]) -> list[str]:
+    """Return a sentence for each option that the caller should set, because the file can be read in two ways."""
+    doubts = {each.reason: each for each in findings if not each.is_certain}
+    return [f'{reason}. Set the option "{each.option}".' for reason, each in doubts.items()]
 
 
 ColumnType = Literal[

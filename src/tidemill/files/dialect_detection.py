@@ -85,23 +85,53 @@ def _detect_delimiter_and_quote(text: str, kind: str, given: FileLayout, line_en
     if given.delimiter is not None or kind == "tsv":
         delimiters: Iterable[str] = [given.delimiter or "\t"]
         return max((_score(text, each, quote, line_end) for each in delimiters for quote in quotes), key=_rank)
-    present = [each for each in _COMMON_DELIMITERS + _RARE_DELIMITERS if each in text]
     spaced = [each + " " for each in _COMMON_DELIMITERS if each + " " in text]  # first, as they win if both fit
     long = [each for each in _LONG_DELIMITERS if text.count(each) > 1]
+    present = [
+        each for each in _COMMON_DELIMITERS + _RARE_DELIMITERS if each in text and not _is_part(each, long, text)
+    ]
     scored = [_score(text, each, quote, line_end) for each in spaced + long + present for quote in quotes]
     best = max(scored, key=_rank, default=_Candidate(",", quotes[0], 0, 1, 0))
     if best.width < 2 or best.share < _COMMON_SHARE_MIN:  # noqa: PLR2004
         blanks = [_score(text, each, quote, line_end) for each in _BLANK_DELIMITERS for quote in quotes]
         fitting = [each for each in blanks if each.is_header_equal and each.share > best.share]
+        fitting = _prefer_runs_of_blanks(fitting)
         best = max([*fitting, best], key=_rank)
-    return best if best.width > 1 else _Candidate(",", best.quote, best.share, 1, best.rows)
+    if best.width < 2 or _is_two_words(best, text, line_end):  # noqa: PLR2004
+        return _Candidate(",", best.quote, best.share, 1, best.rows)
+    return best
+
+
+def _is_two_words(best: _Candidate, text: str, line_end: str) -> bool:
+    """Return whether the fields are more likely one column of two words each."""
+    return best.delimiter in (" ", BLANKS_DELIMITER) and best.width == 2 and not _has_typed_column(best, text, line_end)  # noqa: PLR2004
+
+
+def _has_typed_column(best: _Candidate, text: str, line_end: str) -> bool:
+    rows = _split(text, best.delimiter, best.quote, "", line_end)[1:]
+    return any(map(is_typed, find_column_shapes((row.fields for row in rows), best.width)))
+
+
+def _is_part(delimiter: str, longer: list[str], text: str) -> bool:
+    """Return whether a character occurs only as part of a longer delimiter."""
+    return any(
+        delimiter in each and text.count(delimiter) == each.count(delimiter) * text.count(each) for each in longer
+    )
+
+
+def _prefer_runs_of_blanks(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Remove the space as a delimiter if runs of blanks fit as well and give no empty fields."""
+    runs = next((each for each in candidates if each.delimiter == BLANKS_DELIMITER), None)
+    if runs is None:
+        return candidates
+    return [each for each in candidates if each.delimiter != " " or each.share > runs.share or each.width <= runs.width]
 
 
 def _list_quotes(text: str) -> list[str]:
     """Return the quote characters to test: an apostrophe only if fields begin and end with it."""
-    begins = len(re.findall(r"(?:^|[,;\t| ])'(?=[^'\s])", text, re.MULTILINE))
+    begins = len(re.findall(r"(?:^|[,;\t|] ?)'(?=[^'\s])", text, re.MULTILINE))
     ends = len(re.findall(r"'[ ]?(?=[,;\t|]|\r?$)", text, re.MULTILINE))
-    is_double = re.search(r"(?:^|[,;\t| ])\"", text, re.MULTILINE) is not None
+    is_double = re.search(r"(?:^|[,;\t|] ?)\"", text, re.MULTILINE) is not None
     return ["'"] if begins > 1 and ends > 1 and not is_double and _are_balanced(text) else ['"']
 
 
@@ -148,10 +178,7 @@ def _describe_delimiter(best: _Candidate, text: str, line_end: str) -> LayoutFin
     reason = f"With the delimiter {name}, {best.share:.0%} of {best.rows} rows have {best.width} fields"
     confidence = min(0.99, 0.6 + 0.4 * best.share)
     if best.delimiter in _BLANK_DELIMITERS:
-        shapes = find_column_shapes(
-            (r.fields for r in _split(text, best.delimiter, best.quote, "", line_end)[1:]), best.width
-        )
-        is_proved = best.share >= _BLANKS_SHARE_MIN and best.rows > 2 and any(map(is_typed, shapes))  # noqa: PLR2004
+        is_proved = best.share >= _BLANKS_SHARE_MIN and best.rows > 2 and _has_typed_column(best, text, line_end)  # noqa: PLR2004
         confidence = 0.8 if is_proved else 0.4
         reason += "" if is_proved else ", but it also occurs within text"
     elif best.share < _COMMON_SHARE_MIN:

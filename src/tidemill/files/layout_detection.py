@@ -195,8 +195,9 @@ def _detect_text_layout(
     if options.encoding is None and encoding != "utf-8":
         findings.append(_describe_encoding(encoding, charset))
     if kind in ("csv", "tsv"):
-        if about.get_param("header") == "absent" and options.header is None and options.header_rows is None:
-            options = replace(options, header=False)
+        header = {"absent": False, "present": True}.get(str(about.get_param("header")))
+        if header is not None and options.header is None and options.header_rows is None:
+            options = replace(options, header=header)
         csv_options, found = _detect_csv(sample, text.removeprefix("\ufeff"), kind, encoding, options)
         layout |= csv_options
         findings += found

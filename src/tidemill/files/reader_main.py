@@ -17,7 +17,7 @@ import msgspec
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint, InputSource, SourceReference
 from tidemill.files.blobs import open_blob_store
-from tidemill.files.layout_detection import detect_layout
+from tidemill.files.layout_detection import inspect_layout
 from tidemill.files.reader_messages import (
     MESSAGE_LENGTH,
     BlockRead,
@@ -62,10 +62,15 @@ class FileReader:
 
     def _detect_layout(self, task: ReaderTask, request: DetectLayoutRequest) -> SourceOpened:
         with open_blob_store(task.blobs).open(request.blob_id) as file:
-            layout = detect_layout(file, name=request.name, content_type=request.content_type, options=request.options)
+            detected = inspect_layout(
+                file, name=request.name, content_type=request.content_type, options=request.options
+            )
+        layout = detected.layout if request.opens else detected.require_certain()
         if not request.opens or layout.format == "images":
             return SourceOpened(layout.to_json())
-        return self._open_source(task, SourceReference(blob=request.blob_id, format=layout.format, layout=layout), {})
+        opened = self._open_source(task, SourceReference(blob=request.blob_id, format=layout.format, layout=layout), {})
+        findings = [each.to_json() for each in detected.findings]
+        return SourceOpened(opened.layout, opened.columns, opened.first_line, findings)
 
     def _open_source(self, task: ReaderTask, reference: SourceReference, checkpoint: Checkpoint) -> SourceOpened:
         self.close_source()

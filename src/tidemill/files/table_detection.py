@@ -15,7 +15,7 @@ _COMMENT_PREFIXES = ("##", "#", "//", "%")
 _FOOTER_ROWS_MAX = 10
 _BOUNDARY_ROWS = 20  # rows after a possible second header that must not return to the first table
 _FOOTNOTE_CHARS_MIN = 20
-_TABLE_WIDTH_MIN = 2
+_TABLE_WIDTH_MIN, _TABLE_ROWS_MIN = 2, 3
 
 
 @dataclass(slots=True)
@@ -129,22 +129,34 @@ def _find_table_starts(rows: Sequence[SampleRow]) -> list[int]:
 
 
 def _is_second_header(rows: Sequence[SampleRow], start: int, at: int) -> bool:
-    row, before, after = rows[at], rows[at - 1], rows[at + 1 : at + 1 + _BOUNDARY_ROWS]
+    """Return whether a row is the header of another table: names, with rows of the same width after it."""
+    row, before = rows[at], rows[at - 1]
     has_gap = row.line > before.end
     previous = rows[max(start, at - 100) : at]
     width = get_common_width(previous)
-    if row.width < _TABLE_WIDTH_MIN or row.filled < row.width or len(previous) <= 1:
+    if row.width < _TABLE_WIDTH_MIN or row.filled < row.width or width < _TABLE_WIDTH_MIN:
         return False
-    if any(classify_value(value) != TEXT for value in row.fields) or after[0].width != row.width:
+    if sum(each.width == width for each in previous) < _TABLE_ROWS_MIN:
+        return False  # text before the first table
+    if any(classify_value(value) != TEXT for value in row.fields):
         return False
     if row.width != width:
-        same = [each for each in after if each.width == row.width]
-        is_gone = not any(each.width == width for each in after)
-        return is_gone and len(same) >= (1 if has_gap else 2) and before.width != row.width
+        return before.width != row.width and _is_followed_by_table(rows, at, width, has_gap=has_gap)
     shapes = find_column_shapes((each.fields for each in previous[1:]), width)
     differs = sum(map(is_typed, shapes))
     known = {tuple(each.fields) for each in rows[start : start + 5]}
-    return tuple(row.fields) not in known and differs >= (1 if has_gap else 2)
+    return row.fields not in known and rows[at + 1].width == width and differs >= (1 if has_gap else 2)
+
+
+def _is_followed_by_table(rows: Sequence[SampleRow], at: int, width: int, *, has_gap: bool) -> bool:
+    """Return whether the rows after a row are as wide as it, and do not return to the width of the first table."""
+    after = list(rows[at + 1 : at + 1 + _BOUNDARY_ROWS])
+    if has_gap:
+        gaps = [n for n, each in enumerate(after) if each.line > rows[at + n].end]
+        after = after[: gaps[0]] if gaps else after
+    same = sum(each.width == rows[at].width for each in after)
+    is_gone = not any(each.width == width for each in after)
+    return is_gone and after[:1] != [] and after[0].width == rows[at].width and same >= (1 if has_gap else 2)
 
 
 def _skip_preamble(rows: list[SampleRow], table: DetectedTable) -> list[SampleRow]:
@@ -155,10 +167,14 @@ def _skip_preamble(rows: list[SampleRow], table: DetectedTable) -> list[SampleRo
         begin -= 1
     if begin:
         lines = rows[begin].line
-        is_doubtful = detect_header(rows[begin:]).rows == 0 and rows[begin - 1].end == rows[begin].line
+        last = rows[begin - 1]
+        is_near = last.end == rows[begin].line
+        is_doubtful = is_near and detect_header(rows[begin:]).rows == 0
         reason = f"The first {begin} rows have fewer values than the table, which begins in line {lines + 1}"
         if is_doubtful:
             reason += ", but the table then has no header"
+        if is_near and last.width == width and not last.fields[0].strip() and last.filled:
+            is_doubtful, reason = True, f"Row {last.line + 1} can be text before the table, or group its names"
         limit = table.options.get("table_lines")
         if limit is not None:
             table.options["table_lines"] = int(limit) - (lines - int(table.options.get("skip_lines", 0)))
@@ -278,6 +294,9 @@ def _judge_footer_row(row: SampleRow, before: SampleRow, body: Sequence[SampleRo
         if row.width == width and any(each.filled == 1 for each in others[:-_FOOTER_ROWS_MAX]):
             return 0
         at = next(n for n, value in enumerate(row.fields) if value.strip())
+        words = first.split()
+        if len(words) >= width and sum(is_typed(classify_value(word)) for word in words) > 1:
+            return 0  # a row with another delimiter
         is_odd = is_typed(shapes[at]) or len(first) >= _FOOTNOTE_CHARS_MIN or " " in first or ":" in first
         if row.line > before.end or is_odd or is_total_word(first):
             return 0.9
