@@ -282,8 +282,6 @@ def zipped(**parts: str) -> bytes:
         (b"PK\x03\x04 rubbish", "Not a zip file"),
         (zipped(a="x"), "Not an XLSX workbook"),
         (workbook([]), "The sheet is empty"),
-        (workbook([["id", "id"]]), 'Duplicate column names in the header: "id"'),
-        (workbook([["id", None, "name"]]), "Column 2 in the header has no name"),
         (handmade("<row><c></row>"), "The workbook is damaged"),
         (handmade('<row><c t="s"><v>9</v></c></row>'), "shared string 9 is missing"),
     ],
@@ -291,6 +289,11 @@ def zipped(**parts: str) -> bytes:
 def test_xlsx_reader_rejects_invalid_workbooks(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         opened(data, XLSX)
+
+
+def test_xlsx_columns_without_a_name_or_with_a_repeated_name_get_derived_names() -> None:
+    source = opened(workbook([["id", None, "id"], [1, 2, 3]]), XLSX)
+    assert source.columns == ["id", "column_2", "id_2"]
 
 
 def test_xlsx_damage_is_reported_after_good_rows() -> None:

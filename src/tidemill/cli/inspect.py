@@ -30,7 +30,7 @@ def inspect_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each file")] = False,
 ) -> None:
-    """Show the layout, the columns, the first rows and the defects of files, or write their tables as CSV.
+    """Show the layout, columns, first rows and defects of files, or write their tables as CSV.
 
     Needs no database and no server. The exit code is 1 if a file cannot be read.
     """
