@@ -44,7 +44,7 @@ OPTIONS_BY_FORMAT = {
     "tsv": _TEXT_OPTIONS | _TABLE_OPTIONS | _DIALECT_OPTIONS,
     "ndjson": _TEXT_OPTIONS,
     "json": _TEXT_OPTIONS,
-    "xlsx": {"format", "sheet", "header", "keep_empty"},
+    "xlsx": {"format", "sheet", "header", "header_rows", "skip_lines", "keep_empty"},
     "parquet": {"format", "keep_empty"},
     "images": {"format"},
 }

@@ -69,7 +69,7 @@ class FileReader:
         if not request.opens or layout.format == "images":
             return SourceOpened(layout.to_json())
         opened = self._open_source(task, SourceReference(blob=request.blob_id, format=layout.format, layout=layout), {})
-        findings = [each.to_json() for each in detected.findings]
+        findings = [each.to_json() for each in detected.findings] + opened.findings
         return SourceOpened(opened.layout, opened.columns, opened.first_line, findings)
 
     def _open_source(self, task: ReaderTask, reference: SourceReference, checkpoint: Checkpoint) -> SourceOpened:
@@ -78,7 +78,8 @@ class FileReader:
             open_blob_store(task.blobs), max_row_bytes=task.max_row_bytes, max_unpacked_bytes=task.max_unpacked_bytes
         )
         self._source = source = open_source(reference, checkpoint)
-        return SourceOpened(source.layout.to_json(), source.columns, source.first_line)
+        findings = [each.to_json() for each in getattr(source, "findings", ())]
+        return SourceOpened(source.layout.to_json(), source.columns, source.first_line, findings)
 
 
 def set_limits(cpu_s: int, memory_mb: int) -> None:

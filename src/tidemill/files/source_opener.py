@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from tidemill.core.file_format import FileLayout
+from tidemill.core.file_format import DetectedLayout, FileLayout
 from tidemill.core.input_source import Checkpoint, InputSource, SourceFetch, SourceFetchProgress, SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
@@ -48,7 +48,10 @@ class SourceOpener:
                 return ImageZipReader(file, blob, checkpoint)
             limits = {"max_row_bytes": self._max_row_bytes, "max_bytes": self._max_unpacked_bytes}
             source = open_block_reader(file, layout, checkpoint, **limits)
-            source.layout = layout
+            if layout.format != "xlsx":  # its reader detects options
+                source.layout = layout
+            elif reference.url:
+                DetectedLayout(source.layout, source.findings).require_certain()
             return source
         except BaseException:
             file.close()
@@ -72,10 +75,10 @@ def open_block_reader(
     file: BinaryIO, layout: FileLayout, checkpoint: Checkpoint, *, max_row_bytes: int, max_bytes: int
 ) -> BlockReader:
     """Return the reader for a file with a known layout."""
-    kind, header = layout.format, layout.header is not False
+    kind = layout.format
     if kind == "xlsx":
         limits = {"max_row_bytes": max_row_bytes, "max_bytes": max_bytes}
-        return XlsxReader(file, checkpoint, sheet=layout.sheet, header=header, **limits)
+        return XlsxReader(file, checkpoint, layout=layout, **limits)
     if kind == "parquet":
         return ParquetReader(file, checkpoint, max_row_bytes=max_row_bytes, max_bytes=max_bytes)
     stream = open_utf8_stream(file, layout, max_bytes)

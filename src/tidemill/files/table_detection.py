@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout, LayoutFinding
@@ -59,6 +59,14 @@ def detect_table(
     if is_last and given.footer_lines is None and given.table_lines is None and tail:
         body = rows[guess.rows :]
         _detect_footer(body, rows if is_whole else tail, tail_lines, table)
+    return table
+
+
+def detect_sheet_table(rows: list[SampleRow], given: FileLayout) -> DetectedTable:
+    """Return the header and the first row of the table in the first rows of a sheet, which are equally wide."""
+    table = DetectedTable(given=replace(given, trailing_delimiter=False, table=1))
+    if rows:
+        _find_header(_skip_preamble(rows, table) if given.skip_lines is None else rows, table)
     return table
 
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -143,6 +143,8 @@ def _start_inspection(file: BinaryIO, path: Path, options: Mapping[str, object])
     if found.layout.format == "images":
         raise InvalidInput("The file contains images and no table")
     reader = _open_reader(file, found.layout)
+    if found.layout.format == "xlsx":  # its reader detects the header
+        found.detected = DetectedLayout(reader.layout, found.detected.findings + reader.findings)
     found.columns = list(reader.columns) if reader.columns is not None else _list_keys(reader)
     return found
 
@@ -150,7 +152,11 @@ def _start_inspection(file: BinaryIO, path: Path, options: Mapping[str, object])
 def _open_reader(file: BinaryIO, layout: FileLayout) -> BlockReader:
     file.seek(0)
     return open_block_reader(
-        _KeptOpen(file), layout, {}, max_row_bytes=INSPECTED_ROW_MAX_BYTES, max_bytes=INSPECTED_FILE_MAX_BYTES
+        cast("BinaryIO", _KeptOpen(file)),
+        layout,
+        {},
+        max_row_bytes=INSPECTED_ROW_MAX_BYTES,
+        max_bytes=INSPECTED_FILE_MAX_BYTES,
     )
 
 
