@@ -299,7 +299,7 @@ def test_xlsx_columns_without_a_name_or_with_a_repeated_name_get_derived_names()
 
 @pytest.mark.parametrize("title", [[["Report of May"], []], [["Report of May"], ["by Ann"]], [["", "Report"]]])
 def test_xlsx_header_below_a_title_is_detected_and_reported(title: list[list[Any]]) -> None:
-    table = [["id", "name", "paid"], [1, "Ann", 2.5], [2, "Bob", 3.5]]
+    table: list[list[Any]] = [["id", "name", "paid"], [1, "Ann", 2.5], [2, "Bob", 3.5]]
     source = opened(workbook([*title, *table]), XLSX)
     assert source.columns == table[0]
     assert source.layout.skip_lines == len(title)

@@ -139,15 +139,13 @@ def _find_table_starts(rows: Sequence[SampleRow]) -> list[int]:
 def _is_second_header(rows: Sequence[SampleRow], start: int, at: int) -> bool:
     """Return whether a row is the header of another table: names, with rows of the same width after it."""
     row, before = rows[at], rows[at - 1]
+    if row.width < _TABLE_WIDTH_MIN or any(classify_value(value) != TEXT for value in row.fields):
+        return False
     has_gap = row.line > before.end
     previous = rows[max(start, at - 100) : at]
     width = get_common_width(previous)
-    if row.width < _TABLE_WIDTH_MIN or row.filled < row.width or width < _TABLE_WIDTH_MIN:
-        return False
-    if sum(each.width == width for each in previous) < _TABLE_ROWS_MIN:
+    if width < _TABLE_WIDTH_MIN or sum(each.width == width for each in previous) < _TABLE_ROWS_MIN:
         return False  # text before the first table
-    if any(classify_value(value) != TEXT for value in row.fields):
-        return False
     if row.width != width:
         return before.width != row.width and _is_followed_by_table(rows, at, width, has_gap=has_gap)
     shapes = find_column_shapes((each.fields for each in previous[1:]), width)

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 SALVAGE_PIECES_MAX, SALVAGE_CHARS_MAX = 200, 16_384  # longer rows are reported
 SALVAGE_STEPS_MAX = 20_000
-_WHOLE_QUOTED_COST = 3  # a field in quotes that would be read as text with quotes
+_OUTER_QUOTE_COST = 10  # a quote at the beginning or end of a field without quotes; a quote within quotes costs 1
+_WHOLE_QUOTED_COST = 30  # a field in quotes that would be read as text with quotes
+_COST_MAX = _OUTER_QUOTE_COST  # rows with more misplaced quotes are reported
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How the pieces up to a position can be read: the fewest misplaced quotes, and whether only one way has them."""
+    """How the pieces up to a position can be read: the cost of misplaced quotes, and whether only one way has it."""
 
     misplaced: int
     is_unique: bool
@@ -38,7 +40,7 @@ def salvage_fields(text: str, count: int, delimiter: str, quote: str, escape: st
                     found = _Reading(before.misplaced + misplaced, before.is_unique, at, is_quoted)
                     tables[end][used + 1] = _choose_reading(tables[end].get(used + 1), found)
     best = tables[-1].get(count)
-    if best is None or not best.is_unique:
+    if best is None or not best.is_unique or best.misplaced > _COST_MAX:
         return None
     return _collect_fields(pieces, tables, count, (delimiter, quote, escape))
 
@@ -56,7 +58,7 @@ def _list_fields(pieces: list[str], at: int, delimiter: str, quote: str, escape:
     first = pieces[at].strip(" ")
     begins, ends = first.startswith(quote), first.endswith(quote)
     is_whole = begins and ends and len(first) > 1
-    fields = [(at + 1, _WHOLE_QUOTED_COST if is_whole else int(begins or ends), False)]
+    fields = [(at + 1, _WHOLE_QUOTED_COST if is_whole else _OUTER_QUOTE_COST * (begins or ends), False)]
     if begins:
         content = ""
         for end in range(at, len(pieces)):
