@@ -65,8 +65,6 @@ def test_tsv_fields_are_separated_by_tabs() -> None:
     [
         (b"", "The file is empty"),
         (b"\n", "empty"),
-        (b"id,id,name\n1,2,3\n", 'Duplicate column names in the header: "id"'),
-        (b"id,,name\n1,2,3\n", "Column 2 in the header has no name"),
         (b"id,na\x00me\n1,2\n", "NUL"),
         (b"id,na\xffme\n1,2\n", "UTF-8"),
         (b"id,na\rme\n1,2\n", "Cannot read the header as CSV: Row has a carriage return in an unquoted field$"),
@@ -76,6 +74,85 @@ def test_tsv_fields_are_separated_by_tabs() -> None:
 def test_csv_without_usable_header_is_rejected(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         read(data)
+
+
+def test_csv_columns_without_a_name_or_with_a_repeated_name_get_derived_names() -> None:
+    (record,) = read("id,,id,id_2\n1,2,3,4\n")
+    assert record.value == {"id": "1", "column_2": "2", "id_3": "3", "id_2": "4"}
+
+
+@pytest.mark.parametrize(
+    ("layout", "data"),
+    [
+        ({"skip_lines": 2}, "a title\n\nid,name\n1,a\n2,b\n"),
+        ({"comment": "#"}, "# one\nid,name\n1,a\n  # two\n2,b\n# three\n"),
+        ({"footer_lines": 2}, "id,name\n1,a\n2,b\n\nTotal,2\n"),
+        ({"table_lines": 3}, "id,name\n1,a\n2,b\nother,table\n3,c\n"),
+        ({"skip_lines": 1, "table_lines": 3}, "title\nid,name\n1,a\n2,b\nother,table\n"),
+        ({"trailing_delimiter": True}, "id,name,\n1,a,\n2,b,\n"),
+        ({"trailing_delimiter": True}, "id,name\r\n1,a,\r\n2,b,\r\n"),
+        ({"header_rows": 2}, "i,\nd,name\n1,a\n2,b\n"),
+        ({"delimiter": "||"}, "id||name\n1||a\n2||b\n"),
+        ({"delimiter": "||"}, '"id"||name\r\n"1"||a\r\n2||"b"\r\n'),
+        ({"delimiter": "blanks"}, 'id   name\n1 \t a\n  2    "b"  \n'),
+        ({"escape": "\\"}, '"id",name\n"1",a\n2,"b"\n'),
+        ({"short_rows": "pad", "long_rows": "cut"}, "id,name\n1,a,more\n2,b,,\n"),
+        ({"line_end": "\r"}, "id,name\r1,a\r\n2,b\n"),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_csv_layout_options_select_the_table_and_resume_at_checkpoints(
+    layout: dict[str, Any], data: str, rows: int
+) -> None:
+    records = read(data, rows=rows, **layout)
+    names = ["i d", "i name"] if "header_rows" in layout else ["id", "name"]
+    assert [record.value for record in records] == [dict(zip(names, row, strict=True)) for row in ("1a", "2b")]
+    again = [(r.input, r.line) for r in read(data, checkpoint=records[0].checkpoint, rows=rows, **layout)]
+    assert again == ([] if rows > 1 else [(r.input, r.line) for r in records[1:]])
+
+
+def test_csv_short_row_is_padded_only_if_option_is_set() -> None:
+    assert rows("id,name\n1\n") == [2]
+    (record,) = read("id,name\n1\n", short_rows="pad")
+    assert record.value == {"id": "1", "name": ""}
+
+
+def test_csv_value_after_trailing_delimiter_is_reported() -> None:
+    good, bad = read("id,name,\n1,a,\n2,b,c\n", trailing_delimiter=True)
+    assert good.value == {"id": "1", "name": "a"}
+    assert bad.defect is not None
+    assert bad.defect["reason"] == "Row has 3 fields, but the header has 2"
+
+
+def test_csv_row_that_repeats_the_header_is_reported() -> None:
+    found = read("id,name\n1,a\nid,name\n2,b\n", rows=100)
+    assert [record.defect and record.defect["reason"] for record in found] == [None, "Row repeats the header", None]
+
+
+def test_csv_backslash_escapes_only_quotes_and_itself() -> None:
+    (record,) = read('id,name\n"1 \\"a\\" \\\\","C:\\dir \\n"\n', escape="\\")
+    assert record.value == {"id": '1 "a" \\', "name": "C:\\dir \\n"}
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ('1,"x,"y, z",3', ["1", '"x', "y, z", "3"]),
+        ('1,x,""y, z",3', ["1", "x", '"y, z', "3"]),
+        ('1,x,"y "z" w",3', ["1", "x", 'y "z" w', "3"]),
+    ],
+)
+def test_csv_row_with_misplaced_quote_is_salvaged_if_one_reading_fits(line: str, fields: list[str]) -> None:
+    (first, record, last) = read(f"a,b,c,d\n1,2,3,4\n{line}\n5,6,7,8\n")
+    assert list(record.value.values()) == fields
+    assert (first.defect, record.defect, last.defect) == (None, None, None)
+
+
+@pytest.mark.parametrize("line", ['1,x,"y, z,3', '1,x,y,"3', '1,"a,"b,"c",4'])
+def test_csv_row_with_misplaced_quote_is_reported_alone_if_no_reading_is_certain(line: str) -> None:
+    (first, record, last) = read(f"a,b,c,d\n1,2,3,4\n{line}\n5,6,7,8\n")
+    assert (first.defect, last.defect) == (None, None)
+    assert record.defect is not None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from support.workbooks import cell, handmade, workbook
 from tidemill.core.errors import InvalidInput
 from tidemill.files.compression import open_zip
 from tidemill.files.formats import json_reader
-from tidemill.files.formats.csv_reader import FILE_COLUMNS_MAX
+from tidemill.files.formats.column_names import FILE_COLUMNS_MAX
 from tidemill.files.formats.xlsx_workbook import Workbook
 from tidemill.files.layout_detection import detect_layout
 

@@ -282,8 +282,6 @@ def zipped(**parts: str) -> bytes:
         (b"PK\x03\x04 rubbish", "Not a zip file"),
         (zipped(a="x"), "Not an XLSX workbook"),
         (workbook([]), "The sheet is empty"),
-        (workbook([["id", "id"]]), 'Duplicate column names in the header: "id"'),
-        (workbook([["id", None, "name"]]), "Column 2 in the header has no name"),
         (handmade("<row><c></row>"), "The workbook is damaged"),
         (handmade('<row><c t="s"><v>9</v></c></row>'), "shared string 9 is missing"),
     ],
@@ -291,6 +289,45 @@ def zipped(**parts: str) -> bytes:
 def test_xlsx_reader_rejects_invalid_workbooks(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         opened(data, XLSX)
+
+
+def test_xlsx_columns_without_a_name_or_with_a_repeated_name_get_derived_names() -> None:
+    source = opened(workbook([["id", None, "id"], [1, 2, 3]]), XLSX)
+    assert source.columns == ["id", "column_2", "id_2"]
+    source.close()
+
+
+@pytest.mark.parametrize("title", [[["Report of May"], []], [["Report of May"], ["by Ann"]], [["", "Report"]]])
+def test_xlsx_header_below_a_title_is_detected_and_reported(title: list[list[Any]]) -> None:
+    table: list[list[Any]] = [["id", "name", "paid"], [1, "Ann", 2.5], [2, "Bob", 3.5]]
+    source = opened(workbook([*title, *table]), XLSX)
+    assert source.columns == table[0]
+    assert source.layout.skip_lines == len(title)
+    found = list(walk(source, 10))
+    assert [(list(one.value.values()), one.line) for one in found] == [
+        (row, len(title) + n) for n, row in enumerate(table[1:], 2)
+    ]
+    again = list(walk(opened(workbook([*title, *table]), XLSX, {"sheet_row": len(title) + 2, "row": 1}), 10))
+    assert [one.input for one in again] == [found[1].input]
+
+
+def test_xlsx_sheet_without_a_header_numbers_its_columns() -> None:
+    source = opened(workbook([[1, "Ann", 2.5], [2, "Bob", 3.5], [3, "Cid", 4.5]]), XLSX)
+    assert source.columns == ["column_1", "column_2", "column_3"]
+    assert len(list(walk(source, 10))) == 3
+
+
+def test_xlsx_header_of_two_rows_with_merged_cells_is_joined() -> None:
+    rows: list[list[Any]] = [
+        [None, "Sales", None, "Costs", None],
+        ["region", "may", "june", "may", "june"],
+        ["north", 1, 2, 3, 4],
+        ["south", 5, 6, 7, 8],
+        ["west", 9, 1, 2, 3],
+    ]
+    source = opened(workbook(rows), XLSX)
+    assert source.columns == ["region", "Sales may", "Sales june", "Costs may", "Costs june"]
+    assert [list(one.value.values()) for one in walk(source, 10)] == rows[2:]
 
 
 def test_xlsx_damage_is_reported_after_good_rows() -> None:

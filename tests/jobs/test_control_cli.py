@@ -130,7 +130,7 @@ async def test_watch_command_shows_reason_when_failure_policy_fails_job(
 async def test_watch_command_shows_reason_when_source_is_unreadable(
     tidemill: "Tidemill", cli_mill: Mill, db: Database
 ) -> None:
-    file = tidemill.file("rows.csv", "id,id\n1,2\n")
+    file = tidemill.file("rows.csv", "id,na\x00me\n1,2\n")
     key = tidemill("submit", "test", file, "--app", "app:mill").out.strip()
     await drain(cli_mill, db=db)
-    assert 'Duplicate column names in the header: "id"' in tidemill("watch", key, code=1).out
+    assert "Cannot read the header as CSV: Row contains a NUL character" in tidemill("watch", key, code=1).out

@@ -20,6 +20,7 @@ FEATURES_PANEL, PLUGINS_PANEL = "Import, export and match", "Other packages"
 HELP_PANELS = {
     "tidemill.cli.run": "Run",
     "tidemill.cli.demo": "Run",
+    "tidemill.cli.inspect": FEATURES_PANEL,
     "tidemill.jobs.cli": "Jobs",
     "tidemill.limits.cli": "Operate",
     "tidemill.cli.admin": "Operate",
@@ -33,6 +34,9 @@ RUN_COMMANDS = {
     },
 }
 CORE_COMMANDS = {
+    "tidemill.cli.inspect": {
+        "inspect": "Show the layout, columns, first rows and defects of files, or write their tables as CSV.",
+    },
     "tidemill.jobs.cli": {
         "submit": "Create a job from the rows of a file. The file is stored first, then workers ingest it.",
         "jobs": "List the newest jobs.",

@@ -1,6 +1,6 @@
 """The format, compression and columns of a file of rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -18,8 +18,18 @@ class FileLayout:
     encoding: str | None = None
     delimiter: str | None = None
     quote: str | None = None  # empty: values are not quoted
+    escape: str | None = None  # empty: quotes are doubled
     header: bool | None = None
+    header_rows: int | None = None  # rows that form the names; None: one, or none without a header
     line_end: str | None = None
+    skip_lines: int | None = None  # lines before the table
+    table: int | None = None  # which of several tables, starting at 1; detection sets the lines
+    table_lines: int | None = None  # lines of the table after skip_lines; None: to the end of the file
+    footer_lines: int | None = None  # lines after the table, at the end of the file
+    comment: str | None = None  # lines with this prefix are ignored
+    trailing_delimiter: bool | None = None  # each line ends with a delimiter that begins no column
+    short_rows: str | None = None  # "pad": missing fields are empty
+    long_rows: str | None = None  # "cut": extra fields are ignored
     sheet: str | int | None = None  # the name of a worksheet, or its number starting at 1
     keep_empty: bool | None = None
 
@@ -34,6 +44,47 @@ class FileLayout:
 
 
 LAYOUT_OPTIONS = tuple(each.name for each in fields(FileLayout))
+CERTAIN_CONFIDENCE_MIN = 0.6  # a finding below it admits a second reading of the file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutFinding:
+    """What detection found: the option, its value, how certain it is from 0 to 1, and why.
+
+    The option "columns" lists derived column names, which no option sets.
+    """
+
+    option: str
+    value: str | int | bool
+    confidence: float
+    reason: str
+
+    @property
+    def is_certain(self) -> bool:
+        return self.confidence >= CERTAIN_CONFIDENCE_MIN
+
+    def to_json(self) -> dict[str, str | int | bool | float]:
+        return {name: getattr(self, name) for name in ("option", "value", "confidence", "reason")}
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedLayout:
+    """A layout, and the findings of its detection. Options that the caller set are not findings."""
+
+    layout: FileLayout
+    findings: tuple[LayoutFinding, ...] = ()
+
+    def require_certain(self) -> FileLayout:
+        """Return the layout; InvalidInput names the options to set if the file can be read in two ways."""
+        if doubts := list_layout_doubts(self.findings):
+            raise InvalidInput(f"The layout of the file is not certain. {' '.join(doubts)}")
+        return self.layout
+
+
+def list_layout_doubts(findings: Iterable[LayoutFinding]) -> list[str]:
+    """Return a sentence for each option that the caller should set, because the file can be read in two ways."""
+    doubts = {each.reason: each for each in findings if not each.is_certain}
+    return [f'{reason}. Set the option "{each.option}".' for reason, each in doubts.items()]
 
 
 ColumnType = Literal[

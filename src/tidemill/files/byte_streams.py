@@ -3,6 +3,7 @@
 import bisect
 import codecs
 import itertools
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tidemill.core.errors import InvalidInput
 STREAM_READ_BYTES = 256 * 1024
 BAD_BYTE_OFFSETS_MAX = 100_000  # invalid bytes whose offsets in the file are kept
 _BAD_BYTE = b"\xff"  # replaces a byte that cannot be decoded: never occurs in UTF-8
+_SINGLE_CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")
 _decode_errors = threading.local()
 
 
@@ -134,13 +136,17 @@ class TranscodedStream(ForwardStream):
 
 
 class CarriageReturnStream(FileStream):
-    """Converts line ends that are a single carriage return to line feeds."""
+    """Converts line ends that are a single carriage return to line feeds, and keeps the ones before a line feed."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
 
     def read(self, size: int) -> bytes:
-        return self._stream.read(size).replace(b"\r", b"\n")
+        """Return at most ``size`` bytes, or one more if the last one may be the first half of a line end."""
+        data = self._stream.read(size)
+        if data.endswith(b"\r"):
+            data += self._stream.read(1)
+        return _SINGLE_CARRIAGE_RETURN.sub(b"\n", data)
 
     def seek(self, offset: int) -> None:
         self._stream.seek(offset)

@@ -20,7 +20,13 @@ FORMATS_BY_SUFFIX = {
 }
 KNOWN_FORMATS = ("csv", "images", "json", "ndjson", "parquet", "tsv", "xlsx")
 RECORD_FORMATS = tuple(name for name in KNOWN_FORMATS if name != "images")
-DELIMITERS_BY_NAME = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+DELIMITERS_BY_NAME = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
+BLANKS_DELIMITER = "blanks"  # one or more spaces or tabs
+DELIMITER_MAX_CHARS = 8
+HEADER_ROWS_MAX = 10
+COMMENT_MAX_CHARS = 8
+LINES_MAX = 1 << 53
+FOOTER_LINES_MAX = 1_000  # lines that a reader keeps in memory
 LINE_ENDS = ("\n", "\r\n", "\r")
 LINE_ENDS_BY_NAME = dict(zip(("lf", "crlf", "cr"), LINE_ENDS, strict=True))
 TEXT_ENCODINGS = (
@@ -31,12 +37,14 @@ TEXT_ENCODINGS = (
     *("koi8-r", "koi8-u", "shift_jis", "euc_jp", "gb18030", "gbk", "big5", "euc_kr"),
 )
 _TEXT_OPTIONS = {"format", "compression", "encoding", "keep_empty"}
+_TABLE_OPTIONS = {"header", "header_rows", "skip_lines", "table", "table_lines", "footer_lines", "comment"}
+_DIALECT_OPTIONS = {"delimiter", "quote", "escape", "line_end", "trailing_delimiter", "short_rows", "long_rows"}
 OPTIONS_BY_FORMAT = {
-    "csv": _TEXT_OPTIONS | {"delimiter", "quote", "header", "line_end"},
-    "tsv": _TEXT_OPTIONS | {"delimiter", "quote", "header", "line_end"},
+    "csv": _TEXT_OPTIONS | _TABLE_OPTIONS | _DIALECT_OPTIONS,
+    "tsv": _TEXT_OPTIONS | _TABLE_OPTIONS | _DIALECT_OPTIONS,
     "ndjson": _TEXT_OPTIONS,
     "json": _TEXT_OPTIONS,
-    "xlsx": {"format", "sheet", "header", "keep_empty"},
+    "xlsx": {"format", "sheet", "header", "header_rows", "skip_lines", "keep_empty"},
     "parquet": {"format", "keep_empty"},
     "images": {"format"},
 }
@@ -84,9 +92,42 @@ def _parse_encoding(name: str, value: Any) -> str:
 
 def _parse_delimiter(name: str, value: Any) -> str:
     mark = DELIMITERS_BY_NAME.get(str(value), value)
-    if not isinstance(mark, str) or len(mark) != 1 or mark in "\r\n\x00\"' \\" or mark.isalnum():
-        raise InvalidInput(f"{name}: must be one character, such as , ; | or tab, not {value!r}")
+    if mark == BLANKS_DELIMITER:
+        return BLANKS_DELIMITER
+    if not isinstance(mark, str) or not 0 < len(mark) <= DELIMITER_MAX_CHARS or any(map(_cannot_delimit, mark)):
+        raise InvalidInput(
+            f'{name}: must be "blanks" or 1 to {DELIMITER_MAX_CHARS} characters, such as , ; || or tab, and without '
+            f"letters, digits and quotes, not {value!r}"
+        )
     return mark
+
+
+def _cannot_delimit(letter: str) -> bool:
+    return letter in "\r\n\x00\"'\\" or letter.isalnum()
+
+
+def _check_escape(name: str, value: Any) -> str:
+    if value not in ("", "\\"):
+        raise InvalidInput(f"{name}: must be a backslash or empty, not {value!r}")
+    return str(value)
+
+
+def _check_comment(name: str, value: Any) -> str:
+    if not isinstance(value, str) or len(value) > COMMENT_MAX_CHARS or not value.isprintable():
+        raise InvalidInput(
+            f"{name}: must be empty or a prefix of at most {COMMENT_MAX_CHARS} characters, not {value!r}"
+        )
+    return value
+
+
+def _make_number_check(most: int, least: int = 0) -> "Callable[[str, Any], int]":
+    def check_number(name: str, value: Any) -> int:
+        number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+            raise InvalidInput(f"{name}: must be a whole number from {least} to {most}, not {value!r}")
+        return number
+
+    return check_number
 
 
 def _check_quote(name: str, value: Any) -> str:
@@ -115,7 +156,17 @@ _OPTION_CHECKS: dict[str, Callable[[str, Any], str | int | bool]] = {
     "encoding": _parse_encoding,
     "delimiter": _parse_delimiter,
     "quote": _check_quote,
+    "escape": _check_escape,
     "header": _parse_flag,
+    "header_rows": _make_number_check(HEADER_ROWS_MAX),
+    "skip_lines": _make_number_check(LINES_MAX),
+    "table": _make_number_check(LINES_MAX, 1),
+    "table_lines": _make_number_check(LINES_MAX),
+    "footer_lines": _make_number_check(FOOTER_LINES_MAX),
+    "comment": _check_comment,
+    "trailing_delimiter": _parse_flag,
+    "short_rows": lambda name, value: _check_choice(name, value, ("report", "pad")),
+    "long_rows": lambda name, value: _check_choice(name, value, ("report", "cut")),
     "keep_empty": _parse_flag,
     "sheet": _check_sheet,
 }

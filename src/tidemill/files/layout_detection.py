@@ -1,6 +1,5 @@
 """Detects the layout of a file from its name, the given options and a bounded sample of its content."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import replace
 from email.message import Message
@@ -9,14 +8,17 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_format import FileLayout
+from tidemill.core.file_format import DetectedLayout, FileLayout, LayoutFinding
 from tidemill.files.byte_streams import STREAM_READ_BYTES
 from tidemill.files.compression import list_zip_files, open_decompressed, open_zip
-from tidemill.files.formats.csv_reader import CsvDialect
+from tidemill.files.dialect_detection import detect_dialect
+from tidemill.files.formats.csv_dialect import CsvDialect
 from tidemill.files.layout import FORMATS_BY_SUFFIX, RECORD_FORMATS, normalize_encoding, parse_layout_options
+from tidemill.files.table_detection import detect_table
+from tidemill.files.table_rows import split_sample_rows
 from tidemill.files.text_encoding import decode_sample, detect_encoding, has_control_bytes
 
-SAMPLE_HEAD_BYTES = 64 * 1024
+SAMPLE_HEAD_BYTES, SAMPLE_TAIL_BYTES = 64 * 1024, 16 * 1024
 ENCODING_SCAN_MAX_BYTES = 8 << 20  # how much is searched for non-ASCII bytes
 SAMPLE_DECOMPRESSED_MAX_BYTES = 1 << 30
 
@@ -30,7 +32,9 @@ class FileSample:
         begin = self._read_up_to(SAMPLE_HEAD_BYTES)
         whole, end, _ = begin.rpartition(b"\n") if len(begin) == SAMPLE_HEAD_BYTES else (begin, b"", b"")
         self.head = whole + end or begin
+        self.is_whole = len(begin) < SAMPLE_HEAD_BYTES
         self._begin = begin
+        self._file = file if compression == "none" else None
 
     @cached_property
     def non_ascii_lines(self) -> list[bytes]:
@@ -45,6 +49,13 @@ class FileSample:
         if not piece and not tail.isascii():
             kept.append(tail)
         return kept
+
+    def read_tail(self) -> bytes:
+        """Return the last lines of a file that is not compressed; nothing if the head is the whole file."""
+        if self._file is None or self.is_whole:
+            return b""
+        self._file.seek(max(0, self._file.seek(0, 2) - SAMPLE_TAIL_BYTES))
+        return self._file.read(SAMPLE_TAIL_BYTES).partition(b"\n")[2]
 
     def _read_up_to(self, size: int) -> bytes:
         """Read up to ``size`` bytes. Ignore damaged data: the reader of the file reports it."""
@@ -80,10 +91,23 @@ _XLS_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 def detect_layout(
     file: Path | BinaryIO, *, name: str = "", content_type: str = "", options: Mapping[str, object] | None = None
 ) -> FileLayout:
-    """Return the layout of a file: the given options, and the rest detected. InvalidInput if detection fails."""
+    """Return the layout of a file; InvalidInput if it cannot be detected, or if the file can be read in two ways."""
+    return inspect_layout(file, name=name, content_type=content_type, options=options).require_certain()
+
+
+def inspect_layout(
+    file: Path | BinaryIO, *, name: str = "", content_type: str = "", options: Mapping[str, object] | None = None
+) -> DetectedLayout:
+    """Return the layout of a file with the findings: the given options, and the rest detected.
+
+    Detection reads a bounded sample of the beginning and, if the file is not compressed, of the end.
+
+    Raises:
+        InvalidInput: An option is invalid, or the format cannot be detected.
+    """
     if isinstance(file, Path):
         with file.open("rb") as opened:
-            return detect_layout(opened, name=name or file.name, content_type=content_type, options=options)
+            return inspect_layout(opened, name=name or file.name, content_type=content_type, options=options)
     given = parse_layout_options({key: value for key, value in (options or {}).items() if value is not None})
     about = Message()
     about["content-type"] = content_type or "application/octet-stream"
@@ -96,7 +120,7 @@ def detect_layout(
             None if compression == "zip" else _get_format_from_name_or_type(name, about)
         )
     if kind in ("xlsx", "parquet", "images"):
-        return _make_binary_layout(kind, given)
+        return DetectedLayout(_make_binary_layout(kind, given))
     sample = FileSample(file, compression)
     if compression == "none" and given.compression is None:
         _refuse_mislabelled_compression(name, sample.head[:_TEXT_CHECK_BYTES])
@@ -159,7 +183,7 @@ def _make_binary_layout(kind: str, options: FileLayout) -> FileLayout:
 
 def _detect_text_layout(
     sample: FileSample, kind: str | None, options: FileLayout, packed: str, about: Message
-) -> FileLayout:
+) -> DetectedLayout:
     charset = normalize_encoding(str(about.get_param("charset") or ""))
     encoding = options.encoding or detect_encoding(sample.head, sample.non_ascii_lines, charset)
     text = decode_sample(sample.head, encoding)
@@ -167,11 +191,51 @@ def _detect_text_layout(
     if kind == "json":
         kind = _detect_json_format(text)
     layout: dict[str, object] = {"format": kind, "compression": packed, "encoding": encoding}
+    findings = []
+    if options.encoding is None and encoding != "utf-8":
+        findings.append(_describe_encoding(encoding, charset))
     if kind in ("csv", "tsv"):
-        layout |= _detect_dialect(text, kind, options)
-        if about.get_param("header") == "absent":
-            layout["header"] = False
-    return parse_layout_options(layout | options.to_json())
+        header = {"absent": False, "present": True}.get(str(about.get_param("header")))
+        if header is not None and options.header is None and options.header_rows is None:
+            options = replace(options, header=header)
+        csv_options, found = _detect_csv(sample, text.removeprefix("\ufeff"), kind, encoding, options)
+        layout |= csv_options
+        findings += found
+    return DetectedLayout(parse_layout_options(layout | options.to_json()), tuple(findings))
+
+
+def _describe_encoding(encoding: str, charset: str | None) -> LayoutFinding:
+    confidence, reason = 0.7, "Most likely encoding of the text, which is not UTF-8"
+    if encoding == charset:
+        confidence, reason = 0.9, "Declared encoding"
+    elif encoding.startswith("utf"):
+        confidence, reason = 0.99, "Byte order mark, or every other byte is zero"
+    return LayoutFinding(option="encoding", value=encoding, confidence=confidence, reason=reason)
+
+
+def _detect_csv(
+    sample: FileSample, text: str, kind: str, encoding: str, options: FileLayout
+) -> tuple[dict[str, object], list[LayoutFinding]]:
+    """Return the dialect of a CSV text and the place of its table."""
+    dialect_options, findings = detect_dialect(text, kind, options)
+    dialect = CsvDialect(
+        dialect_options["delimiter"], dialect_options["quote"], escape=dialect_options.get("escape", "")
+    )
+    line_end = dialect_options["line_end"]
+    rows = split_sample_rows(text, dialect, line_end, options.skip_lines or 0)
+    end, tail = text, rows
+    if not sample.is_whole:
+        data = sample.read_tail() if not encoding.startswith(("utf-16", "utf-32")) else b""
+        end = decode_sample(data, encoding)
+        tail = split_sample_rows(end, dialect, line_end)
+    table = detect_table(rows, options, tail=tail, tail_lines=_count_lines(end, line_end), is_whole=sample.is_whole)
+    return {**dialect_options, **table.options}, findings + table.findings
+
+
+def _count_lines(text: str, line_end: str) -> int:
+    if line_end == "\r":
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.count("\n") + (not text.endswith("\n"))
 
 
 def _detect_json_format(text: str) -> str:
@@ -188,29 +252,3 @@ def _detect_text_format(text: str) -> str:
         rest = start[len(first) :].strip()
         return "ndjson" if first.endswith("]") and rest.startswith("[") else "json"
     return "ndjson" if start.startswith("{") else "csv"
-
-
-def _detect_dialect(text: str, kind: str, options: FileLayout) -> dict[str, object]:
-    line_end = "\r\n" if "\r\n" in text else "\r" if "\r" in text and "\n" not in text else "\n"
-    quote = '"' if options.quote is None else options.quote
-    delimiter = "\t" if kind == "tsv" else _detect_delimiter(text, quote)
-    return {"delimiter": delimiter, "quote": quote, "header": True, "line_end": line_end}
-
-
-def _detect_delimiter(text: str, quote: str) -> str:
-    """Return the delimiter that gives most rows the same number of fields; in a tie, the most fields."""
-    scores = {each: _score_delimiter(text, each, quote) for each in _CANDIDATE_DELIMITERS}
-    best = max(_CANDIDATE_DELIMITERS, key=lambda each: scores[each])
-    return best if scores[best][1] > 1 else ","
-
-
-def _score_delimiter(text: str, delimiter: str, quote: str) -> tuple[float, int]:
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    reader = CsvDialect(delimiter, quote).read_rows((f"{line}\n" for line in lines), strict=False)
-    try:
-        counts = [len(fields) for fields in reader if any(fields)]
-    except csv.Error:
-        return (0, 0)
-    if not counts or counts[0] < 2:  # noqa: PLR2004  a header with one column
-        return (0, 0)
-    return (round(counts.count(counts[0]) / len(counts), 1), counts[0])

@@ -17,7 +17,7 @@ import msgspec
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint, InputSource, SourceReference
 from tidemill.files.blobs import open_blob_store
-from tidemill.files.layout_detection import detect_layout
+from tidemill.files.layout_detection import inspect_layout
 from tidemill.files.reader_messages import (
     MESSAGE_LENGTH,
     READER_STARTED,
@@ -63,10 +63,15 @@ class FileReader:
 
     def _detect_layout(self, task: ReaderTask, request: DetectLayoutRequest) -> SourceOpened:
         with open_blob_store(task.blobs).open(request.blob_id) as file:
-            layout = detect_layout(file, name=request.name, content_type=request.content_type, options=request.options)
+            detected = inspect_layout(
+                file, name=request.name, content_type=request.content_type, options=request.options
+            )
+        layout = detected.layout if request.opens else detected.require_certain()
         if not request.opens or layout.format == "images":
             return SourceOpened(layout.to_json())
-        return self._open_source(task, SourceReference(blob=request.blob_id, format=layout.format, layout=layout), {})
+        opened = self._open_source(task, SourceReference(blob=request.blob_id, format=layout.format, layout=layout), {})
+        findings = [each.to_json() for each in detected.findings] + opened.findings
+        return SourceOpened(opened.layout, opened.columns, opened.first_line, findings)
 
     def _open_source(self, task: ReaderTask, reference: SourceReference, checkpoint: Checkpoint) -> SourceOpened:
         self.close_source()
@@ -74,7 +79,8 @@ class FileReader:
             open_blob_store(task.blobs), max_row_bytes=task.max_row_bytes, max_unpacked_bytes=task.max_unpacked_bytes
         )
         self._source = source = open_source(reference, checkpoint)
-        return SourceOpened(source.layout.to_json(), source.columns, source.first_line)
+        findings = [each.to_json() for each in getattr(source, "findings", ())]
+        return SourceOpened(source.layout.to_json(), source.columns, source.first_line, findings)
 
 
 def limit_cpu_time_and_memory(cpu_s: int, memory_mb: int) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from tidemill.core import errors
 from tidemill.core.decide import describe_exception
-from tidemill.core.file_format import FileLayout
+from tidemill.core.file_format import FileLayout, LayoutFinding
 from tidemill.core.input_source import Checkpoint, InputBlock, InputDefect
 
 MESSAGE_LENGTH = struct.Struct("<Q")
@@ -22,7 +22,10 @@ class OpenSourceRequest(msgspec.Struct, tag=True, frozen=True):
 
 
 class DetectLayoutRequest(msgspec.Struct, tag=True, frozen=True):
-    """Detect the layout of a stored file, and open the file with it if ``opens`` is set and it has rows."""
+    """Detect the layout of a stored file, and open the file with it if ``opens`` is set and it has rows.
+
+    If ``opens`` is not set, a layout that is not certain is an error.
+    """
 
     blob_id: str
     name: str
@@ -54,14 +57,18 @@ class ReaderTask(msgspec.Struct, frozen=True):
 
 
 class SourceOpened(msgspec.Struct, tag=True, frozen=True):
-    """The layout, and the columns and the first line if the file is open."""
+    """The layout with the findings of its detection, and the columns and the first line if the file is open."""
 
     layout: dict[str, Any]
     columns: list[str] | None = None
     first_line: int = 1
+    findings: list[dict[str, Any]] = []
 
     def get_layout(self) -> FileLayout:
         return FileLayout.from_json(self.layout)
+
+    def get_findings(self) -> tuple[LayoutFinding, ...]:
+        return tuple(LayoutFinding(**each) for each in self.findings)
 
 
 class BlockRead(msgspec.Struct, tag=True, frozen=True):

@@ -222,6 +222,7 @@ class IsolatedSource:
         self.columns = opened.columns
         self.first_line = opened.first_line
         self.layout = opened.get_layout()
+        self.findings = opened.get_findings()
         self._reader = reader
         self._process: ReaderProcess | None = process
         self._resumed_at = checkpoint

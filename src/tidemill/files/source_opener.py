@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from tidemill.core.file_format import FileLayout
+from tidemill.core.file_format import DetectedLayout, FileLayout
 from tidemill.core.input_source import Checkpoint, InputSource, SourceDownloader, SourceFetchProgress, SourceReference
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.files.byte_streams import ByteStream, CarriageReturnStream, TranscodedStream
 from tidemill.files.compression import open_decompressed
 from tidemill.files.formats.block_reader import BlockReader
-from tidemill.files.formats.csv_reader import CsvDialect, CsvReader
+from tidemill.files.formats.csv_dialect import CsvDialect
+from tidemill.files.formats.csv_reader import CsvReader, CsvTableRange
 from tidemill.files.formats.image_zip import ImageZipReader
 from tidemill.files.formats.json_reader import JsonArrayReader, NdjsonReader
 from tidemill.files.formats.parquet_reader import ParquetReader
@@ -47,7 +48,10 @@ class SourceOpener:
                 return ImageZipReader(file, blob, checkpoint)
             limits = {"max_row_bytes": self._max_row_bytes, "max_bytes": self._max_unpacked_bytes}
             source = open_block_reader(file, layout, checkpoint, **limits)
-            source.layout = layout
+            if layout.format != "xlsx":  # its reader detects options
+                source.layout = layout
+            elif reference.url:
+                DetectedLayout(source.layout, source.findings).require_certain()
             return source
         except BaseException:
             file.close()
@@ -71,10 +75,10 @@ def open_block_reader(
     file: BinaryIO, layout: FileLayout, checkpoint: Checkpoint, *, max_row_bytes: int, max_bytes: int
 ) -> BlockReader:
     """Return the reader for a file with a known layout."""
-    kind, header = layout.format, layout.header is not False
+    kind = layout.format
     if kind == "xlsx":
         limits = {"max_row_bytes": max_row_bytes, "max_bytes": max_bytes}
-        return XlsxReader(file, checkpoint, sheet=layout.sheet, header=header, **limits)
+        return XlsxReader(file, checkpoint, layout=layout, **limits)
     if kind == "parquet":
         return ParquetReader(file, checkpoint, max_row_bytes=max_row_bytes, max_bytes=max_bytes)
     stream = open_utf8_stream(file, layout, max_bytes)
@@ -82,11 +86,37 @@ def open_block_reader(
         return NdjsonReader(stream, checkpoint, max_row_bytes=max_row_bytes)
     if kind == "json":
         return JsonArrayReader(stream, checkpoint, max_row_bytes=max_row_bytes)
-    delimiter = layout.delimiter or ("\t" if kind == "tsv" else ",")
-    quote = '"' if layout.quote is None else layout.quote
-    dialect = CsvDialect(delimiter, quote, keep_empty=bool(layout.keep_empty))
     encoding = (layout.encoding or "utf-8").removesuffix("-sig")  # messages name it
-    return CsvReader(stream, checkpoint, max_row_bytes=max_row_bytes, dialect=dialect, header=header, encoding=encoding)
+    return CsvReader(
+        stream,
+        checkpoint,
+        max_row_bytes=max_row_bytes,
+        dialect=make_csv_dialect(layout),
+        table=make_csv_table_range(layout),
+        encoding=encoding,
+    )
+
+
+def make_csv_dialect(layout: FileLayout) -> CsvDialect:
+    delimiter = layout.delimiter or ("\t" if layout.format == "tsv" else ",")
+    quote = '"' if layout.quote is None else layout.quote
+    return CsvDialect(delimiter, quote, keep_empty=bool(layout.keep_empty), escape=layout.escape or "")
+
+
+def make_csv_table_range(layout: FileLayout) -> CsvTableRange:
+    rows = layout.header_rows
+    if rows is None or layout.header is False:
+        rows = int(layout.header is not False)
+    return CsvTableRange(
+        skip_lines=layout.skip_lines or 0,
+        header_rows=rows,
+        table_lines=layout.table_lines,
+        footer_lines=layout.footer_lines or 0,
+        comment=layout.comment or "",
+        trailing_delimiter=bool(layout.trailing_delimiter),
+        pads_short_rows=layout.short_rows == "pad",
+        cuts_long_rows=layout.long_rows == "cut",
+    )
 
 
 def open_utf8_stream(file: BinaryIO, layout: FileLayout, max_bytes: int) -> ByteStream:

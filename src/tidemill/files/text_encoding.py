@@ -1,6 +1,7 @@
 """Detects the encoding of a text."""
 
 import codecs
+import contextlib
 import re
 
 from tidemill.files.byte_streams import decode_piece
@@ -24,6 +25,8 @@ _CANDIDATE_ENCODINGS = [
     "cp949",
 ]
 _FALLBACK_ENCODING = "cp1252"
+_RELATED_ENCODINGS = ("cp1250", "iso8859-2", "cp1254")
+_SYMBOL_IN_WORD = re.compile(r"(?<=[^\W\d_])[\u00a1-\u00bf\u00d7\u00f7](?=[^\W\d_])")
 _CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")  # without ^Z, which can end a text file, and Escape
 ENCODING_SAMPLE_LINES = 50  # enough to choose an encoding
 
@@ -74,13 +77,23 @@ def _guess_encoding(non_ascii_lines: list[bytes]) -> str:
     from charset_normalizer import from_bytes  # noqa: PLC0415
 
     best = from_bytes(window, cp_isolation=_CANDIDATE_ENCODINGS, enable_fallback=False).best()
-    if best is None or best.encoding in ("ascii", "utf_8"):
-        return _FALLBACK_ENCODING
     try:
-        is_same = window.decode(_FALLBACK_ENCODING) == str(best)
+        text = window.decode(_FALLBACK_ENCODING)
     except UnicodeDecodeError:
-        is_same = False
-    return _FALLBACK_ENCODING if is_same else codecs.lookup(best.encoding).name
+        text = ""
+    if best is None or best.encoding in ("ascii", "utf_8") or str(best) == text:
+        return _prefer_letters(window, text)
+    return codecs.lookup(best.encoding).name
+
+
+def _prefer_letters(window: bytes, text: str) -> str:
+    """Return cp1252, or the related encoding in which the symbols between letters are letters."""
+    if _SYMBOL_IN_WORD.search(text):
+        for encoding in _RELATED_ENCODINGS:
+            with contextlib.suppress(UnicodeDecodeError):
+                if not _SYMBOL_IN_WORD.search(window.decode(encoding)):
+                    return encoding
+    return _FALLBACK_ENCODING
 
 
 def _cut_around_non_ascii(line: bytes) -> bytes:

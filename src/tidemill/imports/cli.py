@@ -37,6 +37,7 @@ from tidemill.terminal.command_host import (
 )
 from tidemill.terminal.command_options import PolicyOption, parse_policy_option
 from tidemill.terminal.console import console, format_job_counts, format_job_status
+from tidemill.terminal.layout_options import add_layout_options
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
@@ -60,11 +61,13 @@ class ImportArguments:
 
 
 @commands.command("import")
+@add_layout_options
 def import_command(
     file: Annotated[
         str,
         typer.Argument(help="CSV, TSV, NDJSON, JSON, XLSX or Parquet file, compressed or not; a URL; or - for stdin"),
     ],
+    layout: dict[str, Any],
     into: Annotated[
         str, typer.Option(help="Target table, such as public.users, or a resource declared in tidemill.toml")
     ],
@@ -84,16 +87,6 @@ def import_command(
         list[str] | None,
         typer.Option("--map", help="COLUMN=FIELD to map a column, or COLUMN= to ignore it; can be repeated"),
     ] = None,
-    format_: Annotated[str | None, typer.Option("--format", help="csv, tsv, ndjson, json, xlsx or parquet")] = None,
-    encoding: Annotated[str | None, typer.Option(help="utf-8, cp1252, … (default: detected)")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV file (default: detected)")] = None,
-    quote: Annotated[str | None, typer.Option(help="Quote character of a CSV file")] = None,
-    line_end: Annotated[str | None, typer.Option(help="lf, crlf or cr (default: detected)")] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="The file has no header. Its columns are named column_1, …")
-    ] = False,
-    compression: Annotated[str | None, typer.Option(help="gzip, zstd, zip or none (default: detected)")] = None,
-    sheet: Annotated[str | None, typer.Option(help="Sheet of a workbook, by name or number")] = None,
     spreadsheet_safe: Annotated[
         bool,
         typer.Option("--spreadsheet-safe", help="Remove the apostrophes that an export with --spreadsheet-safe added"),
@@ -132,15 +125,6 @@ def import_command(
     ] = BUILTIN_MILL_REFERENCE,
 ) -> None:
     """Import a file into a table of your database, and report every invalid row."""
-    layout: dict[str, Any] = {
-        "format": format_,
-        "encoding": encoding,
-        "delimiter": delimiter,
-        "quote": quote,
-        "line_end": line_end,
-        "sheet": sheet,
-    }
-    layout |= {"compression": compression, "header": False if no_header else None}
     request = ImportRequest(
         mode=cast("ImportWriteMode", _check_choice("--mode", mode, ("insert", "upsert"))),
         validate_only=validate_only,
@@ -153,7 +137,7 @@ def import_command(
     options = ImportOptions(
         resource=into,
         request=request,
-        layout={name: value for name, value in layout.items() if value is not None},
+        layout=layout,
         policy=parse_policy_option(policy),
     )
     arguments = ImportArguments(file, options, app)

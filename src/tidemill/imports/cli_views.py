@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
+from tidemill.core.file_format import CERTAIN_CONFIDENCE_MIN
 from tidemill.core.job import Job
 from tidemill.imports.failed_rows import RowWithErrors, join_error_reasons
 from tidemill.imports.import_plan import ImportParams
@@ -12,6 +13,7 @@ from tidemill.imports.use_cases import ImportPreview
 from tidemill.terminal.console import console, error_console, escape_text, print_table
 
 PREVIEW_CELL_CHARS_MAX = 30
+USUAL_FINDINGS = ("delimiter", "line_end", "header", "encoding")
 _DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " ": "space"}
 _LINE_END_NAMES = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 
@@ -64,8 +66,18 @@ def _format_layout(layout: Mapping[str, Any]) -> str:
     return f"Detected: {', '.join(words)}"
 
 
+def print_findings(findings: Sequence[Mapping[str, Any]]) -> None:
+    """Print the detected options that a user may want to check: all except the usual ones of a clean file."""
+    for each in findings:
+        if each["confidence"] < CERTAIN_CONFIDENCE_MIN or each["option"] not in USUAL_FINDINGS:
+            value = _format_layout_value(each["value"])
+            text = f"{each['option']} {value} ({each['confidence']:.0%}): {each['reason']}"
+            console.print(f"  {escape_text(text)}", highlight=False, soft_wrap=True)
+
+
 def print_preview(preview: ImportPreview) -> None:
     console.print(f"[bold]{escape_text(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
+    print_findings(preview["findings"])
     for column in preview["columns"]:
         target = preview["mapping"].get(column)
         no_target = "not mapped" if column in preview["unknown"] else "ignored"

@@ -273,7 +273,9 @@ async def _inspect_fix_file(
 
     A few rows are too little text to detect an encoding such as cp1252.
     """
-    options: dict[str, Any] = {"name": file.name, "content_type": file.content_type, "owner_id": job.owner_id}
+    content_type = file.content_type or "application/octet-stream"
+    content_type += "" if "header=" in content_type else "; header=present"  # names say which rows are fixed
+    options: dict[str, Any] = {"name": file.name, "content_type": content_type, "owner_id": job.owner_id}
     inspection = await inspect_file(runtime, file.blob.id, **options, layout_options=given, rows=SEQ_LIST_MAX)
     imported = await read_import_layout(runtime.db, job)
     encoding = None if imported is None else imported.encoding

@@ -32,6 +32,8 @@ from tidemill.rest.schema_types import (
 ImportMode = TypeAliasType("ImportMode", Literal["insert", "upsert"])
 DuplicatePolicy = TypeAliasType("DuplicatePolicy", Literal["first", "last", "error"])
 ImportFileFormat = TypeAliasType("ImportFileFormat", Literal["csv", "tsv", "ndjson", "json", "xlsx", "parquet"])
+ShortRows = TypeAliasType("ShortRows", Literal["report", "pad"])
+LongRows = TypeAliasType("LongRows", Literal["report", "cut"])
 ImportCompression = TypeAliasType("ImportCompression", Literal["none", "gzip", "zstd", "zip"])
 
 
@@ -41,11 +43,23 @@ class LayoutIn(RequestModel):
     format: ImportFileFormat | None = None
     encoding: str | None = Field(None, max_length=40, examples=["cp1252"])
     delimiter: str | None = Field(
-        None, max_length=10, description="One character, or `tab`, `comma`, `semicolon`, `pipe`"
+        None,
+        max_length=10,
+        description="1 to 8 characters, or `tab`, `comma`, `semicolon`, `pipe`, `space`, `blanks`",
     )
     quote: str | None = Field(None, max_length=1, description="Quote character; empty if the file has none")
+    escape: str | None = Field(None, max_length=1, description="A backslash if it escapes quotes; else empty")
     line_end: str | None = Field(None, max_length=10, description="`lf`, `crlf` or `cr`")
     header: bool | None = Field(None, description="Whether the first record contains the column names")
+    header_rows: int | None = Field(None, ge=0, le=10, description="Records at the beginning that form the names")
+    skip_lines: int | None = Field(None, ge=0, description="Lines before the table")
+    table: int | None = Field(None, ge=1, description="Which of several tables in the file, from 1")
+    table_lines: int | None = Field(None, ge=0, description="Lines of the table, after `skip_lines`")
+    footer_lines: int | None = Field(None, ge=0, le=1_000, description="Lines after the table, at the end of the file")
+    comment: str | None = Field(None, max_length=8, description="Lines that begin with it are ignored")
+    trailing_delimiter: bool | None = Field(None, description="Whether a delimiter without a column ends each line")
+    short_rows: ShortRows | None = Field(None, description="`pad` fills missing fields; by default, they are an error")
+    long_rows: LongRows | None = Field(None, description="`cut` drops extra fields; by default, they are an error")
     compression: ImportCompression | None = None
     sheet: int | str | None = Field(None, description="Sheet of a workbook: its name, or its number from 1")
 
@@ -134,11 +148,21 @@ class TargetFieldOut(BaseModel):
     required: bool = Field(description="True if every new row must have a value, because the column has no default")
 
 
+class LayoutFindingOut(BaseModel):
+    """An option of the layout that was detected, and why. Below a confidence of 0.6, an import requires the option."""
+
+    option: str = Field(description="The option; `columns` lists column names that were derived")
+    value: str | int | bool
+    confidence: float = Field(ge=0, le=1)
+    reason: str
+
+
 class PreviewOut(BaseModel):
     """The layout of a file, its column mapping, and the errors in its first rows. The file is not stored."""
 
     resource_type: str
     layout: dict[str, Any]
+    findings: list[LayoutFindingOut] = Field([], description="The detected options of the layout")
     columns: list[str]
     mapping: dict[str, str] = Field(
         description="Column -> field: the request's mapping, and each column that has the same name as a field"
@@ -235,8 +259,18 @@ _LAYOUT_PROPERTIES: dict[str, dict[str, Any]] = {
     "encoding": {"type": "string", "maxLength": 40},
     "delimiter": {"type": "string", "maxLength": 10},
     "quote": {"type": "string", "maxLength": 1},
+    "escape": {"type": "string", "maxLength": 1},
     "line_end": {"type": "string", "maxLength": 10, "description": "`lf`, `crlf` or `cr`"},
     "header": {"type": "boolean"},
+    "header_rows": {"type": "integer", "minimum": 0, "maximum": 10},
+    "skip_lines": {"type": "integer", "minimum": 0},
+    "table": {"type": "integer", "minimum": 1},
+    "table_lines": {"type": "integer", "minimum": 0},
+    "footer_lines": {"type": "integer", "minimum": 0, "maximum": 1000},
+    "comment": {"type": "string", "maxLength": 8},
+    "trailing_delimiter": {"type": "boolean"},
+    "short_rows": {"$ref": "#/components/schemas/ShortRows"},
+    "long_rows": {"$ref": "#/components/schemas/LongRows"},
     "compression": {"$ref": "#/components/schemas/ImportCompression"},
     "sheet": {"type": "string", "description": "Sheet of a workbook: its name, or its number from 1"},
     "filename": {"type": "string", "description": "Used to detect the format"},
@@ -332,6 +366,8 @@ _IMPORT: dict[str, Any] = {
 }
 _FILE_LAYOUT = {"format": "csv", "encoding": "utf-8", "delimiter": ",", "quote": '"', "header": True}
 _FILE_LAYOUT |= {"compression": "none", "line_end": "\n"}
+_LAYOUT_FINDING = {"option": "delimiter", "value": ",", "confidence": 0.99}
+_LAYOUT_FINDING |= {"reason": "With the delimiter comma, 100% of 101 rows have 2 fields"}
 _COLUMN_MAPPING = {"E-Mail": "email", "name": "name"}
 _IMPORT_DETAIL: dict[str, Any] = {
     "rates": {"now_per_s": 0, "average_per_s": 24100.5},
@@ -356,6 +392,7 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     PreviewOut: {
         "resource_type": "users",
         "layout": _FILE_LAYOUT,
+        "findings": [_LAYOUT_FINDING],
         "columns": ["E-Mail", "name"],
         "mapping": _COLUMN_MAPPING,
         "unknown": [],

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, QuotaExceeded, UnknownJob
-from tidemill.core.file_format import FileLayout
+from tidemill.core.file_format import FileLayout, list_layout_doubts
 from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
@@ -221,7 +221,7 @@ class ImportUseCases:
         owner_id = submission.spec.owner_id
         file = await self._stage_for_preview(source, owner_id) if isinstance(source, FileReference) else source
         try:
-            inspection = await self._inspect_import_file(submission, file, rows)
+            inspection = await self._inspect_import_file(submission, file, rows, allow_doubts=True)
             return await self._build_preview(inspection, submission.resource, submission.request)
         finally:
             await self._staged_files.discard(file.blob.id)
@@ -255,7 +255,7 @@ class ImportUseCases:
         return existing
 
     async def _inspect_import_file(
-        self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS
+        self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS, *, allow_doubts: bool = False
     ) -> FileInspection:
         if not file.blob.size:
             raise InvalidInput("The file is empty")
@@ -267,6 +267,7 @@ class ImportUseCases:
             layout_options=submission.layout.to_json(),
             rows=rows,
             owner_id=submission.spec.owner_id,
+            allow_doubts=allow_doubts,
         )
 
     async def _make_plan_and_check_privileges(
@@ -292,6 +293,7 @@ class ImportUseCases:
             map_file_columns, request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows
         )
         problems = list(mapped.problems)
+        doubts = list_layout_doubts(inspection.findings)
         if not problems:
             try:
                 await self._make_plan_and_check_privileges(inspection, resource, request)
@@ -314,11 +316,12 @@ class ImportUseCases:
         return {
             "resource_type": resource.name,
             "layout": inspection.layout.to_json(),
+            "findings": [each.to_json() for each in inspection.findings],
             "columns": list(inspection.columns),
             "mapping": {column: name for column, name in mapping.items() if column in columns},
             "unknown": mapped.unknown,
             "missing": mapped.missing,
-            "problems": problems,
+            "problems": doubts + problems,
             "fields": [
                 {"name": one.name, "type": one.type, "required": one.is_required_for_insert} for one in resource.fields
             ],
@@ -386,6 +389,7 @@ class ImportPreview(TypedDict):
 
     resource_type: str
     layout: dict[str, str | int | bool]
+    findings: list[dict[str, str | int | bool | float]]
     columns: list[str]
     mapping: dict[str, str]
     unknown: list[str]

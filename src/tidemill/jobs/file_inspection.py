@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_format import FileLayout
+from tidemill.core.file_format import DetectedLayout, FileLayout, LayoutFinding
 from tidemill.core.input_source import InputDefect
-from tidemill.files.formats.csv_reader import check_column_count
+from tidemill.files.formats.column_names import check_column_count
 from tidemill.files.layout import RECORD_FORMATS, parse_layout_options
 from tidemill.jobs.work_gates import make_inspection_gate
 from tidemill.runtime import Runtime
@@ -21,9 +21,10 @@ IMAGES_REFUSED_MESSAGE = "Images cannot be imported into a table"
 
 @dataclass(frozen=True, slots=True)
 class FileInspection:
-    """The layout, columns and first records of a file."""
+    """The layout with the findings of its detection, and the columns and first records of a file."""
 
     layout: FileLayout
+    findings: tuple[LayoutFinding, ...]
     columns: tuple[str, ...]
     is_named_by_rows: bool
     first_line: int
@@ -46,15 +47,21 @@ async def inspect_file(
     layout_options: Mapping[str, object],
     rows: int = SAMPLE_ROWS,
     owner_id: int,
+    allow_doubts: bool = False,
 ) -> FileInspection:
     """Detect the layout, except for options in ``layout_options``, and read the first records.
 
     Raises:
-        InvalidInput: The file cannot be read as rows.
+        InvalidInput: The file cannot be read as rows; or it can be read in two ways, unless ``allow_doubts`` is set.
         TooManyRequests, Busy: Other files are being inspected.
     """
     gate = runtime.get(make_inspection_gate)
-    return await gate.run(owner_id, _inspect_file_sync, runtime, blob_id, name, content_type, layout_options, rows)
+    inspection = await gate.run(
+        owner_id, _inspect_file_sync, runtime, blob_id, name, content_type, layout_options, rows
+    )
+    if not allow_doubts:
+        DetectedLayout(inspection.layout, inspection.findings).require_certain()
+    return inspection
 
 
 def _inspect_file_sync(
@@ -71,7 +78,9 @@ def _inspect_file_sync(
         columns = source.columns
         named = _list_field_names(records) if columns is None else tuple(columns)
         check_column_count(len(named))
-        return FileInspection(layout, named, columns is None, source.first_line, records, block.defects, block.lines)
+        return FileInspection(
+            layout, source.findings, named, columns is None, source.first_line, records, block.defects, block.lines
+        )
 
 
 def check_record_format(layout_options: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_format import FileLayout
+from tidemill.core.file_format import FileLayout, LayoutFinding
 from tidemill.core.input_source import Checkpoint, InputBlock, InputDefect
 
 DEFECT_VALUE_MAX_CHARS = 200  # characters of an invalid value in an error
@@ -61,6 +61,7 @@ class BlockReader(ABC):
     columns: list[str] | None = None
     first_line = 1
     layout = FileLayout()
+    findings: tuple[LayoutFinding, ...] = ()  # of the options that the reader detects itself
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._row = int(checkpoint.get("row", 0))

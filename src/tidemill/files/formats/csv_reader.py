@@ -1,10 +1,8 @@
 """Reads CSV: plain lines in bulk, quoted lines one by one. Each row becomes an object of strings."""
 
 import csv
-import re
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -12,85 +10,11 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint
 from tidemill.files.byte_streams import ByteStream, LineBuffer
 from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
+from tidemill.files.formats.column_names import derive_column_names, generate_column_names, join_header_rows
+from tidemill.files.formats.csv_dialect import CsvDialect, CsvRecord, decode_line
 from tidemill.files.text_encoding import has_control_bytes
 
-_UNCLOSED_QUOTE_ERROR = "unexpected end of data"  # the parser's error for an open quote
-_CSV_FIELD_PATTERN = (
-    r"(?:^|(?<={delimiter}))({quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{delimiter}{quote}]*)"
-    r"(?={delimiter}|$)"
-)
 _encode_json = msgspec.json.Encoder().encode
-FILE_COLUMNS_MAX = 16_384  # as in a workbook
-DUPLICATE_NAMES_IN_MESSAGE_MAX = 20
-
-
-@dataclass(slots=True)
-class CsvRecord:
-    """A row, the number of lines it spans, and its fields or its problem."""
-
-    raw: bytes
-    span: int
-    fields: list[str]
-    problem: str | None = None
-
-
-class CsvDialect:
-    """The delimiter and quote character of a CSV file. Without ``quote``, no character quotes."""
-
-    def __init__(self, delimiter: str = ",", quote: str | None = '"', *, keep_empty: bool = False) -> None:
-        """``keep_empty``: an unquoted empty field is null, and a quoted one is an empty string."""
-        self.keep_empty = keep_empty
-        self._quoted = re.compile(
-            _CSV_FIELD_PATTERN.format(quote=re.escape(quote or "\0"), delimiter=re.escape(delimiter))
-        )
-        self.delimiter = delimiter.encode()
-        self.quote = quote.encode() if quote else None
-        quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
-        self._options: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote or None, "quoting": quoting}
-
-    def read_rows(self, lines: Iterator[str] | list[str], *, strict: bool = True) -> Iterator[list[str]]:
-        return csv.reader(lines, strict=strict, **self._options)
-
-    def replace_unquoted_empty_by_none(self, text: str, fields: list[str]) -> list[str | None]:
-        """Return the fields of a row, with None for empty fields without quotes."""
-        if not self.keep_empty or "" not in fields:
-            return list(fields)
-        if self.quote is None or 2 * self.quote.decode() not in text:
-            return [field or None for field in fields]
-        tokens = self._quoted.findall(text.rstrip("\r\n"))
-        if len(tokens) != len(fields):  # the row was parsed leniently
-            return [field or None for field in fields]
-        return [field or ("" if token else None) for field, token in zip(fields, tokens, strict=True)]
-
-    def peek_record(self, lines: LineBuffer) -> CsvRecord | None:
-        """Return the next row, which can span several lines, without consuming it; None at the end."""
-        first = lines.peek_line(0)
-        if first is None:
-            return None
-        if len(first) > lines.limit:
-            return CsvRecord(first, 1, [], f"Row is longer than {lines.limit} bytes")
-        raw: list[bytes] = []
-        try:
-            fields = next(self.read_rows(_peek_lines_within_limit(lines, raw)))
-        except csv.Error as error:
-            return self._parse_malformed(first, raw, lines, str(error))
-        return CsvRecord(b"\n".join(raw), len(raw), fields)
-
-    def _parse_malformed(self, first: bytes, raw: list[bytes], lines: LineBuffer, error: str) -> CsvRecord:
-        """Parse a single line leniently. A row of several lines is an error, as it would include the rows after it."""
-        if error == _UNCLOSED_QUOTE_ERROR:
-            is_at_end = lines.peek_line(len(raw)) is None
-            unclosed = "Row has an unclosed quote"
-            too_long = f"Row is longer than {lines.limit} bytes or has an unclosed quote"
-            return CsvRecord(first, 1, [], unclosed if is_at_end else too_long)
-        if len(raw) > 1:
-            return CsvRecord(first, 1, [], "Row has a misplaced quote")
-        try:
-            return CsvRecord(first, 1, next(self.read_rows([_decode_line(first)], strict=False), []))
-        except csv.Error as problem:
-            is_torn = "new-line" in str(problem)
-            reason = "Row has a carriage return in an unquoted field" if is_torn else f"Row is not valid CSV: {problem}"
-            return CsvRecord(first, 1, [], reason)
 
 
 class CsvToJsonConverter:
@@ -151,43 +75,27 @@ class CsvToJsonConverter:
         return [_encode_json(dict(zip(columns, row, strict=True))) for row in rows]
 
     def convert_record(self, record: CsvRecord) -> bytes:
-        fields = self._dialect.replace_unquoted_empty_by_none(_decode_line(record.raw), record.fields)
+        fields = self._dialect.replace_unquoted_empty_by_none(decode_line(record.raw), record.fields)
         return _encode_json(dict(zip(self._columns, fields, strict=True)))
 
 
-def check_column_count(count: int) -> None:
-    if count > FILE_COLUMNS_MAX:
-        raise InvalidInput(f"The file has {count:,} columns. At most {FILE_COLUMNS_MAX:,} are allowed.")
-
-
-def parse_header_names(names: list[str]) -> list[str]:
-    """Return the trimmed column names; InvalidInput if a name is empty or occurs twice, or if there are too many."""
-    check_column_count(len(names))
-    header = [name.strip() for name in names]
-    seen: set[str] = set()
-    twice = sorted({name for name in header if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
-    if "" in header:
-        raise InvalidInput(f"Column {header.index('') + 1} in the header has no name. Name every column.")
-    if twice:
-        names_text = ", ".join(f'"{name}"' for name in twice[:DUPLICATE_NAMES_IN_MESSAGE_MAX])
-        raise InvalidInput(f"Duplicate column names in the header: {names_text}. Use each name once.")
-    return header
-
-
-def _peek_lines_within_limit(lines: LineBuffer, raw: list[bytes]) -> Iterator[str]:
-    """Yield lines until their total size exceeds the limit of a row."""
-    size = 0
-    while (line := lines.peek_line(len(raw))) is not None and size + len(line) <= lines.limit:
-        size += len(line) + 1
-        raw.append(line)
-        yield _decode_line(line) + "\n"
-
-
-def _decode_line(line: bytes) -> str:
-    return line.decode("utf-8", errors="surrogateescape")
-
-
 CSV_FALLBACK_CHUNK_LINES = (64, 8)  # smaller chunks that are tried in bulk after a larger one failed
+SKIPPED_LINES_PER_STEP = 10_000
+HEADER_WIDTH_SAMPLE_LINES = 20  # rows that show the number of columns if the header is malformed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvTableRange:
+    """Where the table of a CSV file is, and how its lines differ from plain rows."""
+
+    skip_lines: int = 0
+    header_rows: int = 1
+    table_lines: int | None = None
+    footer_lines: int = 0
+    comment: str = ""
+    trailing_delimiter: bool = False
+    pads_short_rows: bool = False
+    cuts_long_rows: bool = False
 
 
 class CsvReader(BlockReader):
@@ -202,7 +110,7 @@ class CsvReader(BlockReader):
         *,
         max_row_bytes: int,
         dialect: CsvDialect | None = None,
-        header: bool = True,
+        table: CsvTableRange | None = None,
         encoding: str = "utf-8",
     ) -> None:
         super().__init__(checkpoint)
@@ -210,10 +118,17 @@ class CsvReader(BlockReader):
         self._stream = stream
         self._encoding = encoding
         self._dialect = dialect or CsvDialect()
+        self._table = table or CsvTableRange()
+        self._comment = self._table.comment.encode()
+        self._end = self._table.skip_lines + self._table.table_lines if self._table.table_lines is not None else None
         self._lines = LineBuffer(stream, max_row_bytes)
-        self.columns = self._read_header() if header else self._generate_column_names()
+        self._skip_lines(self._table.skip_lines)
+        self._header_line: bytes | None = None
+        self.columns = self._read_header() if self._table.header_rows else self._number_columns()
         self.first_line = self._lines.number + 1
         self._rows = CsvToJsonConverter(self.columns, self._dialect)
+        is_bulk_dialect = not self._dialect.is_blank_delimited
+        self._is_plain = is_bulk_dialect and not self._comment and not self._table.trailing_delimiter
         if "offset" in checkpoint:
             self._lines = LineBuffer(stream, max_row_bytes, checkpoint["offset"], checkpoint["line"])
 
@@ -223,10 +138,27 @@ class CsvReader(BlockReader):
     def _get_checkpoint(self) -> Checkpoint:
         return {"offset": self._lines.offset, "line": self._lines.number}
 
+    def _skip_lines(self, count: int) -> None:
+        while self._lines.number < count and (
+            lines := self._lines.peek_lines(min(SKIPPED_LINES_PER_STEP, count - self._lines.number))
+        ):
+            self._lines.consume_lines(len(lines))
+
     def _read_into(self, draft: BlockBuilder) -> bool:
         lines = self._lines.peek_lines(draft.remaining_rows, draft.left)
+        if self._end is not None:
+            lines = lines[: max(0, self._end - self._lines.number)]
+        if self._table.footer_lines:
+            lines = self._without_footer(lines)
         self._add_lines(draft, lines, CSV_FALLBACK_CHUNK_LINES)
         return bool(lines)
+
+    def _without_footer(self, lines: list[bytes]) -> list[bytes]:
+        """Return the lines that are followed by enough lines to be before the footer."""
+        count = len(lines)
+        while count and self._lines.peek_line(count - 1 + self._table.footer_lines) is None:
+            count -= 1
+        return lines[:count]
 
     def _add_lines(self, draft: BlockBuilder, lines: list[bytes], chunk_sizes: tuple[int, ...]) -> None:
         """Add the lines in bulk if possible, else in smaller chunks, else one by one."""
@@ -241,25 +173,71 @@ class CsvReader(BlockReader):
 
     def _add_lines_fast(self, draft: BlockBuilder, lines: list[bytes]) -> bool:
         """Add the lines in bulk; return False if at least one needs the full parser."""
-        if max(map(len, lines)) > self._lines.limit:
+        if max(map(len, lines)) > self._lines.limit or self._header_line in lines:
             return False
-        records = self._rows.convert_lines(lines)
-        if records is None:
+        rows = lines if self._is_plain else self._clean_lines(lines)
+        records = rows and self._rows.convert_lines(rows)
+        if not records:
             return False
         draft.add_single_line_records(records, self._lines.number + 1)
         self._lines.consume_lines(len(lines))
         return True
 
+    def _clean_lines(self, lines: list[bytes]) -> list[bytes] | None:
+        """Return the lines without their last delimiter; None if a line is a comment or has another end."""
+        if self._dialect.is_blank_delimited or (self._comment and any(map(self._is_comment, lines))):
+            return None
+        if not self._table.trailing_delimiter:
+            return lines
+        delimiter = self._dialect.delimiter
+        lines = [line.removesuffix(b"\r") for line in lines]
+        return [line[: -len(delimiter)] for line in lines] if all(x.endswith(delimiter) for x in lines) else None
+
+    def _is_comment(self, line: bytes) -> bool:
+        return bool(self._comment) and line.lstrip(b" \t").startswith(self._comment)
+
     def _add_next_record(self, draft: BlockBuilder) -> None:
+        first = self._lines.peek_line(0)
+        if first is not None and self._is_comment(first):
+            self._lines.consume_lines(1)
+            return
         record, line = self._dialect.peek_record(self._lines), self._lines.number + 1
         if record is None:
             return
-        problem = record.problem or self._find_character_problem(record) or self._find_field_count_problem(record)
+        record = self._fit_to_columns(record)
+        problem = record.problem or self._find_character_problem(record) or self._find_row_problem(record)
         if problem is not None:
             draft.add_defective(record.raw, line, problem, **self._build_byte_offset_kwargs_if_invalid(record))
         elif record.fields:
             draft.add_record(self._rows.convert_record(record), line)
         self._lines.consume_lines(record.span)
+
+    def _fit_to_columns(self, record: CsvRecord) -> CsvRecord:
+        """Return the record with as many fields as columns, if there is one way to read it so."""
+        width = len(self.columns) + self._table.trailing_delimiter
+        if record.is_misquoted or (record.span > 1 and len(record.fields) not in (0, width, len(self.columns))):
+            record = self._salvage(record, width)
+        if self._table.trailing_delimiter and len(record.fields) == width and not record.fields[-1]:
+            record.fields.pop()
+        count = len(record.fields)
+        if self._table.pads_short_rows and 0 < count < len(self.columns):
+            record.fields += [""] * (len(self.columns) - count)
+        elif self._table.cuts_long_rows and count > len(self.columns):
+            del record.fields[len(self.columns) :]
+        return record
+
+    def _salvage(self, record: CsvRecord, width: int) -> CsvRecord:
+        """Read the first line alone if its quotes are misplaced and one reading fits, or if the lines after it fit."""
+        first = decode_line(record.raw.split(b"\n", 1)[0])
+        fields = self._dialect.salvage(first, width)
+        if fields is not None:
+            return CsvRecord(first.encode("utf-8", "surrogateescape"), 1, fields)
+        if record.span > 1:
+            following = [decode_line(self._lines.peek_line(n) or b"") for n in range(1, record.span)]
+            if all(len(self._dialect.read_line(text) or []) == width for text in following):
+                reason = "Row has an unclosed quote"
+                return CsvRecord(first.encode("utf-8", "surrogateescape"), 1, [], reason)
+        return record
 
     def _find_character_problem(self, record: CsvRecord) -> str | None:
         if b"\x00" in record.raw:
@@ -272,10 +250,13 @@ class CsvReader(BlockReader):
         """Return whether the row has bytes that do not occur in text."""
         return bool(self._build_byte_offset_kwargs_if_invalid(record)) or has_control_bytes(record.raw)
 
-    def _find_field_count_problem(self, record: CsvRecord) -> str | None:
+    def _find_row_problem(self, record: CsvRecord) -> str | None:
+        if record.raw.removesuffix(b"\r") == self._header_line:
+            return "Row repeats the header"
         if len(record.fields) in (0, len(self.columns)):
             return None
-        return f"Row has {len(record.fields)} fields, but the header has {len(self.columns)}"
+        counted = "header" if self._table.header_rows else "first row"
+        return f"Row has {len(record.fields)} fields, but the {counted} has {len(self.columns)}"
 
     def _build_byte_offset_kwargs_if_invalid(self, record: CsvRecord) -> dict[str, int]:
         try:
@@ -285,18 +266,29 @@ class CsvReader(BlockReader):
         return {}
 
     def _read_header(self) -> list[str]:
-        header = self._peek_first_record()
-        self._lines.consume_lines(header.span)
-        return parse_header_names(header.fields)
+        rows = []
+        for _ in range(self._table.header_rows):
+            header = self._peek_first_record()
+            self._lines.consume_lines(header.span)
+            rows.append(header.fields)
+            self._header_line = header.raw.removesuffix(b"\r") if len(header.fields) > 1 else None
+        names = join_header_rows(rows)
+        if self._table.trailing_delimiter and len(names) > 1 and not names[-1].strip():
+            names.pop()
+        return derive_column_names(names)
 
-    def _generate_column_names(self) -> list[str]:
+    def _number_columns(self) -> list[str]:
         count = len(self._peek_first_record().fields)
-        check_column_count(count)
-        return [f"column_{n}" for n in range(1, count + 1)]
+        return generate_column_names(count - (self._table.trailing_delimiter and count > 1))
 
     def _peek_first_record(self) -> CsvRecord:
-        """Return the first row that is not empty."""
+        """Return the first row that is not empty and no comment."""
         while (record := self._dialect.peek_record(self._lines)) is not None:
+            if self._is_comment(record.raw):
+                self._lines.consume_lines(1)
+                continue
+            if record.is_misquoted:
+                record = self._salvage_header(record)
             problem = record.problem or self._find_character_problem(record)
             if problem:
                 hint = ". The file may be binary or compressed." if self._is_binary(record) else ""
@@ -306,3 +298,22 @@ class CsvReader(BlockReader):
             self._lines.consume_lines(record.span)
         self._lines.peek_lines(1)  # raises if the file cannot be read
         raise InvalidInput("The file is empty. A CSV file must begin with a header.")
+
+    def _salvage_header(self, record: CsvRecord) -> CsvRecord:
+        """Read a header with misplaced quotes. One reading must have about as many fields as most of the next lines.
+
+        The next line must be a row, as a header that ends within quotes could continue there.
+        """
+        counts: Counter[int] = Counter()
+        for ahead in range(1, HEADER_WIDTH_SAMPLE_LINES + 1):
+            line = self._lines.peek_line(ahead)
+            fields = self._dialect.read_line(decode_line(line)) if line and len(line) <= self._lines.limit else None
+            if fields is None and ahead == 1:
+                return record
+            counts.update([len(fields)] if fields else [])
+        width = max(counts, key=lambda count: counts[count], default=0)
+        for count in (width, width - 1, width + 1) if width > 1 else ():
+            fields = self._dialect.find_reading(decode_line(record.raw), count)
+            if fields is not None:
+                return CsvRecord(record.raw, 1, fields)
+        return record

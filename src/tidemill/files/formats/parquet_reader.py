@@ -17,7 +17,7 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint
 from tidemill.files.compression import DecompressionLimit
 from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
-from tidemill.files.formats.csv_reader import check_column_count
+from tidemill.files.formats.column_names import check_column_count
 
 PARQUET_BATCH_MAX_ROWS = 4_096
 PARQUET_BATCH_MAX_BYTES = 16 << 20  # of the rows that Arrow holds at once, unless a single row is larger

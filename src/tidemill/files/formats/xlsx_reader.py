@@ -4,15 +4,16 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import BinaryIO
 
 import msgspec
 
 from tidemill.core.errors import InvalidInput
+from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import Checkpoint, InputDefect
 from tidemill.files.formats.block_reader import EncodedRecord, RecordReader
-from tidemill.files.formats.csv_reader import parse_header_names
+from tidemill.files.formats.column_names import derive_column_names, generate_column_names, join_header_rows
 from tidemill.files.formats.xlsx_workbook import (
     SharedStrings,
     SheetInfo,
@@ -23,10 +24,13 @@ from tidemill.files.formats.xlsx_workbook import (
     parse_xml_part,
     unescape_xlsx_text,
 )
+from tidemill.files.table_detection import detect_sheet_table
+from tidemill.files.table_rows import SampleRow
 from tidemill.files.writers.xlsx_sheets import format_column_letters
 
 SHEET_ROWS_MAX, SHEET_COLUMNS_MAX = 1_048_576, 16_384
 SHEETS_IN_MESSAGE_MAX = 20
+SHEET_SAMPLE_ROWS, SHEET_SAMPLE_COLUMNS_MAX, SHEET_SAMPLE_BYTES = 50, 1_000, 1 << 20  # to detect the header
 INTEGER_DIGITS_MAX = 19  # longer integers may not fit 64 bits
 _COLUMN_LETTERS = re.compile(r"[A-Z]{1,3}")
 CellValue = str | int | float | bool
@@ -180,6 +184,16 @@ _encode_json = msgspec.json.Encoder().encode
 _JSON_ESCAPED_NUL = b"\\u0000"
 
 
+def _take_sample(rows: Iterator[SheetRow]) -> list[SheetRow]:
+    """Return the first rows, up to a limit of their number and size."""
+    head: list[SheetRow] = []
+    for row in islice(rows, SHEET_SAMPLE_ROWS):
+        head.append(row)
+        if sum(each.size for each in head) > SHEET_SAMPLE_BYTES:
+            break
+    return head
+
+
 class XlsxReader(RecordReader):
     """Reads a sheet. A checkpoint is the number of the last row; a resumed read skips the rows before it.
 
@@ -193,39 +207,61 @@ class XlsxReader(RecordReader):
         file: BinaryIO,
         checkpoint: Checkpoint,
         *,
-        sheet: str | int | None,
-        header: bool,
+        layout: FileLayout,
         max_row_bytes: int,
         max_bytes: int,
     ) -> None:
+        """Options of the layout that are not set are detected from the first rows, and then part of ``layout``."""
         self._limit = max_row_bytes
-        self._has_header = header
+        sheet = layout.sheet
         self._book = Workbook(file, max_bytes=max_bytes, max_text=max_row_bytes)
         try:
-            self._rows = read_sheet_rows(self._book, self._book.select_sheet(sheet).path)
-            self._first = self._read_first_row_and_set_columns(is_header=header)
+            rows = read_sheet_rows(self._book, self._book.select_sheet(sheet).path)
+            head = _take_sample(rows)
+            self.layout = self._detect_table(head, layout)
+            skipped, self._has_header = self.layout.skip_lines or 0, self.layout.header is not False
+            self._rows = (row for row in chain(head, rows) if row.number > skipped)
+            self._first = self._read_first_row_and_set_columns()
             self._further = self._find_continuation_sheets() if sheet is None else []
         except BaseException:
             self._book.close()
             raise
-        self.first_line = self._first.number + int(header)
+        self.first_line = self._first.number + int(self._has_header)
         super().__init__(checkpoint)
 
     def close(self) -> None:
         self._book.close()
 
-    def _read_first_row_and_set_columns(self, *, is_header: bool) -> SheetRow:
-        first = next(self._rows, None)
-        if first is None:
+    def _detect_table(self, head: list[SheetRow], layout: FileLayout) -> FileLayout:
+        """Return the layout with the header and the text before it that the first rows of the sheet show."""
+        known = [row for row in head if not row.is_long and row.number > (layout.skip_lines or 0)]
+        width = max((max(row.cells) + 1 for row in known), default=0)
+        if not known or width > SHEET_SAMPLE_COLUMNS_MAX:
+            return layout
+        rows = [SampleRow(row.number - 1, 1, tuple(str(row.cells.get(at, "")) for at in range(width))) for row in known]
+        table = detect_sheet_table(rows, layout)
+        self.findings = tuple(table.findings)
+        return FileLayout.from_json(layout.to_json() | table.options)
+
+    def _read_first_row_and_set_columns(self) -> SheetRow:
+        """Set the columns, and return the last row of the header, or the first row if there is no header."""
+        first = self._read_head_row()
+        if not self._has_header:
+            self.columns = generate_column_names(max(first.cells) + 1)
+            return first
+        rows = [first, *(self._read_head_row() for _ in range(1, self.layout.header_rows or 1))]
+        width = max(max(row.cells) + 1 for row in rows)
+        names = [[str(row.cells.get(at, "")) for at in range(width)] for row in rows]
+        self.columns = derive_column_names(join_header_rows(names))
+        return rows[-1]
+
+    def _read_head_row(self) -> SheetRow:
+        row = next(self._rows, None)
+        if row is None:
             raise InvalidInput("The sheet is empty. It must begin with a header.")
-        if first.is_long:
-            raise InvalidInput(f"The header in row {first.number} is longer than {self._limit} bytes")
-        width = max(first.cells) + 1
-        if is_header:
-            self.columns = parse_header_names([str(first.cells.get(at, "")) for at in range(width)])
-        else:
-            self.columns = [f"column_{n}" for n in range(1, width + 1)]
-        return first
+        if row.is_long:
+            raise InvalidInput(f"The header in row {row.number} is longer than {self._limit} bytes")
+        return row
 
     def _iter_records(self, checkpoint: Checkpoint) -> Iterator[EncodedRecord]:
         before = checkpoint.get("sheet_row", 0)

@@ -14,7 +14,7 @@ import { icon } from "../ui/icons.js";
 import { emptyState, errorNotice, loadingNotice, validationNotice } from "../ui/notices.js";
 import { columnsTable, importOptions } from "./import-columns.js";
 import { draftFile, fetchWritableResources, previewFile, previousFileName, setDraftFile, submitImport } from "./import-draft.js";
-import { layoutForm, previewTable } from "./import-preview.js";
+import { findingList, layoutForm, previewTable } from "./import-preview.js";
 import { stepBar } from "./import-steps.js";
 
 const FORMATS = ".csv,.tsv,.txt,.ndjson,.jsonl,.json,.xlsx,.parquet,.gz,.zst,.zip";
@@ -72,7 +72,7 @@ export function screen() {
   const sendingText = () => (draftFile.value && previewed.sent.value ? `Reading ${draftFile.value.name}: ${formatPercent(previewed.sent.value, draftFile.value.size)} uploaded` : "Reading the file …");
   const previewStep = () => [
     h("div", { class: "card stack" }, stepHeading(() => `Detected format of ${draftFile.value?.name ?? "the file"}`), layoutForm(() => previewed.preview.value?.layout ?? { format: draftFile.value?.name.split(".").pop()?.toLowerCase() })),
-    whenPreviewed(() => previewed.preview.value && previewTable(previewed.preview.value)),
+    whenPreviewed(() => previewed.preview.value && [findingList(previewed.preview.value), previewTable(previewed.preview.value)]),
     h("div", { class: "row between" }, h("a", { class: "button", href: href("/imports/new", stepParams("file")) }, "Back"), nextButton("Continue to columns", "columns", notReadReason)),
   ];
   const columnsStep = () => [

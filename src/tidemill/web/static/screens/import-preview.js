@@ -13,16 +13,28 @@ const LAYOUT_FIELDS = [
   { name: "format", label: "Format", of: [], options: ["csv", "tsv", "ndjson", "json", "xlsx", "parquet"].map((one) => [one, one]) },
   { name: "compression", label: "Compression", of: ["csv", "tsv", "ndjson", "json"], options: ["none", "gzip", "zstd", "zip"].map((one) => [one, one]) },
   { name: "encoding", label: "Encoding", of: ["csv", "tsv", "ndjson", "json"], options: ["utf-8", "utf-16", "cp1252", "latin-1", "cp1250", "cp1251", "iso8859-15", "mac-roman", "shift_jis", "gb18030", "big5", "euc_kr"].map((one) => [one, one]) },
-  { name: "delimiter", label: "Delimiter", of: ["csv", "tsv"], options: [["comma", "comma"], ["semicolon", "semicolon"], ["tab", "tab"], ["pipe", "pipe"]] },
+  { name: "delimiter", label: "Delimiter", of: ["csv", "tsv"], options: [["comma", "comma"], ["semicolon", "semicolon"], ["tab", "tab"], ["pipe", "pipe"], ["space", "space"], ["blanks", "blanks"]] },
   { name: "quote", label: "Quote", of: ["csv", "tsv"], options: [['"', 'double (")'], ["'", "single (')"], ["none", "none"]] },
   { name: "line_end", label: "Line end", of: ["csv", "tsv"], options: [["lf", "LF"], ["crlf", "CRLF"], ["cr", "CR"]] },
   { name: "header", label: "Header row", of: ["csv", "tsv", "xlsx"], options: [["true", "yes"], ["false", "no"]] },
 ];
 
+/** @type {Array<[string, string]>} */
+const NUMBER_FIELDS = [["skip_lines", "Lines before the table"], ["header_rows", "Header rows"], ["footer_lines", "Lines after the table"], ["table", "Table number"]];
+const CERTAIN_CONFIDENCE_MIN = 0.6;
+const USUAL_FINDINGS = ["delimiter", "line_end", "header", "encoding"];
+
+/** The findings that a user may want to check: all except the usual ones of a clean file. @param {any} preview */
+export function findingList(preview) {
+  const shown = (preview.findings ?? []).filter((/** @type {any} */ one) => one.confidence < CERTAIN_CONFIDENCE_MIN || !USUAL_FINDINGS.includes(one.option));
+  if (!shown.length) return null;
+  return h("ul", { class: "hint", "aria-label": "Detected options" }, shown.map((/** @type {any} */ one) => h("li", null, `${one.option}: ${String(one.value)} (${Math.round(one.confidence * 100)}%). ${one.reason}.`)));
+}
+
 /** @param {() => Record<string, any>} layout */
 export function layoutForm(layout) {
   const isOf = (/** @type {{of: string[]}} */ one) => one.of.length === 0 || one.of.includes(layout().format);
-  return h("div", { class: "row layout-words" }, LAYOUT_FIELDS.map((one) => h("label", { class: "field", hidden: () => !isOf(one) }, one.label, layoutSelect(one, layout))), sheetField(layout));
+  return h("div", { class: "row layout-words" }, LAYOUT_FIELDS.map((one) => h("label", { class: "field", hidden: () => !isOf(one) }, one.label, layoutSelect(one, layout))), NUMBER_FIELDS.map(([name, label]) => numberField(name, label, layout)), sheetField(layout));
 }
 
 /** @param {typeof LAYOUT_FIELDS[number]} one @param {() => Record<string, any>} layout */
@@ -36,6 +48,12 @@ function layoutSelect({ name, options }, layout) {
     h("option", { value: "", selected: chosen.value === "" }, chosen.value === "" ? detectedLabel() : "automatic"),
     options.map(([value, label]) => h("option", { value, selected: chosen.value === value }, label)),
   ]);
+}
+
+/** @param {string} name @param {string} label @param {() => Record<string, any>} layout */
+function numberField(name, label, layout) {
+  const number = queryParam(name);
+  return h("label", { class: "field", hidden: () => !["csv", "tsv"].includes(layout().format) }, label, h("input", { type: "number", min: "0", size: "6", placeholder: () => (layout()[name] === undefined ? "automatic" : `detected: ${layout()[name]}`), value: () => number.value, on: { change: (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).value.trim() }, { replace: true }) } }));
 }
 
 /** @param {() => Record<string, any>} layout */

@@ -1,0 +1,147 @@
+"""Parses the rows of a CSV dialect, and finds the cause if a row is malformed."""
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.files.byte_streams import LineBuffer
+from tidemill.files.formats.csv_salvage import salvage_fields
+from tidemill.files.formats.csv_tokenizer import BLANKS, UNCLOSED_QUOTE_ERROR, CsvTokenizer
+from tidemill.files.layout import BLANKS_DELIMITER
+
+_CSV_FIELD_PATTERN = (
+    r"(?:^|(?<={delimiter}))({quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}|[^{delimiter}{quote}]*)"
+    r"(?={delimiter}|$)"
+)
+UNCLOSED_QUOTE = "Row has an unclosed quote"
+MISPLACED_QUOTE = "Row has a misplaced quote"
+
+
+@dataclass(slots=True)
+class CsvRecord:
+    """A row, the number of lines it spans, and its fields or its problem."""
+
+    raw: bytes
+    span: int
+    fields: list[str]
+    problem: str | None = None
+    is_misquoted: bool = False  # the problem is a quote, so that another reading can fit
+
+
+class CsvDialect:
+    """The delimiter and quote character of a CSV file. Without ``quote``, no character quotes."""
+
+    def __init__(
+        self, delimiter: str = ",", quote: str | None = '"', *, keep_empty: bool = False, escape: str = ""
+    ) -> None:
+        """``keep_empty``: an unquoted empty field is null, and a quoted one is an empty string."""
+        self.keep_empty = keep_empty
+        self.is_blank_delimited = delimiter == BLANKS_DELIMITER
+        pattern = re.escape(quote or "\0"), (r"\s" if self.is_blank_delimited else re.escape(delimiter))
+        self._quoted = re.compile(_CSV_FIELD_PATTERN.format(quote=pattern[0], delimiter=pattern[1]))
+        self.delimiter = delimiter.encode()
+        self.quote = quote.encode() if quote else None
+        self.escape = escape
+        self._tokenizer: CsvTokenizer | None = None
+        if len(delimiter) > 1 or (escape and quote):
+            separator = BLANKS if self.is_blank_delimited else re.compile(re.escape(delimiter))
+            self._tokenizer = CsvTokenizer(separator, quote, escape)
+        quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+        self._options: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote or None, "quoting": quoting}
+
+    def read_rows(self, lines: Iterator[str] | list[str], *, strict: bool = True) -> Iterator[list[str]]:
+        if self._tokenizer is not None:
+            return self._tokenizer.read_rows(iter(lines), strict=strict)
+        return csv.reader(lines, strict=strict, **self._options)
+
+    def replace_unquoted_empty_by_none(self, text: str, fields: list[str]) -> list[str | None]:
+        """Return the fields of a row, with None for empty fields without quotes."""
+        if not self.keep_empty or "" not in fields:
+            return list(fields)
+        if self.quote is None or 2 * self.quote.decode() not in text:
+            return [field or None for field in fields]
+        tokens = self._quoted.findall(text.rstrip("\r\n"))
+        if len(tokens) != len(fields):  # the row was salvaged
+            return [field or None for field in fields]
+        return [field or ("" if token else None) for field, token in zip(fields, tokens, strict=True)]
+
+    def peek_record(self, lines: LineBuffer) -> CsvRecord | None:
+        """Return the next row, which can span several lines, without consuming it; None at the end."""
+        first = lines.peek_line(0)
+        if first is None:
+            return None
+        if len(first) > lines.limit:
+            return CsvRecord(first, 1, [], f"Row is longer than {lines.limit} bytes")
+        raw: list[bytes] = []
+        try:
+            fields = next(self.read_rows(_peek_lines_within_limit(lines, raw)))
+        except csv.Error as error:
+            return self._describe_malformed(first, raw, lines, str(error))
+        return CsvRecord(b"\n".join(raw), len(raw), fields)
+
+    def salvage(self, text: str, count: int) -> list[str] | None:
+        """Return the fields of a line with misplaced quotes, if only one reading has ``count`` fields.
+
+        A line that ends within quotes is not salvaged: its last field can continue on the next line.
+        """
+        try:
+            next(self.read_rows([text]), None)
+        except csv.Error as error:
+            if str(error) == UNCLOSED_QUOTE_ERROR:
+                return None
+        else:
+            return None
+        return self.find_reading(text, count)
+
+    def find_reading(self, text: str, count: int) -> list[str] | None:
+        """Return the fields of a complete row if only one reading has ``count`` fields."""
+        if self.quote is None or self.is_blank_delimited or count < 2:  # noqa: PLR2004  one field has many readings
+            return None
+        return salvage_fields(text.rstrip("\r\n"), count, self.delimiter.decode(), self.quote.decode(), self.escape)
+
+    def read_leniently(self, text: str, count: int) -> list[str]:
+        """Return the fields of a row that may have misplaced quotes: the reading with ``count`` fields, if any."""
+        try:
+            rows = list(self.read_rows([f"{line}\n" for line in text.split("\n")]))
+        except csv.Error:
+            rows = []
+        if len(rows) == 1:
+            return rows[0]
+        delimiter, line = self.delimiter.decode(), text.removesuffix("\r")
+        return self.find_reading(line, count) or (line.split() if self.is_blank_delimited else line.split(delimiter))
+
+    def read_line(self, text: str) -> list[str] | None:
+        """Return the fields of a line that is a complete row; None if it is malformed."""
+        try:
+            return next(self.read_rows([text]), None)
+        except csv.Error:
+            return None
+
+    def _describe_malformed(self, first: bytes, raw: list[bytes], lines: LineBuffer, error: str) -> CsvRecord:
+        """Return the first line alone, as a row of several lines would include the rows after it."""
+        if error == UNCLOSED_QUOTE_ERROR:
+            is_at_end = lines.peek_line(len(raw)) is None
+            too_long = f"Row is longer than {lines.limit} bytes or has an unclosed quote"
+            return CsvRecord(first, 1, [], UNCLOSED_QUOTE if is_at_end else too_long, is_misquoted=True)
+        if len(raw) > 1:
+            return CsvRecord(first, 1, [], MISPLACED_QUOTE, is_misquoted=True)
+        if "new-line" in error:
+            return CsvRecord(first, 1, [], "Row has a carriage return in an unquoted field")
+        if "field larger" in error:
+            return CsvRecord(first, 1, [], f"Row is not valid CSV: {error}")
+        return CsvRecord(first, 1, [], MISPLACED_QUOTE, is_misquoted=True)
+
+
+def _peek_lines_within_limit(lines: LineBuffer, raw: list[bytes]) -> Iterator[str]:
+    """Yield lines until their total size exceeds the limit of a row."""
+    size = 0
+    while (line := lines.peek_line(len(raw))) is not None and size + len(line) <= lines.limit:
+        size += len(line) + 1
+        raw.append(line)
+        yield decode_line(line) + "\n"
+
+
+def decode_line(line: bytes) -> str:
+    return line.decode("utf-8", errors="surrogateescape")

@@ -1,0 +1,146 @@
+"""Decides whether the first rows of a table are its header, from the shapes of the values below them."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemill.files.table_rows import SampleRow
+from tidemill.files.value_shapes import EMPTY, NUMBER, TEXT, classify_value, find_column_shapes, is_null_word, is_typed
+
+HEADER_ROWS_DETECTED_MAX = 5
+SHAPE_SAMPLE_ROWS = 100
+NAME_MAX_CHARS = 80
+_YEARS = range(1900, 2101)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderGuess:
+    """The number of header rows, how certain it is, and why."""
+
+    rows: int
+    confidence: float
+    reason: str
+
+
+def detect_header(rows: Sequence[SampleRow]) -> HeaderGuess:
+    """Return the header rows at the beginning of the rows of one table."""
+    if len(rows) == 1:
+        return _judge_single_row(rows[0])
+    width = rows[0].width
+    body = rows[min(HEADER_ROWS_DETECTED_MAX, len(rows) // 2) or 1 :][:SHAPE_SAMPLE_ROWS]
+    shapes = find_column_shapes((row.fields for row in body), max(width, *(row.width for row in body)))
+    typed = [at for at, shape in enumerate(shapes) if is_typed(shape)]
+    repeated = _count_repeated(rows)
+    if repeated > 1:
+        return HeaderGuess(repeated, 0.95, f"The first {repeated} rows repeat the same names")
+    if not typed:
+        return _judge_text_table(rows)
+    first = _compare(rows[0], shapes, typed)
+    if first.matches and not first.differs:
+        return _judge_data_like_row(rows[0], shapes, first.matches)
+    if _has_gaps(rows[0]) and len(rows) > 2 and _is_header_like(rows[1], shapes, typed):  # noqa: PLR2004
+        return HeaderGuess(2, 0.8, "The first row groups the names of the second row")
+    if not first.differs:
+        return HeaderGuess(1, 0.7, "The first row has text, and no value of a column with numbers or dates")
+    share = first.differs / (first.differs + first.matches)
+    if share < 0.6:  # noqa: PLR2004
+        return HeaderGuess(1, 0.5, "Some values of the first row look like names, and others like values of a row")
+    return _extend_header(rows, shapes, typed, min(0.99, 0.6 + 0.4 * share))
+
+
+def _extend_header(rows: Sequence[SampleRow], shapes: list[str], typed: list[int], confidence: float) -> HeaderGuess:
+    """Add the rows after the first that have text in every column with numbers or dates."""
+    count = 1
+    while count < min(HEADER_ROWS_DETECTED_MAX, len(rows) - 1) and _continues_header(rows[count], shapes, typed):
+        count += 1
+    if count == 1:
+        return HeaderGuess(1, round(confidence, 2), "The first row has names where other rows have numbers or dates")
+    reason = f"The first {count} rows have text where other rows have numbers or dates"
+    return HeaderGuess(count, 0.8, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    matches: int  # values with the shape of their column
+    differs: int  # texts in a column with another shape
+
+
+def _compare(row: SampleRow, shapes: list[str], typed: list[int]) -> _Comparison:
+    matches = differs = 0
+    for at in typed:
+        value = row.fields[at] if at < row.width else ""
+        shape = classify_value(value)
+        if shape == EMPTY or is_null_word(value):
+            continue
+        if shape == shapes[at] or (shape == NUMBER and shapes[at] == "code"):
+            matches += 1
+        elif shape in (TEXT, "code", NUMBER) and len(value) <= NAME_MAX_CHARS:
+            differs += 1
+    return _Comparison(matches, differs)
+
+
+def _is_header_like(row: SampleRow, shapes: list[str], typed: list[int]) -> bool:
+    found = _compare(row, shapes, typed)
+    return found.differs > 0 and found.matches == 0
+
+
+def _continues_header(row: SampleRow, shapes: list[str], typed: list[int]) -> bool:
+    """Return whether a row is part of the header: one odd value in a single column is no proof."""
+    found = _compare(row, shapes, typed)
+    return found.matches == 0 and found.differs == len(typed) > 1
+
+
+def _count_repeated(rows: Sequence[SampleRow]) -> int:
+    """Return the number of rows at the beginning that are equal and have different texts."""
+    first, count = rows[0].fields, 1
+    if len(first) < 2 or len(set(first)) < len(first) or any(classify_value(each) != TEXT for each in first if each):  # noqa: PLR2004
+        return 1
+    while count < min(HEADER_ROWS_DETECTED_MAX, len(rows)) and rows[count].fields == first:
+        count += 1
+    return count
+
+
+def _has_gaps(row: SampleRow) -> bool:
+    return 2 <= row.filled < row.width  # noqa: PLR2004
+
+
+def _judge_single_row(row: SampleRow) -> HeaderGuess:
+    shapes = [classify_value(value) for value in row.fields]
+    if any(map(is_typed, shapes)):
+        return HeaderGuess(0, 0.7, "The only row has numbers or dates")
+    return HeaderGuess(1, 0.7, "The only row has text and no numbers")
+
+
+def _judge_data_like_row(row: SampleRow, shapes: list[str], matches: int) -> HeaderGuess:
+    numbers = [value.strip() for value, shape in zip(row.fields, shapes, strict=False) if shape == NUMBER]
+    if len(numbers) > 1 and all(n.isdecimal() for n in numbers) and _are_consecutive([int(n) for n in numbers]):
+        if all(int(number) in _YEARS for number in numbers):
+            return HeaderGuess(1, 0.4, "The first row has consecutive years, which can be names or values")
+        if any(classify_value(value) == TEXT for value in row.fields):
+            return HeaderGuess(0, 0.5, "The first row has consecutive numbers, which can be names or values")
+    confidence = 0.9 if matches > 1 else 0.75
+    return HeaderGuess(0, confidence, "The first row has numbers or dates in the same columns as the other rows")
+
+
+def _are_consecutive(numbers: list[int]) -> bool:
+    return all(after - before == 1 for before, after in itertools.pairwise(numbers))
+
+
+def _judge_text_table(rows: Sequence[SampleRow]) -> HeaderGuess:
+    """Judge the first row of a table whose columns all have text."""
+    first = rows[0]
+    names = [name.strip() for name in first.fields if name.strip()]
+    if _has_gaps(first) and len(rows) > 2 and rows[1].filled == rows[1].width > first.filled:  # noqa: PLR2004
+        return HeaderGuess(1, 0.5, "The first row may group the names of the second row")
+    repeats = sum(
+        any(at < row.width and row.fields[at] == name for row in rows[1:SHAPE_SAMPLE_ROWS])
+        for at, name in enumerate(first.fields)
+        if name.strip()
+    )
+    if repeats:
+        return HeaderGuess(1, 0.4, "Values of the first row occur again in the same columns")
+    if any(is_typed(classify_value(name)) for name in names):
+        return HeaderGuess(1, 0.5, "The first row has numbers or dates, which are unusual as names")
+    if any(len(name) > NAME_MAX_CHARS for name in names):
+        return HeaderGuess(1, 0.5, "The first row has long texts, which are unusual as names")
+    return HeaderGuess(1, 0.7, "The first row has short names that do not occur again")
