@@ -13,6 +13,8 @@ NPM_OF_WHEEL = PATH="$(NODE_WHEEL)/bin:$$PATH" node $(NODE_WHEEL)/lib/node_modul
 NPM = $(if $(shell command -v npm),npm,$(if $(NODE_WHEEL),$(NPM_OF_WHEEL),npm))
 # Concurrent tests. More than the 2 cores of CI, because tests often wait.
 AT_ONCE ?= 3
+# Duration of `make chaos`. Without SEED, each run has another seed, which it prints.
+MINUTES ?= 5
 # A longer run is interrupted with SIGINT, so that it still prints its report. The limit of one test is 180 s
 # (pyproject.toml).
 TEST_TIMEOUT ?= 40m
@@ -26,7 +28,7 @@ FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/childr
 unexport PYTHONDONTWRITEBYTECODE  # otherwise every test process compiles all modules again
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full kill-matrix bench docs lock clean
+.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full kill-matrix chaos bench docs lock clean
 
 help: ## show this list
 	@echo "Tidemill: a persist-first bulk job engine on PostgreSQL"
@@ -67,6 +69,9 @@ test-full: $(READY) test-services ## the slow suites at full size (minutes of fa
 
 kill-matrix: $(READY) test-services ## end and disturb processes at every failpoint, and print a table
 	$(BIN)/pytest -q -n $(AT_ONCE) --dist worksteal --kill-matrix-table tests/engine/kill_matrix
+
+chaos: $(READY) ## random faults against real processes, from one seed: make chaos SEED=1 MINUTES=30
+	$(BIN)/tidemill torture $(if $(SEED),--seed $(SEED)) --minutes $(MINUTES)
 
 bench: $(READY) ## measure the engine, compared with a bare COPY
 	@$(BIN)/tidemill bench items

@@ -24,6 +24,7 @@ HELP_PANELS = {
     "tidemill.jobs.cli": "Jobs",
     "tidemill.limits.cli": "Operate",
     "tidemill.cli.admin": "Operate",
+    "tidemill.torture.cli": "Operate",
     "tidemill.accounts.cli": "Operate",
 }
 RUN_COMMANDS = {
@@ -65,6 +66,9 @@ CORE_COMMANDS = {
     "tidemill.cli.demo": {
         "demo": "Import three files with some invalid rows into the embedded PostgreSQL, then export rows and "
         "distribute files.",
+    },
+    "tidemill.torture.cli": {
+        "torture": "Inject random faults into real processes, and prove that no row is lost, doubled or stuck.",
     },
     "tidemill.accounts.cli": {
         "users": "Manage users.",

@@ -191,9 +191,11 @@ class Database:
         await _check_reachable(self.url)
         try:
             await self._pool.open(wait=True, timeout=15.0)
-        except PoolTimeout as error:
+        except BaseException as error:  # also a cancellation: otherwise the tasks and connections of the pool stay
             await self._pool.close()
-            raise Unavailable("PostgreSQL did not respond in time, or has no free connection") from error
+            if isinstance(error, PoolTimeout):
+                raise Unavailable("PostgreSQL did not respond in time, or has no free connection") from error
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -135,11 +135,15 @@ class EmbeddedServer:
         if self._socket_link is not None:
             shutil.rmtree(self._socket_link.parent, ignore_errors=True)
 
-    def suspend(self, *, immediately: bool = False) -> None:
-        """Stop the server until ``resume``. With ``immediately``, it needs a recovery afterwards, as after a crash."""
+    def suspend(self, *, immediately: bool = False, by_kill: bool = False) -> None:
+        """Stop the server until ``resume``. With ``immediately``, it needs a recovery afterwards, as after a crash.
+
+        With ``by_kill``, its main process is killed. The others end as soon as they detect that, so that ``resume`` can
+        fail until then.
+        """
         with self._hold_lock():
             self._is_suspended = True
-            self._stop(signal.SIGQUIT if immediately else signal.SIGINT)
+            self._stop(signal.SIGKILL if by_kill else signal.SIGQUIT if immediately else signal.SIGINT)
 
     def resume(self) -> None:
         """Start the server again after ``suspend``."""

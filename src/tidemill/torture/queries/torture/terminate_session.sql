@@ -1,0 +1,3 @@
+-- End one session of the run. The port proves that the session belongs to a connection of the proxy.
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = %(pid)s AND client_port = %(port)s AND datname = current_database() AND usename = current_user
