@@ -13,8 +13,9 @@ NPM_OF_WHEEL = PATH="$(NODE_WHEEL)/bin:$$PATH" node $(NODE_WHEEL)/lib/node_modul
 NPM = $(if $(shell command -v npm),npm,$(if $(NODE_WHEEL),$(NPM_OF_WHEEL),npm))
 # Concurrent tests. More than the 2 cores of CI, because tests often wait.
 AT_ONCE ?= 3
-# Duration of `make chaos`. Without SEED, each run has another seed, which it prints.
+# Duration of `make chaos` and `make fuzz`. Without SEED, each run has another seed, which it prints.
 MINUTES ?= 5
+SEED ?=
 # A longer run is interrupted with SIGINT, so that it still prints its report. The limit of one test is 180 s
 # (pyproject.toml).
 TEST_TIMEOUT ?= 40m
@@ -28,7 +29,7 @@ FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/childr
 unexport PYTHONDONTWRITEBYTECODE  # otherwise every test process compiles all modules again
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full kill-matrix chaos bench docs lock clean
+.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full kill-matrix chaos fuzz bench docs lock clean
 
 help: ## show this list
 	@echo "Tidemill: a persist-first bulk job engine on PostgreSQL"
@@ -72,6 +73,9 @@ kill-matrix: $(READY) test-services ## end and disturb processes at every failpo
 
 chaos: $(READY) ## random faults against real processes, from one seed: make chaos SEED=1 MINUTES=30
 	$(BIN)/tidemill torture $(if $(SEED),--seed $(SEED)) --minutes $(MINUTES)
+
+fuzz: $(READY) ## fuzz all parsers with random seeds: MINUTES=5, and SEED=… repeats a run
+	@$(BIN)/python scripts/fuzz "$(MINUTES)" "$(SEED)"
 
 bench: $(READY) ## measure the engine, compared with a bare COPY
 	@$(BIN)/tidemill bench items

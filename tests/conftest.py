@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
 
 from support import Workers
 from support.forks import WIDTH, fork_children
+from support.hypothesis_profiles import register_profiles
 from support.s3 import S3Server
 from tidemill import Mill
 from tidemill.app.feature_list import DISABLED_FEATURES_VARIABLE
@@ -30,11 +29,7 @@ fork_children()
 # A shell script ignores SIGINT in its background jobs. Processes that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# Examples have no deadline: on a busy machine, every example is slow.
-hypothesis_settings.register_profile(
-    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-hypothesis_settings.load_profile("patient")
+register_profiles()
 SERVICE_FIXTURES = frozenset({"browser", "s3_server", "tidemill_server"})
 
 

@@ -44,7 +44,7 @@ def load_config_file(path: Path | None, parse: Callable[[dict[str, Any]], dict[s
         return parse(_load_toml_file(path.absolute(), stat.st_mtime_ns, stat.st_size))
     except OSError as error:
         raise InvalidSettings(f'TIDEMILL_CONFIG: cannot read "{path}": {error.strerror}') from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSettings(f"{path} is not valid TOML: {error}") from error
     except InvalidSettings as error:
         raise InvalidSettings(f"{path}: {error}") from None

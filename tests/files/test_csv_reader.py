@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from files.reading import Read, opened, walk
+from support.counted_work import count_calls
 from tidemill.core.errors import InvalidInput
 from tidemill.files.formats.csv_reader import CsvToJsonConverter
 
@@ -410,3 +411,26 @@ def test_csv_block_size_is_bounded_by_requested_bytes() -> None:
         sizes.append(sum(map(len, block.inputs)))
     assert sum(sizes) > 10_000_000
     assert max(sizes) < 3_000_000
+
+
+@pytest.mark.parametrize("end", ["", 'x"y,"z"w\n', 'a",b\n1,2\n', "\n" * 3_000])
+def test_csv_unclosed_quotes_on_every_line_are_found_in_linear_work(end: str) -> None:
+    def work(lines: int) -> int:
+        data = "a,b,c\n" + 'a",b,"c\n' * lines + end
+        return count_calls(lambda: read(data, limit=1 << 20, rows=1_000))
+
+    assert work(800) <= 6 * work(200)
+
+
+LINES = st.lists(
+    st.sampled_from(['a",b,"c', '"a', 'a"', "1,2,3", '"x,1",2,3', 'x"y,"z"w', "", '"', '""', '"""']), max_size=12
+)
+
+
+@given(LINES, st.integers(6, 60))
+def test_csv_scan_that_continues_an_earlier_one_gives_the_same_rows(lines: list[str], limit: int) -> None:
+    """Each row is the same as if the reader were at its line for the first time."""
+    data = "a,b,c\n" + "\n".join(lines)
+    found = read(data, limit=limit)
+    for n, record in enumerate(found):
+        assert read(data, limit=limit, checkpoint=record.checkpoint)[:1] == found[n + 1 : n + 2]

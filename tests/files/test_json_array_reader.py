@@ -1,5 +1,6 @@
 """JSON arrays: elements are stored unchanged, and syntax errors have their position."""
 
+import gzip
 import json
 import tracemalloc
 from typing import Any
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from files.reading import opened, told, walk
+from files.reading import MB, opened, told, walk
+from support.counted_work import measure_peak_bytes
+from tidemill.files.formats import json_reader
 
 JSON = {"format": "json"}
 
@@ -72,9 +75,31 @@ def test_json_oversized_element_fails_alone_without_being_loaded() -> None:
 
 
 def test_json_unterminated_string_is_not_loaded() -> None:
-    found, error = told(b'[1, "' + b"x" * 10_000_000, JSON, limit=100_000)
-    assert found == [1]
-    assert "value longer than 100000 bytes" in (error or "")
+    data = b'[1, "' + b"x" * 10_000_000
+    found: list[Any] = []
+    peak = measure_peak_bytes(lambda: found.extend(told(data, JSON, limit=100_000)))
+    assert found == [[1], "Invalid JSON at byte 4, line 1: unclosed element"]
+    assert peak < 3 * MB + len(data)  # the stream of the test copies the data once
+
+
+@pytest.mark.parametrize("number", [b"1.5", b"2e5", b"-3", b"1.5E+3"])
+def test_json_number_at_the_end_of_the_buffer_is_complete(number: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_reader, "STREAM_READ_BYTES", 100)
+    count = 100 // len(number)
+    for blanks in range(len(number) + 1):
+        data = b"[" + b" " * blanks + b",".join([number] * count) + b"]"
+        assert told(data, JSON, rows=count) == ([json.loads(number)] * count, None)
+
+
+@pytest.mark.parametrize(
+    "element", [b'"' + b"x" * 250 + b'"', b"[" + b" " * 250 + b"1]", b"1" + b" " * 250, b"1.2.3", b"nul"]
+)
+def test_json_element_is_the_same_wherever_the_buffer_ends(element: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"[" + element + b", 2]"
+    expected = told(data, JSON, limit=200)
+    for size in (1, 7, 100, 201, 300):
+        monkeypatch.setattr(json_reader, "STREAM_READ_BYTES", size)
+        assert told(data, JSON, limit=200) == expected, f"chunks of {size} bytes"
 
 
 def test_json_checkpoint_at_end_resumes_with_no_records() -> None:
@@ -106,3 +131,16 @@ def test_json_round_trip_resumes_from_every_checkpoint(written: list[Any], inden
 def test_json_reading_of_garbage_terminates(data: bytes) -> None:
     _, error = told(b"[" + data, JSON, rows=5)
     assert error != ""
+
+
+def test_json_byte_order_mark_in_several_chunks_is_ignored() -> None:
+    data = b"".join(gzip.compress(part) for part in (b"\xef", b"\xbb", b"\xbf[1,", b"2]"))
+    assert told(data, JSON | {"compression": "gzip"}) == ([1, 2], None)
+
+
+def test_json_element_of_escapes_is_scanned_without_more_memory() -> None:
+    data = b'[{"a": NaN, "b": "' + b"\\n" * MB + b'"}, 1]'  # invalid JSON, so that the slow scan finds its end
+    found: list[Any] = []
+    peak = measure_peak_bytes(lambda: found.extend(told(data, JSON, limit=4 * MB)[0]))
+    assert found[1:] == [1]
+    assert peak < 8 * len(data)

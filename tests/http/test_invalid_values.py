@@ -309,3 +309,11 @@ async def test_job_of_other_user_returns_same_404_as_unknown_job(
     foreign, unknown = await bob.get(f"/v1/jobs/{job}"), await bob.get(f"/v1/jobs/{job[:-1]}0")
     assert (foreign.status_code, unknown.status_code) == (404, 404)
     assert foreign.json()["detail"].replace(job, "") == unknown.json()["detail"].replace(f"{job[:-1]}0", "")
+
+
+@pytest.mark.parametrize("boundary", ["b" * 300, "", '"é"'])
+async def test_form_with_unusable_boundary_is_rejected(ada: httpx2.AsyncClient, boundary: str) -> None:
+    headers = {b"content-type": f"multipart/form-data; boundary={boundary}".encode("latin-1")}
+    answer = await ada.post("/v1/jobs?kind=echo", content=b"--b--", headers=headers)
+    assert answer.status_code == 400, answer.text
+    assert is_problem(answer)

@@ -160,3 +160,15 @@ def test_number_with_200000_digits_is_rejected_without_crash() -> None:
             ["1" * 200_000, "5"]
         )
         assert (texts, flaws.bad_rows) == ([None, "5"], {0})
+
+
+EXTREME_NUMBERS = ["1e99999999999999999999", "-1e-99999999999999999999", "1e999999"]
+
+
+@pytest.mark.parametrize("number", EXTREME_NUMBERS)
+def test_number_with_extreme_exponent_in_array_or_json_is_an_invalid_row(number: str) -> None:
+    array = Field(name="f", column="f", type="array", element="number", sql_type="numeric[]")
+    json_ = Field(name="f", column="f", type="json", sql_type="jsonb")
+    for field, text in ((array, f"[{number}]"), (json_, f'{{"a": {number}}}')):
+        texts, flaws = FieldReader(field).validate_and_convert_values([text, None])
+        assert (texts, flaws.bad_rows) == ([None, None], {0})

@@ -436,3 +436,11 @@ async def test_startup_reports_all_invalid_resource_declarations(make_api: Calla
     declared.write_text("[resources.a\n")
     with pytest.raises(InvalidSettings, match="not valid TOML"):
         await make_api(config=declared)
+
+
+@pytest.mark.parametrize("path", ["/v1/imports", "/v1/imports/preview"])
+async def test_import_with_sheet_number_of_many_digits_is_rejected(shop: Shop, path: str) -> None:
+    """Python converts at most 4,300 digits to a number. The request is rejected because a CSV file has no sheets."""
+    answer = await shop.ada.post(path, data={"resource": "people", "sheet": "9" * 5_000}, files={"file": GOOD})
+    assert answer.status_code == 422, answer.text
+    assert "sheet: not an option for csv" in answer.text

@@ -117,3 +117,19 @@ async def test_check_constraint_regex_becomes_pattern_with_description(db: Datab
     assert not re.fullmatch(slug.pattern, "a1")
     assert slug.pattern_says == "a match for ^[a-z]+$"
     assert (bad.pattern, no.pattern) == (None, None)
+
+
+async def test_check_constraint_beyond_what_python_can_compute_is_left_to_the_server(db: Database) -> None:
+    """Sums of many terms are nested deeply; dates and numbers of PostgreSQL exceed those of Python."""
+    definitions = [
+        f"a integer CHECK (a > 0) CHECK ({' + '.join(['a'] * 1_500)} > 0)",
+        f"b integer DEFAULT ({' + '.join(['1'] * 1_500)}) CHECK (b < 1{'0' * 5_000})",
+        "c date CHECK (c > '9999-12-31') CHECK (c < '20000-01-01')",
+        "d date CHECK (d < '0001-01-01')",
+        f"e text CHECK (length(e) < 1{'0' * 5_000})",
+        f"f text CHECK (f = 'x'{'::text::varchar' * 1_000})",
+    ]
+    fields = (await look_at(db, "t", f"CREATE TABLE t ({', '.join(definitions)})")).fields
+    assert [(field.minimum, field.maximum, field.max_length) for field in fields] == [("1", None, None)] + 5 * [
+        (None, None, None)
+    ]

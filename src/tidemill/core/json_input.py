@@ -4,7 +4,8 @@ import re
 from typing import Any
 
 MAX_JSON_DEPTH = 200
-_JSON_STRING, _JSON_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"'), re.compile(rb"[][{}]")
+# Possessive quantifiers: otherwise, each character of a string takes memory, because the search may come back to it.
+_JSON_STRING, _JSON_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'), re.compile(rb"[][{}]")
 
 
 def is_json_too_deep(data: bytes) -> bool:

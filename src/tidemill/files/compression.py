@@ -5,9 +5,10 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, TidemillError
 from tidemill.files.byte_streams import STREAM_READ_BYTES, ByteStream, FileStream, ForwardStream
 
 if sys.version_info >= (3, 14):
@@ -26,8 +27,21 @@ def open_zip(file: BinaryIO) -> zipfile.ZipFile:
     try:
         check_zip_directory(file)
         return zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OverflowError, struct.error) as error:
         raise InvalidInput(f"Not a zip file: {error}") from error
+
+
+@contextmanager
+def report_damaged_archive(name: str) -> Iterator[None]:
+    """Convert the errors of reading a member of an archive to InvalidInput: decompressors raise many types."""
+    try:
+        yield
+    except (MemoryError, TidemillError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the storage; bz2 sets no number
+            raise
+        raise InvalidInput(f"The {name} is damaged: {error}") from error
 
 
 def list_zip_files(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
@@ -47,9 +61,11 @@ def check_zip_directory(file: BinaryIO) -> None:
     size, location = end[zipfile._ECD_SIZE], end[zipfile._ECD_LOCATION]  # type: ignore[attr-defined]  # noqa: SLF001
     if end[zipfile._ECD_SIGNATURE] == zipfile.stringEndArchive64:  # type: ignore[attr-defined]  # noqa: SLF001
         location -= zipfile.sizeEndCentDir64 + zipfile.sizeEndCentDir64Locator  # type: ignore[attr-defined]
+    if size > location:
+        raise InvalidInput("Not a zip file: its directory is larger than the file")
     if size > ZIP_DIRECTORY_MAX_BYTES:
         raise InvalidInput(f"The directory of the zip file is larger than {ZIP_DIRECTORY_MAX_BYTES >> 20} MB")
-    file.seek(max(0, location - size))
+    file.seek(location - size)
     if _count_zip_entries(file.read(size), ZIP_ENTRIES_MAX + 1) > ZIP_ENTRIES_MAX:
         raise InvalidInput(f"The zip file has too many entries. At most {ZIP_ENTRIES_MAX:,} are allowed.")
 
@@ -118,10 +134,7 @@ def _decompress_gzip(file: BinaryIO) -> Iterator[bytes]:
     gzip = zlib.decompressobj(wbits=31)
     data = file.read(STREAM_READ_BYTES)
     while data:
-        try:
-            piece = gzip.decompress(data, STREAM_READ_BYTES)
-        except zlib.error as error:
-            raise InvalidInput(f"The gzip file is damaged: {error}") from error
+        piece = _decompress_gzip_piece(gzip, data)
         if piece:
             yield piece
         data = gzip.unused_data.lstrip(b"\x00") if gzip.eof else gzip.unconsumed_tail
@@ -131,9 +144,16 @@ def _decompress_gzip(file: BinaryIO) -> Iterator[bytes]:
     yield from _drain_gzip(gzip)
 
 
+def _decompress_gzip_piece(gzip: "zlib._Decompress", data: bytes) -> bytes:
+    try:
+        return gzip.decompress(data, STREAM_READ_BYTES)
+    except zlib.error as error:
+        raise InvalidInput(f"The gzip file is damaged: {error}") from error
+
+
 def _drain_gzip(gzip: "zlib._Decompress") -> Iterator[bytes]:
     while not gzip.eof:
-        piece = gzip.decompress(b"", STREAM_READ_BYTES)
+        piece = _decompress_gzip_piece(gzip, b"")
         if not piece and not gzip.eof:
             raise InvalidInput("The gzip file is truncated")
         yield piece
@@ -175,12 +195,9 @@ def _decompress_zip(file: BinaryIO) -> Iterator[bytes]:
         files = list_zip_files(archive)
         if len(files) != 1:
             raise InvalidInput(f"The zip file contains {len(files)} files. It must contain exactly one file of rows.")
-        try:
-            with archive.open(files[0]) as member:
-                while piece := member.read(STREAM_READ_BYTES):
-                    yield piece
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-            raise InvalidInput(f"The zip file is damaged: {error}") from error
+        with report_damaged_archive("zip file"), archive.open(files[0]) as member:
+            while piece := member.read(STREAM_READ_BYTES):
+                yield piece
 
 
 DECOMPRESSORS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {

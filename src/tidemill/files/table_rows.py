@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidemill.files.byte_streams import FileStream, LineBuffer
 from tidemill.files.formats.csv_dialect import CsvDialect, decode_line
+from tidemill.files.formats.csv_record_scanner import CsvRecordScanner
 
 SAMPLE_ROWS_MAX = 2_000
 SAMPLE_ROW_MAX_BYTES = 1 << 20
@@ -38,12 +39,12 @@ def split_sample_rows(text: str, dialect: CsvDialect, line_end: str, skip_lines:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     data = text.encode("utf-8", "replace")
     lines = LineBuffer(FileStream(io.BytesIO(data)), SAMPLE_ROW_MAX_BYTES)
-    rows: list[SampleRow] = []
+    scanner, rows = CsvRecordScanner(dialect, lines), list[SampleRow]()
     delimiter = dialect.delimiter.decode()
     while (line := lines.peek_line(0)) is not None and len(rows) < SAMPLE_ROWS_MAX:
         number, span = lines.number, 1
         if dialect.quote is None or dialect.quote in line or dialect.is_blank_delimited or b"\r" in line[:-1]:
-            record = dialect.peek_record(lines)
+            record = scanner.peek_record()
             fields = record.fields if record and record.problem is None else None
             span = record.span if record else 1
             if fields is None:

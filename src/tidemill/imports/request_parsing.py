@@ -28,6 +28,7 @@ LayoutModel = TypeVar("LayoutModel", bound=LayoutIn)
 LAYOUT_FIELDS = tuple(LayoutIn.model_fields)
 JSON_ENCODED_FIELDS = ("mapping", "policy")
 REFERENCE_ONLY_FIELDS = ("source",)
+SHEET_NUMBER_MAX_DIGITS = 9  # a longer text can only be a name
 
 
 def parse_json_body(model: type[LayoutModel], body: bytes) -> LayoutModel:
@@ -46,8 +47,9 @@ def parse_form_fields(model: type[LayoutModel], fields: dict[str, str], location
     for name in JSON_ENCODED_FIELDS:
         if name in values:
             values[name] = _parse_json_object((location, name), values[name])
-    if values.get("sheet", "").isdecimal():
-        values["sheet"] = int(values["sheet"])
+    sheet = values.get("sheet", "")
+    if sheet.isdecimal() and len(sheet) <= SHEET_NUMBER_MAX_DIGITS:
+        values["sheet"] = int(sheet)
     if "key" in values:
         values["key"] = _parse_list_field((location, "key"), values["key"])
     try:

@@ -43,8 +43,8 @@ async def parse_multipart(
     if not boundary:
         raise HttpError(400, "The Content-Type multipart/form-data has no boundary")
     collector = _MultipartCollector()
-    parser = MultipartParser(boundary, collector.build_callbacks(), max_header_count=PART_HEADERS_MAX)
     try:
+        parser = MultipartParser(boundary, collector.build_callbacks(), max_header_count=PART_HEADERS_MAX)
         async for chunk in body:
             parser.write(chunk)
             for event in collector.take_events():

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.files.byte_streams import LineBuffer
 from tidemill.files.formats.csv_salvage import salvage_fields
 from tidemill.files.formats.csv_tokenizer import BLANKS, UNCLOSED_QUOTE_ERROR, CsvTokenizer
 from tidemill.files.layout import BLANKS_DELIMITER
@@ -67,20 +66,6 @@ class CsvDialect:
             return [field or None for field in fields]
         return [field or ("" if token else None) for field, token in zip(fields, tokens, strict=True)]
 
-    def peek_record(self, lines: LineBuffer) -> CsvRecord | None:
-        """Return the next row, which can span several lines, without consuming it; None at the end."""
-        first = lines.peek_line(0)
-        if first is None:
-            return None
-        if len(first) > lines.limit:
-            return CsvRecord(first, 1, [], f"Row is longer than {lines.limit} bytes")
-        raw: list[bytes] = []
-        try:
-            fields = next(self.read_rows(_peek_lines_within_limit(lines, raw)))
-        except csv.Error as error:
-            return self._describe_malformed(first, raw, lines, str(error))
-        return CsvRecord(b"\n".join(raw), len(raw), fields)
-
     def salvage(self, text: str, count: int) -> list[str] | None:
         """Return the fields of a line with misplaced quotes, if only one reading has ``count`` fields.
 
@@ -118,29 +103,6 @@ class CsvDialect:
             return next(self.read_rows([text]), None)
         except csv.Error:
             return None
-
-    def _describe_malformed(self, first: bytes, raw: list[bytes], lines: LineBuffer, error: str) -> CsvRecord:
-        """Return the first line alone, as a row of several lines would include the rows after it."""
-        if error == UNCLOSED_QUOTE_ERROR:
-            is_at_end = lines.peek_line(len(raw)) is None
-            too_long = f"Row is longer than {lines.limit} bytes or has an unclosed quote"
-            return CsvRecord(first, 1, [], UNCLOSED_QUOTE if is_at_end else too_long, is_misquoted=True)
-        if len(raw) > 1:
-            return CsvRecord(first, 1, [], MISPLACED_QUOTE, is_misquoted=True)
-        if "new-line" in error:
-            return CsvRecord(first, 1, [], "Row has a carriage return in an unquoted field")
-        if "field larger" in error:
-            return CsvRecord(first, 1, [], f"Row is not valid CSV: {error}")
-        return CsvRecord(first, 1, [], MISPLACED_QUOTE, is_misquoted=True)
-
-
-def _peek_lines_within_limit(lines: LineBuffer, raw: list[bytes]) -> Iterator[str]:
-    """Yield lines until their total size exceeds the limit of a row."""
-    size = 0
-    while (line := lines.peek_line(len(raw))) is not None and size + len(line) <= lines.limit:
-        size += len(line) + 1
-        raw.append(line)
-        yield decode_line(line) + "\n"
 
 
 def decode_line(line: bytes) -> str:

@@ -12,6 +12,7 @@ from tidemill.files.byte_streams import ByteStream, LineBuffer
 from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
 from tidemill.files.formats.column_names import derive_column_names, generate_column_names, join_header_rows
 from tidemill.files.formats.csv_dialect import CsvDialect, CsvRecord, decode_line
+from tidemill.files.formats.csv_record_scanner import CsvRecordScanner
 from tidemill.files.text_encoding import has_control_bytes
 
 _encode_json = msgspec.json.Encoder().encode
@@ -122,6 +123,7 @@ class CsvReader(BlockReader):
         self._comment = self._table.comment.encode()
         self._end = self._table.skip_lines + self._table.table_lines if self._table.table_lines is not None else None
         self._lines = LineBuffer(stream, max_row_bytes)
+        self._scanner = CsvRecordScanner(self._dialect, self._lines)
         self._skip_lines(self._table.skip_lines)
         self._header_line: bytes | None = None
         self.columns = self._read_header() if self._table.header_rows else self._number_columns()
@@ -131,6 +133,7 @@ class CsvReader(BlockReader):
         self._is_plain = is_bulk_dialect and not self._comment and not self._table.trailing_delimiter
         if "offset" in checkpoint:
             self._lines = LineBuffer(stream, max_row_bytes, checkpoint["offset"], checkpoint["line"])
+            self._scanner = CsvRecordScanner(self._dialect, self._lines)
 
     def close(self) -> None:
         self._stream.close()
@@ -201,7 +204,7 @@ class CsvReader(BlockReader):
         if first is not None and self._is_comment(first):
             self._lines.consume_lines(1)
             return
-        record, line = self._dialect.peek_record(self._lines), self._lines.number + 1
+        record, line = self._scanner.peek_record(), self._lines.number + 1
         if record is None:
             return
         record = self._fit_to_columns(record)
@@ -283,7 +286,7 @@ class CsvReader(BlockReader):
 
     def _peek_first_record(self) -> CsvRecord:
         """Return the first row that is not empty and no comment."""
-        while (record := self._dialect.peek_record(self._lines)) is not None:
+        while (record := self._scanner.peek_record()) is not None:
             if self._is_comment(record.raw):
                 self._lines.consume_lines(1)
                 continue

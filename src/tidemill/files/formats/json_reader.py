@@ -44,7 +44,9 @@ class NdjsonReader(BlockReader):
     def _add_line(self, draft: BlockBuilder, line: bytes) -> None:
         number, text = self._lines.number + 1, line.strip()
         if len(line) > self._lines.limit:
-            draft.add_defective(text, number, f"Row is longer than {self._lines.limit} bytes")
+            # Of a line that ends after the buffered data, only these bytes are kept.
+            raw = line[: self._lines.limit + 1].strip()
+            draft.add_defective(raw, number, f"Row is longer than {self._lines.limit} bytes")
         elif text:
             add_json_value_to_block(draft, text, number, self._lines.offset + line.index(text))
 
@@ -102,13 +104,58 @@ def _are_all_storable_json(texts: list[bytes]) -> bool:
     return not any(is_json_too_deep(text) for text in texts if len(text) > 2 * MAX_JSON_DEPTH)
 
 
-_JSON_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{},"]', re.DOTALL)
+_BRACKET_OR_QUOTE, _VALUE_STARTS = re.compile(rb'[][{}"]'), (b"[", b"{", b'"')
+_STRING_PART = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)  # possessive: to search again would need memory
+_WORD = re.compile(rb'[^][{}", \t\r\n]*')
 _WHITESPACE, _WHITESPACE_RUN = b" \t\r\n", re.compile(rb"[ \t\r\n]*")
 _raw_decode = json.JSONDecoder(strict=False).raw_decode
-_OPENING_BRACKETS, _CLOSING_BRACKETS = b"[{", b"]}"
 SKIPPED_DEPTH_MAX = 10_000  # a deeper element ends the read: it has no end that could be found quickly
 SKIPPED_ELEMENT_MAX_BYTES = 64 << 20  # a longer element ends the read
 SLOW_ELEMENTS_MAX = 1_024  # elements that are scanned after repeated failures of the fast decoder
+
+
+class JsonValueScanner:
+    """Finds the end of a value in chunks: after its closing bracket or quote, or the end of a number or a word.
+
+    It checks brackets and strings only, so that the end of an invalid value is found as well.
+    """
+
+    def __init__(self, first: bytes) -> None:
+        self.depth = 0
+        self.is_complete = False
+        self._is_word = first not in _VALUE_STARTS
+        self._is_text = False
+
+    def scan(self, data: bytes, at: int) -> int:
+        """Scan the data from ``at``. Return the end of the value, or where to continue when there is more data."""
+        if self._is_word:
+            at = _find_match_end(_WORD, data, at)
+            self.is_complete = at < len(data)
+            return at
+        while at < len(data) and not self.is_complete and self.depth <= SKIPPED_DEPTH_MAX:
+            if self._is_text:
+                at = _find_match_end(_STRING_PART, data, at)
+                if data[at : at + 1] != b'"':  # the string ends in later data
+                    return at
+                at += 1
+                self._is_text = False
+                self.is_complete = self.depth == 0
+            else:
+                mark = _BRACKET_OR_QUOTE.search(data, at)
+                at = len(data) if mark is None else mark.end()
+                self._add_mark(b"" if mark is None else mark.group())
+        return at
+
+    def _add_mark(self, mark: bytes) -> None:
+        self._is_text = mark == b'"'
+        self.depth += (mark in (b"[", b"{")) - (mark in (b"]", b"}"))
+        self.is_complete = mark in (b"]", b"}") and self.depth == 0
+
+
+def _find_match_end(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
+    """Return where the match of a pattern ends that also matches nothing."""
+    match = pattern.match(data, at)
+    return at if match is None else match.end()
 
 
 class JsonArrayReader(BlockReader):
@@ -122,7 +169,7 @@ class JsonArrayReader(BlockReader):
         self._text: str | None = None
         self._at = 0
         self._head = b""  # the beginning of an element that is too long
-        self._element_offset = 0
+        self._element_offset, self._element_line = 0, 1
         self._fast_failures = self._slow_elements = 0
         self._is_over = False
         self._offset = checkpoint.get("offset", 0)  # of the buffered data
@@ -138,10 +185,11 @@ class JsonArrayReader(BlockReader):
         return {"offset": self._offset + self._at, "line": self._line}
 
     def _open_array(self) -> None:
-        self._skip_whitespace()
+        while len(self._data) < len(BYTE_ORDER_MARK) and self._fill_buffer():
+            pass
         if self._data.startswith(BYTE_ORDER_MARK):
             self._at = len(BYTE_ORDER_MARK)
-            self._skip_whitespace()
+        self._skip_whitespace()
         if self._at == len(self._data):
             raise InvalidInput("The file is empty. A JSON file must contain an array of rows.")
         if self._peek_byte() != b"[":
@@ -174,22 +222,39 @@ class JsonArrayReader(BlockReader):
 
     def _add_element(self, draft: BlockBuilder) -> None:
         line, begin = self._line, self._offset + self._at
-        self._head, self._element_offset = b"", begin
-        end = self._find_element_end_fast() or self._scan_to_element_end()
-        text = self._data[self._at : end].rstrip(_WHITESPACE)
+        self._head, self._element_offset, self._element_line = b"", begin, line
+        end = self._find_element_end()  # before the next line, because it fills the buffer
+        text = self._data[self._at : end]
         if not text and not self._head:
             raise self._make_syntax_error("missing element")
         if self._head or len(text) > self._limit:
-            draft.add_defective(self._head or text, line, f"Row is longer than {self._limit} bytes")
+            raw = (self._head or text)[: self._limit + 1]
+            draft.add_defective(raw, line, f"Row is longer than {self._limit} bytes")
         else:
             add_json_value_to_block(draft, text, line, begin)
         self._advance(len(text))
+
+    def _find_element_end(self) -> int:
+        """Return the end of the current element, the same for any number of buffered bytes."""
+        end = self._find_element_end_fast()
+        if end is not None:
+            return end
+        end = self._scan_to_element_end()
+        if self._head:
+            self._check_skipped_bytes(end)
+            return end
+        try:  # the decoder ends a value earlier, for example 1 in 1.2.3
+            return self._at + _raw_decode(self._data[self._at : end].decode("latin-1"))[1]
+        except (ValueError, RecursionError):
+            return end
 
     def _find_element_end_fast(self) -> int | None:
         """Return the end of a valid, fully buffered element; None otherwise. Faster than ``_scan_to_element_end``.
 
         Each failure searches the buffer for line ends, so after several failures in a row it is skipped for a while.
         """
+        if self._data[self._at : self._at + 1] not in _VALUE_STARTS:
+            return None  # the decoder would return 1 if the buffered data ends with 1. or 1e
         if self._slow_elements:
             self._slow_elements -= 1
             return None
@@ -199,43 +264,37 @@ class JsonArrayReader(BlockReader):
             _, end = _raw_decode(self._text, self._at)
         except (ValueError, RecursionError):
             self._fast_failures += 1
-            self._slow_elements = min(2**self._fast_failures - 2, SLOW_ELEMENTS_MAX)
+            self._slow_elements = min(2 ** min(self._fast_failures, 20) - 2, SLOW_ELEMENTS_MAX)
             return None
         self._fast_failures = 0
         return end if end < len(self._data) else None
 
     def _scan_to_element_end(self) -> int:
-        """Return the end of the current element: the next comma or bracket outside it."""
-        depth = seen = 0
+        """Return the end of the current element, also of an invalid or very long one."""
+        scanner, at = JsonValueScanner(self._data[self._at : self._at + 1]), self._at
         while True:
-            for mark in _JSON_TOKEN.finditer(self._data, self._at + seen):
-                word = mark.group()
-                if word == b'"':  # the string ends after the buffered data
-                    break
-                if word in _OPENING_BRACKETS:
-                    depth += 1
-                    if depth > SKIPPED_DEPTH_MAX:
-                        raise self._make_syntax_error(f"value nested more than {SKIPPED_DEPTH_MAX:,} levels deep")
-                elif word in _CLOSING_BRACKETS or word == b",":
-                    if depth == 0:
-                        return mark.start()
-                    depth -= word in _CLOSING_BRACKETS
-                seen = mark.end() - self._at
-                if depth == 0 and word in _CLOSING_BRACKETS:
-                    return mark.end()
-            seen = self._discard_scanned_bytes(seen)
+            at = scanner.scan(self._data, at)
+            if scanner.is_complete:
+                return at
+            if scanner.depth > SKIPPED_DEPTH_MAX:
+                raise self._make_element_error(f"value nested more than {SKIPPED_DEPTH_MAX:,} levels deep")
+            seen = self._discard_scanned_bytes(at - self._at)
             if not self._fill_buffer():
-                raise self._make_syntax_error("unclosed element")
+                raise self._make_element_error("unclosed element")
+            at = self._at + seen
 
     def _discard_scanned_bytes(self, seen: int) -> int:
         """Discard the scanned part of an element that is too long. Return the number of scanned bytes in the buffer."""
+        self._check_skipped_bytes(self._at + seen)
         if len(self._data) - self._at <= self._limit:
             return seen
-        if seen == 0 or self._offset + self._at - self._element_offset > SKIPPED_ELEMENT_MAX_BYTES:
-            raise self._make_syntax_error(f"value longer than {self._limit} bytes")
-        self._head = self._head or self._data[self._at : self._at + 4 * UNREADABLE_RECORD_MAX_CHARS]
+        self._head = self._head or self._data[self._at : self._at + self._limit + 1][: 4 * UNREADABLE_RECORD_MAX_CHARS]
         self._advance(seen)
         return 0
+
+    def _check_skipped_bytes(self, end: int) -> None:
+        if self._offset + end - self._element_offset > self._limit + SKIPPED_ELEMENT_MAX_BYTES:
+            raise self._make_element_error(f"value longer than {self._limit} bytes")
 
     def _advance(self, count: int) -> None:
         self._line += self._data.count(b"\n", self._at, self._at + count)
@@ -268,3 +327,7 @@ class JsonArrayReader(BlockReader):
 
     def _make_syntax_error(self, what: str) -> InvalidInput:
         return InvalidInput(f"Invalid JSON at byte {self._offset + self._at}, line {self._line}: {what}")
+
+    def _make_element_error(self, what: str) -> InvalidInput:
+        """Return an error with the position where the current element begins."""
+        return InvalidInput(f"Invalid JSON at byte {self._element_offset}, line {self._element_line}: {what}")

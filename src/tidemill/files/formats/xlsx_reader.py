@@ -21,6 +21,7 @@ from tidemill.files.formats.xlsx_workbook import (
     XmlAttributes,
     XmlPartHandler,
     format_serial_date,
+    list_sheet_names,
     parse_xml_part,
     unescape_xlsx_text,
 )
@@ -151,7 +152,8 @@ class _SheetHandler(XmlPartHandler):
     def _convert_value(self, text: str) -> CellValue:
         kind = self._kind
         if kind == "s":
-            return SharedStringIndex(text if text.isascii() and text.isdecimal() else -1)
+            is_number = text.isascii() and text.isdecimal() and len(text) < INTEGER_DIGITS_MAX
+            return SharedStringIndex(text if is_number else -1)
         if kind == "n":
             return self._convert_number(text)
         return text in ("1", "true") if kind == "b" else unescape_xlsx_text(text)
@@ -292,8 +294,7 @@ class XlsxReader(RecordReader):
         names = [f"{begin.name} {number}" for number in range(2, len(filled) + 2)]
         is_same = self._has_header and all(cells == self._first.cells for cells in filled.values())
         if filled and not (is_same and [one.name for one in filled] == names):
-            names = [one.name for one in (begin, *filled)]
-            listed = ", ".join(names[:SHEETS_IN_MESSAGE_MAX]) + (", …" if len(names) > SHEETS_IN_MESSAGE_MAX else "")
+            listed = list_sheet_names([one.name for one in (begin, *filled)])
             raise InvalidInput(f"The workbook has rows in several sheets: {listed}. Select one with the sheet option.")
         return list(filled)
 

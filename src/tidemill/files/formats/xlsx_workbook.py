@@ -4,17 +4,15 @@ import mmap
 import posixpath
 import re
 import tempfile
-import zipfile
-import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import IO, BinaryIO, Literal
 from xml.parsers import expat
 
 from tidemill.core.errors import InvalidInput
-from tidemill.files.compression import DecompressionLimit, open_zip
+from tidemill.files.compression import DecompressionLimit, open_zip, report_damaged_archive
 
 XLSX_READ_BYTES = 64 * 1024
 XML_TOKEN_MAX_BYTES = 1 << 20  # of a tag with its attributes, or of a comment
@@ -50,7 +48,7 @@ def parse_xml_part(chunks: Iterator[bytes], handler: XmlPartHandler) -> Iterator
             parser.feed(piece)
             yield
         parser.finish()
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: the encoding is not supported
         raise InvalidInput(f"The workbook is damaged: {error}") from error
     yield
 
@@ -119,12 +117,9 @@ class _XmlPartParser:
 
 
 def iter_zip_member_chunks(open_: Callable[[], IO[bytes]]) -> Iterator[bytes]:
-    try:
-        with open_() as member:
-            while piece := member.read(XLSX_READ_BYTES):
-                yield piece
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InvalidInput(f"The workbook is damaged: {error}") from error
+    with report_damaged_archive("workbook"), open_() as member:
+        while piece := member.read(XLSX_READ_BYTES):
+            yield piece
 
 
 def _refuse_doctype(*_: object) -> None:
@@ -139,6 +134,7 @@ _BUILT_IN_DATE_STYLES: dict[int, DateStyle] = {
     46: "duration",
 }
 _FORMAT_LITERALS = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
+SERIAL_DATE_MAX_DAYS = 2_958_465  # 31 December 9999
 _FAKE_LEAP_DAY_SERIAL = 60  # 29 February 1900, which did not exist but has a number in the format
 XLSX_STYLES_MAX = 100_000
 
@@ -183,6 +179,8 @@ def classify_number_format(code: str) -> DateStyle | None:
 def format_serial_date(number: float, style: DateStyle, *, is_1904: bool) -> str | None:
     """Return the date of a serial number in ISO 8601; None if the number is not a valid date."""
     if style == "duration" or (style == "time" and 0 <= number < 1):
+        if number > SERIAL_DATE_MAX_DAYS:
+            return None
         seconds = round(number * 86_400)
         return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" if number >= 0 else None
     if number < 0 or (not is_1904 and int(number) == _FAKE_LEAP_DAY_SERIAL):
@@ -247,7 +245,8 @@ class Workbook:
         names = [one.name for one in self.sheets]
         at = _find_sheet_index(names, selector)
         if at is None:
-            raise InvalidInput(f"Unknown sheet {selector!r}. The workbook has: {', '.join(names) or 'no sheets'}.")
+            shown = selector[:SHEET_NAME_IN_MESSAGE_MAX_CHARS] if isinstance(selector, str) else selector
+            raise InvalidInput(f"Unknown sheet {shown!r}. The workbook has: {list_sheet_names(names) or 'no sheets'}.")
         return self.sheets[at]
 
     def iter_part_chunks(self, path: str) -> Iterator[bytes]:
@@ -356,10 +355,21 @@ class _ElementCollector(XmlPartHandler):
         return self._targets.get(link) if link else None
 
 
+SHEET_NUMBER_MAX_DIGITS = 9
+SHEETS_IN_MESSAGE_MAX, SHEET_NAME_IN_MESSAGE_MAX_CHARS = 20, 60
+
+
+def list_sheet_names(names: Sequence[str]) -> str:
+    """Return the first names for a message."""
+    listed = ", ".join(name[:SHEET_NAME_IN_MESSAGE_MAX_CHARS] for name in names[:SHEETS_IN_MESSAGE_MAX])
+    return listed + (", …" if len(names) > SHEETS_IN_MESSAGE_MAX else "")
+
+
 def _find_sheet_index(names: list[str], selector: str | int | None) -> int | None:
     if selector is None:
         return 0 if names else None
     if selector in names:
         return names.index(str(selector))
-    number = int(selector) if str(selector).isdecimal() else 0
+    text = str(selector)
+    number = int(text) if text.isdecimal() and len(text) <= SHEET_NUMBER_MAX_DIGITS else 0
     return number - 1 if 0 < number <= len(names) else None

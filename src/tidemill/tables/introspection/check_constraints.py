@@ -22,6 +22,7 @@ FieldRule = tuple[str, dict[str, Any]]
 _MIRRORED_OPERATORS = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _LENGTH_FUNCTIONS = ("length", "char_length", "character_length")
 _SHOWN_PATTERN_MAX_CHARS = 100
+INTEGER_BOUND_MAX_DIGITS = 30  # more than any integer type has
 
 
 def parse_check_rules(expression: str, columns: Mapping[str, CatalogColumn]) -> list[FieldRule]:
@@ -182,14 +183,18 @@ def _build_bound_rule(column: CatalogColumn, operator: str, bound: str) -> dict[
     if type_ == "date":
         step = timedelta(days=1) if operator in ("<", ">") else timedelta()
         day = _parse_date(bound)
-        return _make_min_max_rule(
-            day + step if operator in (">", ">=") else None, day - step if "<" in operator else None, str
-        )
+        try:
+            low, high = day + step if ">" in operator else None, day - step if "<" in operator else None
+        except OverflowError:  # PostgreSQL has days before the year 1 and after the year 9999
+            raise UnsupportedExpression from None
+        return _make_min_max_rule(low, high, str)
     raise UnsupportedExpression  # text is ordered by collation; times have several text forms
 
 
 def _compute_integer_bounds(operator: str, bound: Decimal) -> tuple[int | None, int | None]:
     """Return the lowest and the highest integer that a comparison allows."""
+    if bound and bound.adjusted() > INTEGER_BOUND_MAX_DIGITS:
+        raise UnsupportedExpression
     floor, ceiling = int(bound.to_integral_value(ROUND_FLOOR)), int(bound.to_integral_value(ROUND_CEILING))
     return {
         ">": (floor + 1, None),

@@ -12,6 +12,9 @@ from tidemill.core.file_format import ColumnType
 NodeKind = Literal["column", "constant", "call", "operator", "any", "array", "and", "or", "null", "not null", "cast"]
 
 
+EXPRESSION_MAX_DEPTH = 50  # of parentheses and casts; reading deeper ones would exceed the stack
+
+
 class UnsupportedExpression(Exception):
     """An expression that only PostgreSQL can evaluate."""
 
@@ -49,7 +52,7 @@ def parse_expression(text: str) -> ExpressionNode:
 class _ExpressionParser:
     def __init__(self, text: str) -> None:
         self._tokens: list[tuple[str, str]] = []
-        self._position, at, text = 0, 0, text.strip()
+        self._position, self._depth, at, text = 0, 0, 0, text.strip()
         while at < len(text):
             found = _SQL_TOKEN.match(text, at)
             if found is None or found.lastgroup is None:
@@ -62,6 +65,14 @@ class _ExpressionParser:
             raise UnsupportedExpression(self._tokens[self._position][1])
 
     def parse(self) -> ExpressionNode:
+        self._depth += 1
+        if self._depth > EXPRESSION_MAX_DEPTH:
+            raise UnsupportedExpression("Too deep")
+        node = self._parse_operation()
+        self._depth -= 1
+        return node
+
+    def _parse_operation(self) -> ExpressionNode:
         node = self._parse_operand()
         if self._next_is("AND") or self._next_is("OR"):
             word = self._advance()[1]
@@ -82,9 +93,11 @@ class _ExpressionParser:
 
     def _parse_operand(self) -> ExpressionNode:
         node = self._parse_primary()
-        while self._accept("::"):
+        for _ in range(EXPRESSION_MAX_DEPTH):
+            if not self._accept("::"):
+                return node
             node = ExpressionNode("cast", self._parse_type_name(), (node,))
-        return node
+        raise UnsupportedExpression("Too many casts")
 
     def _parse_primary(self) -> ExpressionNode:
         if self._next_is("("):

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 
 from tidemill.tables.resource import Field
 from tidemill.tables.values.column_texts import (
@@ -92,7 +92,10 @@ def _convert_special_number(field: Field, text: str) -> str | None:
 
 def exceeds_numeric_digits(text: str) -> bool:
     """Return whether a number has too many digits for numeric."""
-    value = Decimal(text)
+    try:
+        value = Decimal(text)
+    except InvalidOperation:  # the exponent is too large for any type
+        return True
     return value.adjusted() >= _NUMERIC_DIGITS_MAX or -int(value.as_tuple().exponent) > _NUMERIC_SCALE_MAX
 
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import MAXYEAR, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
@@ -251,7 +251,7 @@ def normalize_array_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
             literals[text] = (
                 text
                 if _is_array_literal(text)
-                else _format_array_literal(element, json.loads(text, parse_float=Decimal))
+                else _format_array_literal(element, json.loads(text, parse_float=_parse_decimal))
             )
         except (ValueError, RecursionError) as error:
             literals[text] = text
@@ -260,6 +260,13 @@ def normalize_array_column(field: Field, texts: ColumnTexts) -> ParsedColumn:
             )
     wrong = {index: reasons[text] for index, text in enumerate(texts) if text in reasons} if reasons else {}
     return [literals[text] for text in texts], wrong
+
+
+def _parse_decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError("it contains a number with too many digits") from None
 
 
 def _is_array_literal(text: str) -> bool:
