@@ -3,9 +3,10 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 from tidemill.core.errors import Conflict, TidemillError, UnknownJob
@@ -24,6 +25,7 @@ from tidemill.torture.report import Report, Violation
 from tidemill.torture.statements import execute, fetch
 from tidemill.torture.workload import build_file_rows
 
+T = TypeVar("T")
 QUIET_DEADLINE_S, QUIET_PROGRESS_S = 600.0, 90.0  # for all jobs to end, and for the next item to be settled
 QUIET_POLL_S = 0.25
 PROGRESS_POLL_S = 0.1
@@ -64,10 +66,9 @@ class RoundRunner:
     owner_id: int
     report: Report
     announce: Callable[[str], None]
-    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    _calls: set["asyncio.Task[None]"] = field(default_factory=set)
+    _active_faults: set["asyncio.Task[None]"] = field(default_factory=set)
     _open_items: int = 0  # at the last measurement
-    _calls: int = 0
-    _active_faults: int = 0
 
     def __post_init__(self) -> None:
         self._recovery = RecoveryClock(self.report)
@@ -76,23 +77,19 @@ class RoundRunner:
         """Run the events of a round at their times, then reach a quiet point and compare the ledgers."""
         self.announce(f"round {planned.number}: {len(planned.jobs)} jobs, {len(planned.faults)} faults")
         started = time.monotonic()
-        events: list[PlannedJob | PlannedOperation | PlannedFault] = [
-            *planned.jobs,
-            *planned.operations,
-            *planned.faults,
-        ]
-        events.sort(key=lambda event: event.at)
-        for number, event in enumerate(events):
+        events: tuple[PlannedJob | PlannedOperation | PlannedFault, ...]
+        events = (*planned.jobs, *planned.operations, *planned.faults)
+        for number, event in enumerate(sorted(events, key=lambda event: event.at)):
             await asyncio.sleep(max(0.0, started + event.at - time.monotonic()))
             match event:
                 case PlannedFault():
-                    self._start_fault(event)
+                    _start(self._active_faults, FAULTS_AT_ONCE, self._apply_fault, event)
                 case PlannedJob():
                     key = f"torture-{self.owner_id}-{self.report.seed}-{planned.number}-{number}"
-                    self._start_call(self._submit(event, key))
+                    _start(self._calls, CALLS_AT_ONCE, self._run_call, partial(self._submit, event, key))
                 case PlannedOperation():
-                    self._start_call(self.operations.run(event))
-        await asyncio.gather(*self._tasks)
+                    _start(self._calls, CALLS_AT_ONCE, self._run_call, partial(self.operations.run, event))
+        await asyncio.gather(*self._active_faults, *self._calls)
         await self.reach_quiet_point()
         await self._delete_jobs(planned.number)
 
@@ -105,13 +102,8 @@ class RoundRunner:
             last, self._open_items = row["settled"], row["open"]
             await asyncio.sleep(PROGRESS_POLL_S)
 
-    def _start_fault(self, planned: PlannedFault) -> None:
-        if self._active_faults < FAULTS_AT_ONCE:
-            self._start(self._apply_fault(planned))
-
     async def _apply_fault(self, planned: PlannedFault) -> None:
         shown = f"  {planned.at:6.1f} s  {planned.name} ({planned.seconds:.1f} s, target {planned.pick:.3f})"
-        self._active_faults += 1
         try:
             await self.faults.apply(planned)
         except NotApplied:
@@ -122,30 +114,15 @@ class RoundRunner:
             self.report.faults[planned.name] += 1
             self.announce(shown)
         finally:
-            self._active_faults -= 1
             self._recovery.end_fault(planned.name)
 
-    def _start_call(self, call: Coroutine[Any, Any, None]) -> None:
-        if self._calls < CALLS_AT_ONCE:
-            self._start(self._run_call(call))
-        else:
-            call.close()
-
-    async def _run_call(self, call: Coroutine[Any, Any, None]) -> None:
-        self._calls += 1
+    async def _run_call(self, call: Callable[[], Awaitable[None]]) -> None:
         try:
-            await call
+            await call()
         except NoAnswer as error:
             self._add(Violation("stuck", "client", None, str(error)))
         except Exception as error:  # noqa: BLE001  the API refused a valid request, for example
             self._add(Violation("lost", "client", None, describe_traceback(error)))
-        finally:
-            self._calls -= 1
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _submit(self, planned: PlannedJob, key: str) -> None:
         if len(self.client.jobs) < JOBS_PER_ROUND_MAX and self._open_items + planned.rows <= OPEN_ITEMS_MAX:
@@ -295,6 +272,16 @@ class RoundRunner:
                 self._add(Violation("stuck", "deletion", None, f"rows of {left} deleted jobs still exist"))
                 return
             await asyncio.sleep(QUIET_POLL_S)
+
+
+def _start(
+    tasks: set["asyncio.Task[None]"], most: int, work: Callable[[T], Coroutine[Any, Any, None]], argument: T
+) -> None:
+    """Run the work in a task, unless there are already ``most`` tasks."""
+    if len(tasks) < most:
+        task = asyncio.create_task(work(argument))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
 
 def describe_traceback(error: Exception) -> str:

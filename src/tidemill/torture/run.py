@@ -40,7 +40,8 @@ from tidemill.torture.workload import LEDGER_VARIABLE, MILL_REFERENCE, OWN_KINDS
 
 API, WORKERS, CLIENT = "api", ("worker-1", "worker-2"), "client"
 CHILDREN_PER_WORKER = 2
-START_TIMEOUT_S, START_POLL_S = 90.0, 0.2
+START_TIMEOUT_S, START_POLL_S = 150.0, 0.2
+DATABASE_TIMEOUT_S = 180.0  # a server that recovers from a crash on a busy machine
 LEASE_S = 4.0
 # Short times, so that leases expire and timeouts occur within a run.
 TIMINGS = {
@@ -113,7 +114,7 @@ class Torture:
 
     async def _run_on_server(self, folder: Path, server: OwnServer | None) -> None:
         url = server.url if server is not None else str(self.options.database_url)
-        async with Database(url, size=6) as db:
+        async with Database(url, size=6, retry_for_s=DATABASE_TIMEOUT_S) as db:
             if server is not None:
                 await migrate_schema(db)
             else:

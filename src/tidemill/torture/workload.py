@@ -41,7 +41,7 @@ def decide_outcome(item: Item) -> Outcome:
     return Done({"n": item.input["n"]})
 
 
-class OutsideLedger:
+class EffectFile:
     """A file with a line for each effect. A line that was written survives the death of its process."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class OutsideLedger:
         os.write(self._file, b"".join(b"%s %d %d\n" % (str(i.job_id).encode(), i.seq, i.attempt) for i in items))
 
 
-ledger = OutsideLedger()
+effect_file = EffectFile()
 
 
 async def run_item(item: Item) -> Any:
@@ -61,7 +61,7 @@ async def run_item(item: Item) -> Any:
     outcome = decide_outcome(item)
     if type(outcome) is not Done:
         raise outcome
-    ledger.append([item])
+    effect_file.append([item])
     return outcome.result
 
 
@@ -71,7 +71,7 @@ async def run_batch(items: list[Item], conn: Connection) -> list[Outcome]:
     done = [item for item, outcome in zip(items, outcomes, strict=True) if type(outcome) is Done]
     effects = {"job_id": items[0].job_id, "seqs": [item.seq for item in done], "pid": os.getpid()}
     await execute(conn, "add_effects", effects)
-    ledger.append(done)
+    effect_file.append(done)
     await asyncio.sleep(FLUSH_PAUSE_S)
     return outcomes
 
