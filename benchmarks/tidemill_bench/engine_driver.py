@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from tidemill.store.job_submission import Submission
 from tidemill_bench import database
 from tidemill_bench.mill import NOOP_KIND, STAMP_KIND, mill
 from tidemill_bench.processes import NO_ENVIRONMENT, BenchWorker
-from tidemill_bench.sample_rows import SampleRows, repeat_inputs
+from tidemill_bench.sample_rows import repeat_inputs
 
 JOB_POLL_S = 0.05
 WARM_UP_ITEMS = 400
@@ -63,11 +64,11 @@ class EngineDriver:
         await self._db.run(job_lifecycle.pause_job, job_id)
         return job_id
 
-    async def ingest_file(self, rows: SampleRows) -> tuple[UUID, float]:
+    async def ingest_file(self, ndjson: Path) -> tuple[UUID, float]:
         """Ingest a job from a stored file and pause it; return its id, and the seconds until all rows were durable."""
-        blob = await asyncio.to_thread(self._blobs.put_file, rows.ndjson)
+        blob = await asyncio.to_thread(self._blobs.put_file, ndjson)
         started = time.monotonic()
-        source = SourceReference(blob=blob.id, format="ndjson", name=rows.ndjson.name)
+        source = SourceReference(blob=blob.id, format="ndjson", name=ndjson.name)
         job_id, _ = await submit_job(self._db, Submission(NOOP_KIND, source=source))
         self.jobs.append(job_id)
         while not (await self._db.read(job_records.get_job, job_id)).ingest_complete:

@@ -32,12 +32,15 @@ class TimedResponse(NamedTuple):
 class RawHttpClient:
     """One persistent connection. Requests use the API keys in turn, because each key has a rate limit."""
 
-    def __init__(self, address: tuple[str, int], *keys: str) -> None:
+    def __init__(self, address: tuple[str, int], *keys: str, local_address: str | None = None) -> None:
         self._place = address
+        self._local_address = None if local_address is None else (local_address, 0)
         self._heads = itertools.cycle([f"Host: {address[0]}\r\nAuthorization: Bearer {key}\r\n" for key in keys])
 
     async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection(*self._place, limit=HTTP_HEAD_BYTES_MAX)
+        self._reader, self._writer = await asyncio.open_connection(
+            *self._place, limit=HTTP_HEAD_BYTES_MAX, local_addr=self._local_address
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

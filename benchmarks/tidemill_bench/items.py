@@ -161,7 +161,7 @@ class ItemsMeasurement:
     async def _measure_file_job(self, rows: SampleRows, suffix: str) -> None:
         """Measure a job from a file and two worker processes."""
         wal = await self._read_wal_bytes()
-        job_id, seconds = await self._engine.ingest_file(rows)
+        job_id, seconds = await self._engine.ingest_file(rows.ndjson)
         ingest_wal = await self._read_wal_bytes() - wal
         self._record("ingest_file_per_s" + suffix, rows.n / seconds)
         async with self._engine.start_warm_worker(2) as worker:

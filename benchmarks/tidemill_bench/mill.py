@@ -1,4 +1,4 @@
-"""The handlers of the benchmarks: a no-op, one that records its process and time, and two that wait."""
+"""The handlers of the benchmarks: a no-op, one that records its process and time, and four that wait."""
 
 import asyncio
 import os
@@ -6,6 +6,8 @@ import time
 
 from tidemill.app.mill import Mill
 from tidemill.core.job import Item
+from tidemill_bench.claim_recorder import record_claims_if_requested
+from tidemill_bench.kinds import BRIEF_KIND, PARKED_KIND, SLOW_KIND
 
 mill = Mill()
 BENCH_MILL_REFERENCE = "tidemill_bench.mill:mill"
@@ -41,3 +43,24 @@ async def wait_without_limiter(item: Item) -> None:  # noqa: ARG001  as above
 @mill.handler(LIMITED_KIND, concurrency=50, max_attempts=1, max_attempts_not_found=1, limit="bench")
 async def wait_with_limiter(item: Item) -> None:  # noqa: ARG001  as above
     await asyncio.sleep(SIMULATED_CALL_S)
+
+
+@mill.handler(SLOW_KIND, max_attempts=1, max_attempts_not_found=1)
+async def sleep_for_a_second(item: Item) -> None:  # noqa: ARG001  as above
+    await asyncio.sleep(1)
+
+
+@mill.handler(BRIEF_KIND, max_attempts=1, max_attempts_not_found=1)
+async def sleep_briefly(item: Item) -> None:  # noqa: ARG001  as above
+    await asyncio.sleep(0.01)
+
+
+parked_mill = Mill()
+
+
+@parked_mill.handler(PARKED_KIND)
+async def park(item: Item) -> None:
+    """Never run: no worker serves this mill."""
+
+
+record_claims_if_requested()

@@ -84,3 +84,44 @@ class DispatchBenchPlan:
     hints: int = 10_000
     redis: str | None = None
     rabbitmq: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourBenchPlan:
+    """``rows`` of the measured user's file, imported ``rounds`` times before and during the attacks.
+
+    ``attacks``: the names of the attacks to run; all of them if empty. The measurement starts ``settle_s`` after the
+    last of them has started.
+    """
+
+    rows: int = 100_000
+    rounds: int = 5
+    streamed_rows: int = 300_000
+    settle_s: float = 10.0
+    attacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBenchPlan:
+    """The sizes of the measurements of `tidemill bench load`."""
+
+    items: int = MILLION  # of the large job
+    small_items: int = 10_000  # of the job that its cost is compared with
+    small_rounds: int = 5
+    workers: int = 5  # each with ``children``
+    children: int = 10
+    worker_items: int = 200_000
+    clients: int = 1_000
+    client_requests_per_s: float = 200.0  # of all clients together
+    client_s: float = 60.0
+    snapshot_s: float = 60.0
+    snapshot_items_per_s: int = 15_000  # more than workers process with the small claims of this measurement
+    huge_items: int = 600_000  # of the job beside the small ones
+    small_jobs: int = 100  # of one item each
+    soak_s: float = 120.0
+    soak_sample_s: float = 5.0
+
+
+FULL_LOAD_PLAN = LoadBenchPlan(
+    items=10 * MILLION, client_s=300.0, snapshot_s=600.0, huge_items=MILLION, small_jobs=400, soak_s=1_800.0
+)

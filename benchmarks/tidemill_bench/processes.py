@@ -101,7 +101,7 @@ class BenchWorker(BenchProcess):
             self.child_rss_mb = max(self.child_rss_mb, read_rss_mb(child))
 
 
-SERVER_START_TIMEOUT_S = 30.0
+SERVER_START_TIMEOUT_S = 120.0
 SERVER_LOG_POLL_S = 0.05
 MEMORY_SAMPLE_INTERVAL_S = 0.1
 _LISTENING_PATTERN = re.compile(rb"Listening at http://(\S+):(\d+)")
@@ -117,10 +117,13 @@ class BenchServer(BenchProcess):
         *,
         max_file_size_mb: int | None = None,
         environment: Mapping[str, str] = NO_ENVIRONMENT,
+        mill: str | None = None,
     ) -> None:
+        """``mill``: the reference to a mill whose items the server runs on kickoff requests."""
         self._log = log
         self._file = log.open("wb")
-        super().__init__(settings, "serve", "--host", "127.0.0.1", "--port", "0", stderr=self._file)
+        reference = [] if mill is None else [mill]
+        super().__init__(settings, "serve", *reference, "--host", "127.0.0.1", "--port", "0", stderr=self._file)
         self._env |= {"TIDEMILL_MAX_FILE_SIZE_MB": str(max_file_size_mb or settings.max_file_size_mb)}
         self._env |= environment
 

@@ -41,7 +41,8 @@ EXPORT_MINIMUMS = {
     "reused_per_s": 5_000,
 }
 DISPATCH_MINIMUMS = {"redis_vs_postgres": 0.8, "rabbitmq_vs_postgres": 0.8}
-TARGET_MINIMUMS = ENGINE_MINIMUMS | EXPORT_MINIMUMS | DISPATCH_MINIMUMS
+LOAD_MINIMUMS = {"job_last_vs_first_tenth": 0.8, "snapshot_last_vs_first_tenth": 0.5}
+TARGET_MINIMUMS = ENGINE_MINIMUMS | EXPORT_MINIMUMS | DISPATCH_MINIMUMS | LOAD_MINIMUMS
 ENGINE_MAXIMUMS = {
     "cost_1m_vs_100k": 1.2,
     "cost_large_vs_small": 1.2,
@@ -73,7 +74,18 @@ DISPATCH_MAXIMUMS = {
     "relay_10k_s": 2,
     "limiter_overhead": 0.05,
 }
-TARGET_MAXIMUMS = ENGINE_MAXIMUMS | API_MAXIMUMS | IMPORT_MAXIMUMS | DISPATCH_MAXIMUMS
+NEIGHBOUR_MAXIMUMS = {"neighbour_import_vs_quiet": 2, "neighbour_health_p99_ms": 250}
+LOAD_MAXIMUMS = {
+    "job_cost_vs_10k": 1.2,
+    "job_rss_mb": 150,
+    "workers_false_idle_percent": 1,
+    "clients_errors": 0,
+    "small_job_start_p99_ms": 2_000,
+    "soak_growth_percent": 2,
+}
+TARGET_MAXIMUMS = (
+    ENGINE_MAXIMUMS | API_MAXIMUMS | IMPORT_MAXIMUMS | DISPATCH_MAXIMUMS | NEIGHBOUR_MAXIMUMS | LOAD_MAXIMUMS
+)
 
 
 def meets_target(name: str, value: float) -> bool | None:
@@ -98,6 +110,28 @@ def print_result_table(result: dict[str, Any], warning: str | None = None) -> No
         console.print(f"[yellow]{warning}[/]")
     for part in ("versions", "settings"):
         console.print(f"[dim]{part}: " + ", ".join(f"{k} {v}" for k, v in result[part].items()), highlight=False)
+
+
+def print_attack_table(attacks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the responses that each attack received, by status, and the processor time of its client."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("attack", "responses by status", "client CPU s"):
+        table.add_column(name, justify="right" if name.endswith("s") and "CPU" in name else "left")
+    for name, report in attacks.items():
+        statuses = ", ".join(f"{status} × {count:,}" for status, count in report["statuses"].items())
+        table.add_row(name, statuses, f"{report['cpu_s']:.2f}")
+    console.print(table)
+
+
+def print_quota_table(result: Mapping[str, Any]) -> None:
+    """Print the response to each request that exceeds a limit, and the number of accepted jobs."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("limit", "request", "status", "detail"):
+        table.add_column(name)
+    for one in result["quotas"]:
+        table.add_row(one["limit"], one["request"], str(one["status"]), one["detail"])
+    console.print(table)
+    console.print(f"{result['accepted_jobs']} jobs were accepted, and all of them are stored completely")
 
 
 def round_figure(value: float) -> float:

@@ -31,6 +31,17 @@ def repeat_inputs(n: int) -> Iterator[dict[str, Any]]:
     return itertools.islice(itertools.cycle(make_base_inputs()), n)
 
 
+def write_ndjson_file(folder: Path, n: int) -> Path:
+    """Write ``n`` rows as an NDJSON file; return its path."""
+    path, block = folder / f"load-{n}.ndjson", b"".join(encode_json(value) + b"\n" for value in make_base_inputs())
+    lines = block.splitlines(keepends=True)
+    with path.open("wb") as file:
+        for _ in range(n // ROWS_PER_BLOCK):
+            file.write(block)
+        file.writelines(lines[: n % ROWS_PER_BLOCK])
+    return path
+
+
 class SampleRows:
     """``n`` rows as an NDJSON file for ingest, and their items and outcomes as text for a bare COPY."""
 

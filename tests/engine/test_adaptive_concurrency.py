@@ -140,6 +140,26 @@ async def test_slot_released_during_cancellation_goes_to_next_waiter() -> None:
     assert await asyncio.wait_for(crew.acquire(None), 10)
 
 
+async def test_user_without_slots_gets_next_slot_before_earlier_waiters_of_another_user() -> None:
+    crew = AdaptiveSemaphore("k", 2)
+    assert await crew.acquire("first batch", 1)
+    assert await crew.acquire("first batch", 1)
+    second = [asyncio.create_task(crew.acquire("second batch", 1)) for _ in range(3)]
+    await settle()
+    assert not crew.has_starved_user, "all waiters belong to the user who has the slots"
+    other = asyncio.create_task(crew.acquire("batch of another user", 2))
+    await settle()
+    assert crew.has_starved_user
+    crew.release(1)
+    await settle()
+    assert (other.done(), inside(second), crew.has_starved_user) == (True, 0, False)
+    crew.release(1)
+    await settle()
+    assert inside(second) == 1
+    crew.cancel_waiters("second batch")
+    await asyncio.gather(*second)
+
+
 async def test_throttling_of_requests_started_before_cut_causes_no_second_cut() -> None:
     crew = AdaptiveSemaphore("k", 64, now=0.0)
     refuse(crew, until=1.0)

@@ -36,7 +36,7 @@ async def run_child(mill: Mill, worker: str, pages: int, on_demand: int, number:
     logbook = SharedState(book, pages)
     limit_process_memory(settings.child_memory_mb)
     relax_garbage_collector()
-    async with open_database(settings, size=max(settings.db_max_conns, pages + 1), check=False) as db:
+    async with open_database(settings, size=max(settings.db_max_conns, settings.worker_lanes + 2), check=False) as db:
         context = make_engine_context(
             db,
             settings,

@@ -22,6 +22,7 @@ from tidemill.engine.children.child_process import ChildCommand
 from tidemill.engine.children.salvage import CrashSalvage
 from tidemill.engine.children.supervisor import HeartbeatLoop, Supervisor
 from tidemill.engine.children.time_slices import SliceRunner, compute_slice_grace_s
+from tidemill.engine.context import INGESTERS, SPARE_LANES
 from tidemill.engine.maintenance_loop import BlobCleanupLoop, BulkOperationLoop, MaintenanceLoop
 from tidemill.engine.periodic_loop import CallbackLoop
 from tidemill.features import import_object
@@ -138,7 +139,7 @@ class Worker:
             CrashSalvage(db, self._registry, self.id, find_kind_hooks=runtime.find_kind_hooks, lease_seconds=seconds),
             command,
             processes=processes,
-            lanes=settings.worker_lanes + 1,
+            lanes=count_lane_pages(settings, on_demand=on_demand),
             env=self._environment,
             memory_mb=settings.child_memory_mb,
             silence_s=seconds,
@@ -249,9 +250,14 @@ class Worker:
         return await self._slice_runner.run_slice(job_id, kind, seconds, user_id=user_id)
 
 
+def count_lane_pages(settings: Settings, *, on_demand: bool) -> int:
+    """Return the number of pages in the state of a child: one for each lane, and one for each ingester."""
+    return settings.worker_lanes + (1 if on_demand else SPARE_LANES + INGESTERS)
+
+
 def make_worker(db: Database, mill: Mill, reference: str, processes: int, *, on_demand: bool = False) -> Worker:
     """Return a worker for ``mill``; its children import the mill by ``reference``."""
-    pages = mill.settings.worker_lanes + 1
+    pages = count_lane_pages(mill.settings, on_demand=on_demand)
 
     def build_argv(worker_id: str, number: int, control: int, book: int) -> list[str]:
         return build_child_argv(reference, worker_id, pages, int(on_demand), number, control, book)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter
 
 from tidemill.core.outcome import Outcome, Retry
 from tidemill.engine.adaptive.concurrency_controller import ConcurrencyController, ObservationWindow
@@ -18,7 +18,7 @@ class AdaptiveSemaphore:
     """The concurrency slots of a kind, shared by the lanes of a process. A controller changes their number.
 
     While no call is throttled, no caller waits: a slot is acquired once for many items, and an item costs two
-    additions and a comparison.
+    additions and two comparisons. If items of several users wait, the user with the fewest slots gets the next one.
     """
 
     def __init__(self, kind: str, max_slots: int, now: float | None = None) -> None:
@@ -30,7 +30,9 @@ class AdaptiveSemaphore:
         self.throttled_total = 0  # throttled calls so far
         self._code_error_batches = 0
         self._slots_in_use = 0
-        self._waiters: deque[tuple[asyncio.Future[bool], object]] = deque()
+        self._slots_by_user: Counter[int] = Counter()
+        self._waiters: list[tuple[asyncio.Future[bool], object, int]] = []  # with the batch and its user
+        self.has_starved_user = False  # a user without a slot waits: another user's slot is released after its item
         self._reported_slots = max_slots
         self._next_start_at = float("-inf")
         self._last_cut_at = float("-inf")
@@ -41,24 +43,31 @@ class AdaptiveSemaphore:
         """Whether a slot should be released after an item, because slots were reduced or other batches wait for one."""
         return self._slots_in_use > self.slots or (self.start_gap_s > 0 and bool(self._waiters))
 
-    async def acquire(self, owner: object) -> bool:
+    async def acquire(self, owner: object, user_id: int = 0) -> bool:
         """Acquire a slot, waiting if necessary; return False if ``cancel_waiters`` was called for the owner."""
         if self._slots_in_use < self.slots and not self._waiters:
             self._slots_in_use += 1
+            self._slots_by_user[user_id] += 1
             return True
         slot: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiters.append((slot, owner))
+        waiter = (slot, owner, user_id)
+        self._waiters.append(waiter)
+        self.has_starved_user = self.has_starved_user or not self._slots_by_user[user_id]
         try:
             return await slot
         except asyncio.CancelledError:
             if not slot.cancelled() and slot.result():
-                self.release()  # the slot was assigned at the same time
-            elif (slot, owner) in self._waiters:
-                self._waiters.remove((slot, owner))
+                self.release(user_id)  # the slot was assigned at the same time
+            elif waiter in self._waiters:
+                self._waiters.remove(waiter)
+                self._admit_waiters()
             raise
 
-    def release(self) -> None:
+    def release(self, user_id: int = 0) -> None:
         self._slots_in_use -= 1
+        self._slots_by_user[user_id] -= 1
+        if not self._slots_by_user[user_id]:
+            del self._slots_by_user[user_id]
         if self._waiters:
             self._admit_waiters()
 
@@ -68,13 +77,19 @@ class AdaptiveSemaphore:
             self._waiters.remove(waiter)
             if not waiter[0].done():
                 waiter[0].set_result(False)
+        self._admit_waiters()
 
     def _admit_waiters(self) -> None:
+        """Give free slots to waiters: first to the user with the fewest slots, then in the order of arrival."""
+        held = self._slots_by_user
         while self._waiters and self._slots_in_use < self.slots:
-            slot, _ = self._waiters.popleft()
-            if not slot.done():  # a cancelled waiter is still queued
+            waiter = min(self._waiters, key=lambda waiter: held[waiter[2]])
+            self._waiters.remove(waiter)
+            if not waiter[0].done():  # a cancelled waiter is still queued
                 self._slots_in_use += 1
-                slot.set_result(True)
+                held[waiter[2]] += 1
+                waiter[0].set_result(True)
+        self.has_starved_user = any(not held[waiter[2]] for waiter in self._waiters)
 
     def record_batch_end_and_detect_code_errors(self, error: BaseException | None) -> bool:
         """Record the end of a batch; return whether too many failed because of the handler's code to split batches."""

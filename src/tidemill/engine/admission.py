@@ -77,6 +77,7 @@ class Admission:
         self._prefetches_permits = self._queue is not None and self._limit_by is None and not handler.is_batch
         self._job_limiter = lease.limiter
         self._job_id = lease.job_id
+        self.owner_id = lease.owner_id
         self.job_stopped_at: float | None = None  # monotonic: when the job was paused, cancelled, failed or deleted
 
     @contextlib.asynccontextmanager
@@ -108,7 +109,7 @@ class Admission:
 
     async def acquire_slot(self) -> bool:
         """Acquire a concurrency slot, waiting if necessary; return False if no more calls may start."""
-        return not self.is_closed and await self.semaphore.acquire(self)
+        return not self.is_closed and await self.semaphore.acquire(self, self.owner_id)
 
     async def wait_for_start(self) -> bool:
         """Wait for the minimum gap between two starts; return False if no more calls may start."""

@@ -115,7 +115,7 @@ class BatchHandlerExecutor:
                 self._report_outcome(permit)
                 return result
             finally:
-                admission.semaphore.release()
+                admission.semaphore.release(admission.owner_id)
 
     def _report_outcome(self, permit: CallPermit) -> None:
         """Report the outcome of the batch to the concurrency controller, if it says something about the load.

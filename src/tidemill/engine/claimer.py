@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -54,13 +55,19 @@ class BatchClaimer(Protocol):
 
     poll_interval_s: float  # how long to wait after a claim that found nothing
 
-    async def claim(self, lease_id: UUID) -> Lease | None: ...
+    async def claim(self, lease_id: UUID, lane: object = None) -> Lease | None:
+        """Claim a batch for a lane that has finished its previous one."""
 
 
 class FairClaimer:
-    """Chooses a job from a briefly cached list of jobs with due batches, and claims a batch of it."""
+    """Chooses a job from a briefly cached list of jobs with due batches, and claims a batch of it.
 
-    def __init__(self, context: EngineContext) -> None:
+    At most ``max_lanes_per_owner`` lanes run batches of one owner, so that other owners never wait for a long batch.
+    """
+
+    def __init__(self, context: EngineContext, *, max_lanes_per_owner: int | None = None) -> None:
+        self._max_lanes_per_owner = max_lanes_per_owner
+        self._owner_by_lane: dict[object, int] = {}  # of the batch that the lane runs or is about to claim
         self.poll_interval_s = self._idle_poll_s = context.settings.poll_ms / 1000
         self._context = context
         self._runnable_jobs: list[ClaimableJob] = []
@@ -79,8 +86,9 @@ class FairClaimer:
         while len(self._hinted_batches) > MAX_HINTED_JOBS:
             del self._hinted_batches[next(iter(self._hinted_batches))]
 
-    async def claim(self, lease_id: UUID) -> Lease | None:
-        """Claim a batch of any job; return None if no job has a due batch."""
+    async def claim(self, lease_id: UUID, lane: object = None) -> Lease | None:
+        """Claim a batch of any job; return None if no job has a due batch that this lane may run."""
+        self._owner_by_lane.pop(lane, None)
         now = time.monotonic()
         if not self._runnable_jobs or now - self._listed_at > RUNNABLE_CACHE_S:
             self._runnable_jobs = await self._context.db.read(
@@ -96,13 +104,20 @@ class FairClaimer:
             self.poll_interval_s = min(OWNER_LIMIT_POLL_S, self._idle_poll_s)
             self.invalidate_job_cache()
         while candidates:
+            lanes_by_owner = Counter(self._owner_by_lane.values())
+            most = self._max_lanes_per_owner
+            candidates = [job for job in candidates if most is None or lanes_by_owner[job.owner_id] < most]
+            if not candidates:
+                return None  # the lanes that run batches of these owners take the next ones, and use the hints
             is_choice = len(candidates) > 1 or self._hinted_batches
             job = self._choose_job(candidates) if is_choice else candidates[0]
+            self._owner_by_lane[lane] = job.owner_id
             lease = await claim_from_job(self._context, job.id, job.kind, lease_id)
             if lease is not None:
                 if not job.turning:
                     self._runnable_jobs = count_job_as_running(self._runnable_jobs, job)
                 return lease
+            del self._owner_by_lane[lane]
             candidates.remove(job)
             self._runnable_jobs = [other for other in self._runnable_jobs if other.id != job.id]
         self._hinted_batches.clear()  # nothing is due, so the hints are used up
@@ -132,7 +147,7 @@ class SingleJobClaimer:
     def set_job_to_claim_from(self, job_id: UUID, kind: str) -> None:
         self._job = (job_id, kind)
 
-    async def claim(self, lease_id: UUID) -> Lease | None:
+    async def claim(self, lease_id: UUID, lane: object = None) -> Lease | None:  # noqa: ARG002  all lanes run one job
         return None if self._job is None else await claim_from_job(self._context, *self._job, lease_id)
 
 

@@ -23,6 +23,8 @@ from tidemill.limits.limiter_registry import LimiterRegistry
 from tidemill.runtime import FindKindHooks
 from tidemill.store.database import Database
 
+SPARE_LANES = 1  # lanes of a child that an owner who uses all the others cannot use
+INGESTERS = 2  # of a child, each for sources of another owner
 MAX_HANDLER_THREADS = 128  # their stacks count against the memory limit
 
 
@@ -119,5 +121,5 @@ class EngineContext:
     def _max_concurrency(self, handler: Handler) -> int:
         """Return how many calls of a handler may run at a time: one batch per lane, one thread per blocking item."""
         if handler.is_batch:
-            return self.settings.worker_lanes
+            return self.settings.worker_lanes + SPARE_LANES
         return handler.concurrency if handler.mode == "async" else min(handler.concurrency, MAX_HANDLER_THREADS)

@@ -184,15 +184,24 @@ MAX_READER_KILLS = 3  # of reader processes in a row for one source
 _jitter = random.Random().random  # noqa: S311  spreads retries, guards no secret
 
 
+class IngestOwners:
+    """The owners of the sources that the ingesters of a process read. Each ingester reads for another owner."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()  # held while an ingester acquires a lease
+        self.ids: set[int] = set()
+
+
 class Ingester(PeriodicLoop):
     """Ingests one job's source at a time, to its end or until the job is paused or cancelled or the process stops."""
 
     name = "ingest"
 
-    def __init__(self, context: EngineContext, page: LaneState) -> None:
+    def __init__(self, context: EngineContext, page: LaneState, owners: IngestOwners | None = None) -> None:
         super().__init__()
         self.only_job_id: UUID | None = None  # ingest only this job
         self._context = context
+        self._owners = owners or IngestOwners()
         self._lane_state = page
         self._rows_read = self._defect_rows = 0
         self._intake: InputObserver | None = None
@@ -201,7 +210,10 @@ class Ingester(PeriodicLoop):
         context, lease_id = self._context, uuid4()
         self._lane_state.reset_and_record_lease(lease_id, ingest=True)
         self._lane_state.set_timeout(None)
-        lease = await self._acquire_or_extend_lease(lease_id, self.only_job_id)
+        async with self._owners.lock:
+            lease = await self._acquire_or_extend_lease(lease_id, self.only_job_id)
+            if lease is not None:
+                self._owners.ids.add(lease.owner_id)
         try:
             if lease is not None and not context.check_and_record_missing_requirements(lease.kind, lease.requires):
                 await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
@@ -218,6 +230,8 @@ class Ingester(PeriodicLoop):
             await context.db.run(store.release_crashed_ingest_lease, context.worker, lease_id, losses=0)
             raise
         finally:
+            if lease is not None:
+                self._owners.ids.discard(lease.owner_id)
             self._lane_state.clear_lease()
         return context.settings.poll_ms / 1000 if lease is None else 0
 
@@ -232,6 +246,7 @@ class Ingester(PeriodicLoop):
             worker=context.worker,
             job_id=job_id,
             missing=context.missing_requirements,
+            busy_owners=self._owners.ids,
         )
 
     async def _ingest_source(self, lease: IngestLease, lease_id: UUID) -> None:

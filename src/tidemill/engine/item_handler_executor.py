@@ -72,7 +72,7 @@ class ItemHandlerExecutor:
             try:
                 await self._run_items_in_slot(slot, reports)
             finally:
-                admission.semaphore.release()
+                admission.semaphore.release(admission.owner_id)
         admission.end_waits_for_slot_and_start()
 
     async def _run_items_in_slot(self, slot: int, reports: ThrottleReports) -> None:
@@ -101,7 +101,7 @@ class ItemHandlerExecutor:
                 self._yielded_at = time.monotonic()
             if pause_s and pending:
                 await admission.sleep_unless_closed(pause_s)
-            if semaphore.start_gap_s and semaphore.should_yield_slot:
+            if semaphore.has_starved_user or (semaphore.start_gap_s and semaphore.should_yield_slot):
                 return
 
     async def _attempt_item(

@@ -43,7 +43,7 @@ class Lane(PeriodicLoop):
         """Claim → run → decide → flush → finalize, for one batch."""
         context, lease_id = self._context, uuid4()
         self._lane_state.reset_and_record_lease(lease_id)
-        lease = await self._claimer.claim(lease_id)
+        lease = await self._claimer.claim(lease_id, self)
         if lease is None:
             self._lane_state.clear_lease()
             return self._claimer.poll_interval_s

@@ -27,6 +27,7 @@ class IngestLease:
     source: SourceReference
     losses: int
     kind: str
+    owner_id: int
     request_id: str | None = None
     traceparent: str | None = None
     requires: Sequence[str] = ()
@@ -81,13 +82,14 @@ async def take_ingest_lease(
     worker: str,
     job_id: UUID | None = None,
     missing: Collection[str] = (),
+    busy_owners: Collection[int] = (),
 ) -> IngestLease | None:
     """Lease the source of a job that waits for ingest, or of the given job. Return None if no source is free.
 
-    Jobs that require something of ``missing`` are left to other workers.
+    Jobs that require something of ``missing`` and jobs of ``busy_owners`` are left to others.
     """
     params = {"kinds": list(kinds), "lease_id": lease_id, "lease": lease, "worker": worker, "job_id": job_id}
-    params |= {"missing": list(missing)}
+    params |= {"missing": list(missing), "busy_owners": list(busy_owners)}
     async with conn.cursor(row_factory=kwargs_row(_make_ingest_lease)) as cursor:
         await cursor.execute(sql("ingest/lease" if job_id is None else "ingest/lease_of_job"), params)
         return await cursor.fetchone()

@@ -11,6 +11,7 @@ from uuid import UUID
 from tidemill.core.child_exit import ExitCause, is_child_stuck
 from tidemill.engine.children.control_pipe import ControlMessage, EndSliceMessage, StartSliceMessage, encode_message
 from tidemill.engine.children.shared_state import SharedState
+from tidemill.engine.context import INGESTERS, SPARE_LANES
 from tidemill.telemetry.child_events import list_event_pipe_fds
 from tidemill.telemetry.events import emit
 
@@ -77,10 +78,10 @@ class ChildProcess:
 
     @property
     def idle_lane_count(self) -> int:
-        """The number of lanes without a lease; the last page belongs to the ingester and does not count."""
-        return (
-            0 if self._exit_status is not None else sum(page.lease_id is None for page in self.shared_state.lanes[:-1])
-        )
+        """The number of lanes that can run a batch of any owner; the last pages belong to the ingesters."""
+        if self._exit_status is not None:
+            return 0
+        return max(0, sum(page.lease_id is None for page in self.shared_state.lanes[:-INGESTERS]) - SPARE_LANES)
 
     def request_slice(self, job_id: UUID, kind: str, seconds: float, grace: float) -> bool:
         """Request a time slice; return False if the message could not be sent."""

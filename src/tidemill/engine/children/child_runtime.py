@@ -23,8 +23,8 @@ from tidemill.engine.children.control_pipe import (
 )
 from tidemill.engine.children.time_slices import TimeSliceWork
 from tidemill.engine.claimer import FairClaimer
-from tidemill.engine.context import EngineContext
-from tidemill.engine.ingester import Ingester
+from tidemill.engine.context import INGESTERS, SPARE_LANES, EngineContext
+from tidemill.engine.ingester import Ingester, IngestOwners
 from tidemill.engine.lane import Lane
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.engine.source_fetcher import SourceFetcher
@@ -45,10 +45,11 @@ class ContinuousWork:
     """Works on all jobs continuously."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._claimer = FairClaimer(context)
-        *lanes, last = context.shared_state.lanes
+        pages, owners = context.shared_state.lanes, IngestOwners()
+        lanes, ingesters = pages[:-INGESTERS], pages[-INGESTERS:]
+        self._claimer = FairClaimer(context, max_lanes_per_owner=len(lanes) - SPARE_LANES)
         self.loops: list[PeriodicLoop] = [Lane(context, self._claimer, page) for page in lanes]
-        self.loops += [Ingester(context, last), SourceFetcher(context)]
+        self.loops += [*(Ingester(context, page, owners) for page in ingesters), SourceFetcher(context)]
         self._is_stopping = False
 
     async def run(self) -> None:

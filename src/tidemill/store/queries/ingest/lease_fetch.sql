@@ -12,4 +12,4 @@ WITH free AS (
 UPDATE tidemill.ingest g SET lease_id = %(lease_id)s, worker = %(worker)s,
     lease_until = tidemill.now() + %(lease)s * interval '1 second', started_at = coalesce(g.started_at, tidemill.now())
 FROM free, tidemill.job j WHERE g.job_id = free.job_id AND j.id = free.job_id
-RETURNING g.job_id, g.next_seq, g.checkpoint, j.source, g.losses, j.kind, j.request_id, j.traceparent
+RETURNING g.job_id, g.next_seq, g.checkpoint, j.source, g.losses, j.kind, j.owner_id, j.request_id, j.traceparent
