@@ -119,8 +119,8 @@ class QuotaProbes:
         async with RawHttpClient(self.address, self.keys["requests"]) as client:
             for _ in range(10 * BURST):
                 if (response := await client.get("/v1/me")).status != 200:  # noqa: PLR2004
-                    return self._record("requests", f"more than {BURST} requests at once", response)
-        return None
+                    self._record("requests", f"more than {BURST} requests at once", response)
+                    return
 
     async def check_accepted_jobs(self) -> None:
         """Raise TidemillError if an accepted job lacks rows, or if a rejected request has stored a job."""

@@ -71,7 +71,7 @@ def compute_growth_percent(points: Points) -> float:
     if not spread or not mean:
         return 0.0
     slope = sum((at - mean_at) * (value - mean) for at, value in half) / spread
-    return 100 * slope * (half[-1][0] - half[0][0]) / mean
+    return float(100 * slope * (half[-1][0] - half[0][0]) / mean)
 
 
 class ResourceSampler:

@@ -50,9 +50,9 @@ def list_runtime_dependencies() -> set[str]:
 def read_license(package: str) -> str:
     """Return the license as an SPDX expression: from the field, the older field, or the classifiers."""
     about = metadata(package)
-    if expression := about.get("License-Expression") or "":
+    if expression := next(iter(about.get_all("License-Expression") or ()), ""):
         return expression
-    text = (about.get("License") or "").strip()
+    text = next(iter(about.get_all("License") or ()), "").strip()
     if text and len(text.splitlines()) == 1:
         return SPDX_BY_OLD_NAME.get(text.lower(), text)
     names = [name for name in about.get_all("Classifier") or () if name.startswith("License :: OSI Approved ::")]

@@ -13,6 +13,7 @@ from fuzz.mutations import any_json, mutated_text
 from fuzz.reading import assert_safe, run_or_reject
 from fuzz.targets import fuzz
 from tidemill.config import Settings, list_setting_values, load_settings, mask_secrets
+from tidemill.config_file import load_config_file
 from tidemill.core.errors import InvalidInput, InvalidRequest, InvalidSettings
 from tidemill.core.policies import FailurePolicy
 from tidemill.distributions.config import parse_datasets
@@ -31,7 +32,6 @@ from tidemill.enrichment.match_request import MatchRequest, normalize_entity_nam
 from tidemill.enrichment.reconciliation import decode_answers
 from tidemill.imports.import_file_task import ImportFileTask
 from tidemill.limits.config import parse_limiters
-from tidemill.runtime import load_section
 from tidemill.tables.config import parse_resource_declarations
 from tidemill.watches.config import parse_watches
 
@@ -139,7 +139,7 @@ def test_any_configuration_file_is_read_or_reported(text: str, tmp_path_factory:
     path = tmp_path_factory.mktemp("config") / "tidemill.toml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
-        load_section(path, lambda document: document)
+        load_config_file(path, lambda document: document)
     except InvalidSettings as error:
         assert_safe(str(error).removeprefix(str(path)))
 

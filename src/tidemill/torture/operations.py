@@ -89,7 +89,7 @@ class Operations:
         for seq in seqs:
             given = build_input(seq, "done", 1)
             job.fixed.add(seq)  # also if there is no answer: the item may be done or failed from now on
-            call = partial(reprocessing.fix_item, job_id=job.id, seq=seq, input=given, by=self._owner_id)
+            call = partial(reprocessing.record_item_fix, job_id=job.id, seq=seq, input=given, by=self._owner_id)
             await self._send(by_http, "PATCH", f"/jobs/{job.id}/items/{seq}", {"input": given}, call)
         choice = ReprocessSelection(statuses=[ItemStatus.FAILED], seqs=seqs)
         await self._call(partial(reprocessing.reprocess_items, job_id=job.id, choice=choice, user_id=self._owner_id))

@@ -9,11 +9,11 @@ from tidemill.files.byte_streams import LineBuffer
 from tidemill.files.formats.csv_dialect import (
     MISPLACED_QUOTE,
     UNCLOSED_QUOTE,
-    UNCLOSED_QUOTE_ERROR,
     CsvDialect,
     CsvRecord,
     decode_line,
 )
+from tidemill.files.formats.csv_tokenizer import UNCLOSED_QUOTE_ERROR
 
 
 @dataclass(slots=True)
