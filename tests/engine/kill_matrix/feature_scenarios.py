@@ -22,6 +22,7 @@ from tidemill.core.input_source import SourceReference
 from tidemill.core.status import JobStatus
 from tidemill.exports.result_export import ResultExportRequest
 from tidemill.exports.use_cases import submit_result_export
+from tidemill.failpoints import Action
 from tidemill.files.blobs import open_blob_store
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 
@@ -131,7 +132,8 @@ async def distribution(stage: Stage) -> None:
     assert len(await scene.artifacts()) == 3
     progress = await scene.files(job_id)
     assert (progress.generated, progress.reused) == (3, 0)
-    assert scene.leftovers() == []
+    # A process that is killed leaves unfinished files, which maintenance removes after an hour.
+    assert stage.action in (Action.KILL, Action.STOP) or scene.leftovers() == []
 
 
 def _put_files(inbox: Path) -> None:

@@ -48,7 +48,7 @@ class Stage:
         self.settings = settings
         self.folder = Path(settings.home)
         self.workers = workers
-        self._action = action
+        self.action = action
         self._failpoints = f"{point}={action}"
         self._marker = self.folder / "failpoints" / point
         self._workers: list[subprocess.Popen[bytes]] = []
@@ -138,11 +138,11 @@ class Stage:
         """Do what happens after the fault: another worker starts, leases expire, a stopped process continues."""
         pid = await self.hit()
         started_at = (await rows(self.db, "SELECT clock_timestamp()"))[0][0]
-        if self._action in (Action.KILL, Action.STOP) and pid in [worker.pid for worker in self._workers]:
+        if self.action in (Action.KILL, Action.STOP) and pid in [worker.pid for worker in self._workers]:
             # Without this, another worker takes the maintenance duty 10 s later.
             await rows(self.db, "UPDATE tidemill.duty SET until = '-infinity'")
             self._workers.append(self.workers.start(failpoints=self._failpoints, **self._worker_settings))
-        if self._action is Action.STOP:
+        if self.action is Action.STOP:
 
             async def has_lease_expired() -> bool:
                 query = "SELECT clock_timestamp() > %s + %s * interval '1 second'"
@@ -156,7 +156,7 @@ class Stage:
         """Assert that the failpoint was hit, all invariants hold, and the processes that live are healthy."""
         pid = await self.hit()
         await assert_sound(self.db)
-        is_killed = self._action is Action.KILL
+        is_killed = self.action is Action.KILL
         living = [worker for worker in self._workers if not (is_killed and worker.pid == pid)]
         if not living:
             return
