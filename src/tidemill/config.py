@@ -24,14 +24,13 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tidemill.core.allowed_hosts import AllowedHost
 from tidemill.core.blob_location import parse_blob_location
+from tidemill.core.connection_urls import check_broker_url, check_database_url
 from tidemill.core.errors import InvalidInput, InvalidSettings
 from tidemill.core.principal import Role, has_role
 from tidemill.core.quotas import Quota
 from tidemill.failpoints import arm_failpoints, parse_failpoints
 
 ENV_PREFIX = "TIDEMILL_"
-DATABASE_SCHEMES = ("postgresql", "postgres")
-BROKER_URL_PREFIXES = ("redis://", "rediss://", "amqp://", "amqps://")
 Positive = Annotated[int, Field(gt=0)]
 SessionSeconds = Annotated[int, Field(gt=0, le=30 * 86_400)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -67,43 +66,8 @@ def _check_blob_location(text: str) -> str:
     return text
 
 
-_UNESCAPED_PASSWORD_PATTERN = re.compile(r"[^:]*://(?:[^/?]*@[^/?]*@|[^@/?]*/[^?]*@)")
-
-
-def _check_database_url(url: str) -> str:
-    if not url.strip():
-        raise ValueError("is empty. Unset it to use the embedded server, or set it to postgresql://USER@HOST/DATABASE")
-    scheme, found, _ = url.partition("://")
-    if found and scheme not in DATABASE_SCHEMES:
-        raise ValueError(f'has the scheme "{scheme}". Use postgresql://, without a driver name')
-    if found and _UNESCAPED_PASSWORD_PATTERN.match(url):  # a part of the password would be shown as host or database
-        raise ValueError('has an unescaped character in the password. Write "@" as %40 and "/" as %2F')
-    if found and not all(map(_is_port, _list_ports(url))):  # the message omits it: it could be a part of the password
-        raise ValueError("has an invalid port. Use a number from 1 to 65535")
-    return url
-
-
-def _list_ports(url: str) -> list[str]:
-    """Return the ports of a database URL, which can have several hosts; an empty text for a host without a port."""
-    hosts = re.split("[/?]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
-    return [host.rpartition("]")[2].partition(":")[2] for host in hosts.split(",")]
-
-
-_PORT_MAX = 65_535
-
-
-def _is_port(text: str) -> bool:
-    return not text or bool(re.fullmatch("[0-9]{1,5}", text) and 1 <= int(text) <= _PORT_MAX)
-
-
 def _empty_to_none(value: object) -> object:
     return None if value == "" else value
-
-
-def _check_broker_url(text: str) -> str:
-    if not text.startswith(BROKER_URL_PREFIXES):
-        raise ValueError(f"must start with one of {', '.join(BROKER_URL_PREFIXES)}")
-    return text
 
 
 def _check_failpoints(text: str) -> str:
@@ -144,7 +108,7 @@ class Settings(BaseSettings):
         env_prefix=ENV_PREFIX, frozen=True, extra="ignore", populate_by_name=True, hide_input_in_errors=True
     )
 
-    database_url: Annotated[str, AfterValidator(_check_database_url)] | None = Field(
+    database_url: Annotated[str, AfterValidator(check_database_url)] | None = Field(
         default=None,
         validation_alias=AliasChoices("TIDEMILL_DATABASE_URL", "DATABASE_URL"),
         repr=False,
@@ -236,12 +200,10 @@ class Settings(BaseSettings):
         default=500,
         description="Maximum buffered outcomes, but at least two flushes; no handler starts while the buffer is full",
     )
-    broker: Annotated[Annotated[str, AfterValidator(_check_broker_url)] | None, BeforeValidator(_empty_to_none)] = (
-        Field(
-            default=None,
-            repr=False,
-            description="Broker for hints, redis://… or amqp://… (extra `brokers`); default: the database",
-        )
+    broker: Annotated[Annotated[str, AfterValidator(check_broker_url)] | None, BeforeValidator(_empty_to_none)] = Field(
+        default=None,
+        repr=False,
+        description="Broker for hints, redis://… or amqp://… (extra `brokers`); default: the database",
     )
     resend_after_s: Positive = Field(
         default=60, description="Seconds after which a due job that no worker has checked gets another hint"
