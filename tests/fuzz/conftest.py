@@ -9,7 +9,15 @@ import pytest
 
 from fuzz.targets import examples_by_target, get_target_name
 
+FUZZ_FOLDER = Path(__file__).parent
 failures_by_target: Counter[str] = Counter()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the targets out of `make test`: some of them take minutes."""
+    for item in items:
+        if FUZZ_FOLDER in item.path.parents:
+            item.add_marker("full")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

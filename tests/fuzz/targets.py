@@ -16,7 +16,7 @@ examples_by_target: Counter[str] = Counter()
 
 
 def fuzz(examples: int = 25, **strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Run a test with generated arguments: ``examples`` times in `make test`, many times more in `make fuzz`."""
+    """Run a test with generated arguments: ``examples`` times in `make test-full`, many times more in `make fuzz`."""
 
     def decorate(test: Callable[..., Any]) -> Any:
         failed: list[BaseException] = []

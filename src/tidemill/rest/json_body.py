@@ -94,6 +94,8 @@ def slice_json_array(array: bytes, max_elements: int) -> list[msgspec.Raw]:
     at, end, window = 1, len(array) - 1, ARRAY_SCAN_WINDOW_BYTES
     while at < end:
         part = next(_decode_slices_at_candidate_ends(array, at, min(at + window, end)), None)
+        if part is None and at + window >= end:
+            raise InvalidInput("The inputs are not a valid JSON array. Send them as a file.")
         if part is None:
             window *= 2
             continue
