@@ -190,7 +190,7 @@ REFUSED: list[tuple[bytes, dict[str, Any], list[str]]] = [
     (b"", {}, ["file is empty"]),
     (b"\n\n", {}, ["file is empty"]),
     (b"mail,nam\nx,y\n", {}, [r"Column \"mail\" is not a field", r"\"nam\" is not a field", r"\"email\"", r"\"name\""]),
-    (b"email,email,name\na,b,c\n", {}, ["Duplicate column"]),
+    (b"email,email,name\na,b,c\n", {}, ["email_2"]),
     (b"Email,e-mail,name\na,b,c\n", {}, [r"are all mapped to \"email\""]),
     (GOOD, {"mapping": '{"email": "nowhere"}'}, [r"\"nowhere\", which is not a field"]),
     (GOOD, {"mapping": "[]"}, ["mapping: must be a JSON object"]),
