@@ -25,6 +25,17 @@ def test_columns_named_only_with_punctuation_map_exactly() -> None:
     assert (found.mapping, found.unknown) == ({"$$": "$$"}, ["%%"])
 
 
+def test_column_with_alias_of_field_maps_to_it_unless_a_field_has_that_name() -> None:
+    fields = (
+        Field(name="customer", column="customer", type="text", aliases=("Kunde", "customer no", "id")),
+        Field(name="id", column="id", type="text"),
+    )
+    found = map_columns(["CUSTOMER-No.", "ID"], Resource(name="t", table=TableName("public", "t"), fields=fields))
+    assert found.mapping == {"CUSTOMER-No.": "customer", "ID": "id"}
+    both = map_columns(["kunde", "Customer No"], Resource(name="t", table=TableName("public", "t"), fields=fields))
+    assert both.problems == ['Columns "kunde", "Customer No" are all mapped to "customer"']
+
+
 def test_mapping_of_10000_unknown_columns_is_fast() -> None:
     started = time.process_time()
     found = map_columns([f"colunm_{n}" for n in range(10_000)], resource(*[f"column_{n}" for n in range(1_000)]))

@@ -260,6 +260,19 @@ def test_declaration_with_inconsistent_condition_is_rejected() -> None:
     ]
 
 
+def test_declared_alias_of_two_fields_is_rejected() -> None:
+    fields = {"mail": {"aliases": ["E-Mail", "Address"]}, "team": {"aliases": ["group"]}}
+    people = merged(fields=fields)
+    assert [one.aliases for one in people.fields if one.aliases] == [("E-Mail", "Address"), ("group",)]
+    fields["team"]["aliases"] = ["address", "AGE"]
+    with pytest.raises(InvalidSettings) as caught:
+        merged(fields=fields)
+    assert str(caught.value).splitlines()[1:] == [
+        '  - resources.people: field "team": the alias "address" also denotes the field "mail"',
+        '  - resources.people: field "team": the alias "AGE" also denotes the field "age"',
+    ]
+
+
 def test_grants_allow_declared_roles_and_deny_others() -> None:
     assert not is_granted(Role.USER, TABLE, "read")
     assert is_granted(Role.ADMIN, TABLE, "write")

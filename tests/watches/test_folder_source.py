@@ -42,9 +42,11 @@ async def test_watched_file_becomes_job_and_is_archived_after_ingestion(scene: S
 @pytest.mark.needs_feature("imports")
 async def test_watched_file_is_imported_with_options_of_its_watch(scene: Scene) -> None:
     await rows(scene.db, TABLE)
-    options = 'mode = "upsert", key = ["email"], mapping = { "E-Mail" = "email" }'
+    options = (
+        'mode = "upsert", key = ["email"], mapping = { "E-Mail" = "email" }, translations = { name = { A = "Ada" } }'
+    )
     scene.declare(f'import = {{ resource = "public.people", {options} }}', 'layout = { delimiter = ";" }')
-    scene.put("people.csv", "E-Mail;name\nada@x.org;Ada\n")
+    scene.put("people.csv", "E-Mail;name\nada@x.org;A\n")
     await scene.whole_way()
     assert await scene.states() == {"people.csv": PROCESSED}
     assert await rows(scene.db, "SELECT * FROM public.people") == [("ada@x.org", "Ada")]

@@ -117,6 +117,26 @@ async def test_error_group_shows_number_of_rows_that_it_lists(site: Site, signed
     await axe(page)
 
 
+async def test_invalid_values_are_translated_in_columns_step(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    lines = [f"translated{n}@example.org,P,{'forty' if n < 3 else 40},{'Chef' if n % 2 else 'admin'}" for n in range(9)]
+    await choose(page, written(tmp_path, "places.csv", "\n".join(["email,name,age,role", *lines])))
+    await page.get_by_role("button", name="Continue to columns").click()
+    values = page.get_by_role("table", name="Values that are not valid")
+    await expect(values.get_by_role("row")).to_have_count(3)
+    await expect(values.get_by_role("row", name="age forty")).to_contain_text("3")
+    await axe(page)
+    await values.get_by_label("Import instead of Chef in role").select_option("admin")
+    await values.get_by_label("Import instead of forty in age").fill("40")
+    await values.get_by_label("Import instead of forty in age").press("Enter")
+    await expect(values.get_by_text("replaced")).to_have_count(2)
+    await expect(values.get_by_label("Import instead of Chef in role")).to_have_value("admin")
+    await page.get_by_role("button", name="Import without checking").click()
+    await figure(page, "imported", "9")
+    found = await rows(site.db, "SELECT DISTINCT age, role FROM shop.people WHERE starts_with(email, 'translated')")
+    assert found == [(40, "admin")]
+
+
 async def fix_a_row(page: Page) -> None:
     await page.get_by_role("gridcell", name="fix0", exact=True).click()
     drawer = page.get_by_role("complementary")

@@ -131,6 +131,7 @@ class MillSubmission(MillDeclarations):
         validate_only: bool = False,
         duplicates: DuplicateRule = "error",
         mapping: Mapping[str, str] | None = None,
+        translations: Mapping[str, Mapping[str, str]] | None = None,
         spreadsheet_safe: bool = False,
         keep_empty: bool = False,
         layout: Mapping[str, Any] | None = None,
@@ -150,6 +151,7 @@ class MillSubmission(MillDeclarations):
             validate_only: Dry run: validate all rows and write none.
             duplicates: Which of several rows with the same key to import; ``error`` fails all but the first.
             mapping: Column of the file -> field, or an empty string to ignore the column.
+            translations: Field -> text in the file -> text to import instead.
             spreadsheet_safe: Remove the apostrophes that an export with ``spreadsheet_safe`` added.
             keep_empty: Import empty text as empty text and not as NULL.
             layout: ``format``, ``encoding``, ``delimiter`` and other options that override detection.
@@ -168,6 +170,7 @@ class MillSubmission(MillDeclarations):
                 validate_only=validate_only,
                 duplicates=duplicates,
                 mapping=mapping,
+                translations=translations,
                 spreadsheet_safe=spreadsheet_safe,
                 keep_empty=keep_empty,
                 layout=layout,
@@ -189,6 +192,7 @@ class MillSubmission(MillDeclarations):
         validate_only: bool = False,
         duplicates: DuplicateRule = "error",
         mapping: Mapping[str, str] | None = None,
+        translations: Mapping[str, Mapping[str, str]] | None = None,
         spreadsheet_safe: bool = False,
         keep_empty: bool = False,
         layout: Mapping[str, Any] | None = None,
@@ -204,6 +208,7 @@ class MillSubmission(MillDeclarations):
             validate_only=validate_only,
             duplicates=duplicates,
             mapping=dict(mapping or {}),
+            translations={name: dict(texts) for name, texts in (translations or {}).items()},
             key=tuple(key),
             spreadsheet_safe=spreadsheet_safe,
             keep_empty=keep_empty,

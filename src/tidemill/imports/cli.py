@@ -19,7 +19,7 @@ from tidemill.imports import error_files
 from tidemill.imports.cli_views import print_error_samples, print_import_effects, print_layout, print_preview
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
-from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode, Translations
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
 from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, open_use_cases_for_local_preview
 from tidemill.jobs import queries
@@ -87,6 +87,10 @@ def import_command(
         list[str] | None,
         typer.Option("--map", help="COLUMN=FIELD to map a column, or COLUMN= to ignore it; can be repeated"),
     ] = None,
+    translate: Annotated[
+        list[str] | None,
+        typer.Option(help="FIELD:TEXT=NEW to import NEW where the file has TEXT, as country:Germany=DE; repeatable"),
+    ] = None,
     spreadsheet_safe: Annotated[
         bool,
         typer.Option("--spreadsheet-safe", help="Remove the apostrophes that an export with --spreadsheet-safe added"),
@@ -130,6 +134,7 @@ def import_command(
         validate_only=validate_only,
         duplicates=cast("DuplicateRule", _check_choice("--duplicates", duplicates, ("first", "last", "error"))),
         mapping=dict(_parse_mapping_entry(text) for text in map_ or []),
+        translations=_parse_translations(translate or []),
         key=tuple(name.strip() for name in key.split(",") if name.strip()),
         spreadsheet_safe=spreadsheet_safe,
         keep_empty=keep_empty,
@@ -297,6 +302,18 @@ def _parse_mapping_entry(text: str) -> tuple[str, str]:
     if not separator:
         raise InvalidInput(f'Invalid value "{text}" for --map. Use COLUMN=FIELD.')
     return column, name
+
+
+def _parse_translations(options: list[str]) -> Translations:
+    translations: Translations = {}
+    for option in options:
+        name, _, texts = option.partition(":")
+        text, separator, new = texts.rpartition("=")
+        if not separator:
+            raise InvalidInput(f'Invalid value "{option}" for --translate. Use FIELD:TEXT=NEW.')
+        if translations.setdefault(name, {}).setdefault(text, new) != new:
+            raise InvalidInput(f'--translate: "{text}" in field "{name}" has two translations')
+    return translations
 
 
 FallbackProcessesOption = Annotated[

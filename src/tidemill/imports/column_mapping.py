@@ -1,12 +1,11 @@
 """Maps the columns of a file to fields, as the request says or by name."""
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemill.core.errors import escape_unprintable
-from tidemill.tables.resource import Resource
+from tidemill.tables.resource import Resource, normalize_column_name
 
 ROW_NUMBER_COLUMN, ERRORS_COLUMN, ERROR_CODES_COLUMN = "_row", "_errors", "_error_codes"
 ERROR_FILE_COLUMNS = (ROW_NUMBER_COLUMN, ERRORS_COLUMN, ERROR_CODES_COLUMN)  # columns that an error file adds
@@ -28,16 +27,14 @@ class ColumnMapping:
 
 
 def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[str, str] | None = None) -> ColumnMapping:
-    """Map columns to fields: as ``explicit`` says, else by name without case and punctuation.
+    """Map columns to fields: as ``explicit`` says, else by the name or an alias, without case and punctuation.
 
     Ignored are columns that ``explicit`` maps to an empty name, the columns that an error file adds, and other
     columns that begin with ``_`` and are not the exact name of a field.
     """
     explicit, given, fields = dict(explicit or {}), set(columns), set(resource.field_names)
     problems = [f'Cannot map column "{name}": the file has no such column' for name in explicit if name not in given]
-    names = {normalize_column_name(name): name for name in reversed(resource.field_names)} | {
-        name: name for name in resource.field_names
-    }
+    names = _list_names_of_fields(resource)
     mapping: dict[str, str] = {}
     unknown: list[str] = []
     for column in columns:
@@ -49,8 +46,7 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
         elif column in ERROR_FILE_COLUMNS or (column.startswith("_") and column not in fields):
             continue
         else:
-            # A name of only punctuation is normalized to "", which must not match any field.
-            target = names.get(column) or names.get(normalize_column_name(column) or column, "")
+            target = names.get(column) or names.get(normalize_column_name(column), "")
             if not target:
                 unknown.append(column)
         if target:
@@ -78,8 +74,11 @@ def quote_names(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def normalize_column_name(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name).casefold()
+def _list_names_of_fields(resource: Resource) -> dict[str, str]:
+    """Return the field of each name that a column can have. Exact names win over normalized names, and over aliases."""
+    aliases = {normalize_column_name(alias): field.name for field in resource.fields for alias in field.aliases}
+    normalized = {normalize_column_name(name): name for name in reversed(resource.field_names)}
+    return aliases | normalized | {name: name for name in resource.field_names}
 
 
 def _list_missing_required_fields(mapping: Mapping[str, str], resource: Resource) -> list[str]:

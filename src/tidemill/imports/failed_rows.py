@@ -13,7 +13,9 @@ from tidemill.imports import import_records
 from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS
 from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_records import FailedRow
+from tidemill.imports.validation.row_errors import RowErrors
 from tidemill.store.database import Database
+from tidemill.tables.values.column_texts import REDACTED_VALUE
 
 UNPARSED_COLUMN = "input"  # the column of unparsed records if the file has no known columns
 
@@ -37,6 +39,31 @@ class RowWithErrors(TypedDict):
     line: int
     errors: list[RowErrorView]
     input: Any
+
+
+class RejectedValue(TypedDict):
+    """A text that is not a valid value of its field, and the number of rows with it."""
+
+    value: str
+    rows: int
+    reason: str
+
+
+REJECTED_VALUES_MAX = 50  # of each field
+
+
+def count_rejected_values(errors: RowErrors) -> dict[str, list[RejectedValue]]:
+    """Return the most frequent invalid values of each field, without long and sensitive ones."""
+    counts: dict[str, dict[str, RejectedValue]] = {}
+    for group in errors.groups:
+        for text in group.values_by_row.values():
+            if group.field is not None and text and text.strip() and not text.endswith(REDACTED_VALUE):
+                new: RejectedValue = {"value": text, "rows": 0, "reason": group.reason}
+                counts.setdefault(group.field, {}).setdefault(text, new)["rows"] += 1
+    return {
+        name: sorted(values.values(), key=lambda one: -one["rows"])[:REJECTED_VALUES_MAX]
+        for name, values in counts.items()
+    }
 
 
 def build_row_error_views(error: ErrorDetails | InputDefect, row: int, line: int) -> list[RowErrorView]:

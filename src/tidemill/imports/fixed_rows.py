@@ -16,12 +16,7 @@ from tidemill.core.input_source import InputBlock, InputSource, resolve_line_num
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
 from tidemill.files.writers.xlsx_sheets import CELL_TEXT_MAX_UTF16_UNITS, truncate_utf16
-from tidemill.imports.column_mapping import (
-    ERROR_FILE_COLUMNS,
-    ROW_NUMBER_COLUMN,
-    normalize_column_name,
-    quote_names,
-)
+from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS, ROW_NUMBER_COLUMN, quote_names
 from tidemill.imports.error_files import escape_cell_if_formula, is_unicode_encoding, read_import_layout
 from tidemill.imports.failed_rows import read_columns_of_failed_rows
 from tidemill.imports.import_plan import ImportParams, ImportPlan
@@ -37,6 +32,7 @@ from tidemill.store.job_events import report_operation_step
 from tidemill.store.job_records import LockedJob
 from tidemill.store.jsonb import decode_input_or_text, encode_json
 from tidemill.store.operation_records import BulkOperation, OperationStep
+from tidemill.tables.resource import normalize_column_name
 
 FIX_PROBLEMS_MAX = 100  # messages; further problems are only counted
 LISTED_COLUMNS_MAX = 20  # columns that a message lists
@@ -97,7 +93,7 @@ class FixFileColumns:
         for column in self._columns:
             for name in (column, mapping.get(column, "")):
                 self._columns_by_folded_name.setdefault(normalize_column_name(name), set()).add(column)
-        self._columns_by_folded_name.pop("", None)  # a name of only punctuation matches no column
+        self._columns_by_folded_name.pop("", None)  # the field of a column that is not imported
 
     def resolve_column(self, name: str) -> str | None:
         """Return the column of the import; None if none or several match. Names with a leading "_" are kept."""

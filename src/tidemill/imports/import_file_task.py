@@ -25,6 +25,7 @@ class ImportFileTask(ConfigTable):
     mode: ImportWriteMode = "insert"
     duplicates: DuplicateRule = "error"
     mapping: dict[str, str] = Field({})
+    translations: dict[str, dict[str, str]] = Field({})
     key: Names = ()
     validate_only: StrictBool = False
     spreadsheet_safe: StrictBool = False

@@ -6,8 +6,9 @@ from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
-from tidemill.core.errors import InvalidColumns, InvalidInput
+from tidemill.core.errors import InvalidColumns, InvalidInput, escape_unprintable
 from tidemill.core.file_format import FileLayout
+from tidemill.core.suggest import format_suggestion
 from tidemill.imports.column_mapping import (
     ColumnMapping,
     format_missing_column,
@@ -16,10 +17,16 @@ from tidemill.imports.column_mapping import (
     quote_names,
 )
 from tidemill.tables.resource import Field, Reference, Resource
+from tidemill.tables.values.column_texts import is_storable_text
 
 ImportWriteMode = Literal["insert", "upsert"]
 DuplicateRule = Literal["first", "last", "error"]
 """Which of several rows with the same key is imported. ``error`` imports the first and fails the others."""
+
+Translations = dict[str, dict[str, str]]
+"""Field -> text in the file -> text to import instead, such as ``{"country": {"Germany": "DE"}}``."""
+TRANSLATED_VALUES_MAX, TRANSLATION_MAX_CHARS = 1_000, 1_000  # values of one field
+TRANSLATION_SHOWN_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,7 @@ class ImportRequest:
     validate_only: bool = False
     duplicates: DuplicateRule = "error"
     mapping: dict[str, str] = field(default_factory=dict)
+    translations: Translations = field(default_factory=dict)
     key: tuple[str, ...] = ()
     spreadsheet_safe: bool = False  # remove the apostrophes that an export put before formulas
     keep_empty: bool = False  # empty text is a value; missing is null, or in CSV an unquoted empty field
@@ -45,6 +53,7 @@ class ImportPlan:
     duplicates: DuplicateRule = "error"
     mapping: dict[str, str] = field(default_factory=dict)  # column of the file -> field
     columns: tuple[str, ...] = ()  # the columns of the file, in its order
+    translations: Translations = field(default_factory=dict)
     spreadsheet_safe: bool = False
     keep_empty: bool = False
     documents: bool = False  # text in a JSON field is a JSON string, not serialized JSON
@@ -147,12 +156,42 @@ def make_import_plan(
         duplicates=request.duplicates,
         mapping=mapped.mapping,
         columns=tuple(columns),
+        translations=normalize_translations(request.translations, resource),
         spreadsheet_safe=is_spreadsheet_safe(request, columns, named_by_rows=named_by_rows),
         keep_empty=request.keep_empty,
         documents=request.keep_empty and named_by_rows,
     )
     validate_plan(plan)
     return plan
+
+
+def normalize_translations(translations: Translations, resource: Resource) -> Translations:
+    """Return the translations with trimmed texts.
+
+    Raises:
+        InvalidInput: A field does not exist, it has too many translations, or a text is too long or has two of them.
+    """
+    return {name: _normalize_translations_of_field(name, texts, resource) for name, texts in translations.items()}
+
+
+def _normalize_translations_of_field(name: str, texts: Mapping[str, str], resource: Resource) -> dict[str, str]:
+    where = f'Invalid translations of field "{name}"'
+    if name not in resource.field_names:
+        raise InvalidInput(f"{where}: {resource.name} has no such field{format_suggestion(name, resource.field_names)}")
+    if len(texts) > TRANSLATED_VALUES_MAX:
+        raise InvalidInput(f"{where}: {len(texts):,} values; at most {TRANSLATED_VALUES_MAX:,} are allowed")
+    trimmed: dict[str, str] = {}
+    for text, new in texts.items():
+        shown = escape_unprintable(text[:TRANSLATION_SHOWN_CHARS])
+        if not text.strip():
+            raise InvalidInput(f"{where}: a value to translate is empty")
+        if max(len(text), len(new)) > TRANSLATION_MAX_CHARS:
+            raise InvalidInput(f'{where}: "{shown}…" is longer than {TRANSLATION_MAX_CHARS:,} characters')
+        if not is_storable_text(text + new):
+            raise InvalidInput(f'{where}: "{shown}" contains a character that PostgreSQL cannot store')
+        if trimmed.setdefault(text.strip(), new) != new:
+            raise InvalidInput(f'{where}: "{shown}" has two translations')
+    return trimmed
 
 
 def is_spreadsheet_safe(request: ImportRequest, columns: Sequence[str], *, named_by_rows: bool = False) -> bool:

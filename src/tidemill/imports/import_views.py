@@ -59,6 +59,7 @@ async def read_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
         layout=layout.to_json() if layout else {},
         columns=list(plan.columns) if plan else [],
         mapping=plan.ordered_mapping if plan else plan_or_request.mapping,
+        translations=plan_or_request.translations,
         duplicates=plan_or_request.duplicates,
         resource_key=list(params.target.key) if params.target else [],
         policy=job.policy,

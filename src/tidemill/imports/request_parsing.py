@@ -26,7 +26,7 @@ from tidemill.runtime import Runtime
 
 LayoutModel = TypeVar("LayoutModel", bound=LayoutIn)
 LAYOUT_FIELDS = tuple(LayoutIn.model_fields)
-JSON_ENCODED_FIELDS = ("mapping", "policy")
+JSON_ENCODED_FIELDS = ("mapping", "translations", "policy")
 REFERENCE_ONLY_FIELDS = ("source",)
 SHEET_NUMBER_MAX_DIGITS = 9  # a longer text can only be a name
 
@@ -77,6 +77,7 @@ def build_import_options(body: ImportIn) -> ImportOptions:
             validate_only=body.validate_only,
             duplicates=body.duplicates,
             mapping=body.mapping,
+            translations=body.translations,
             key=tuple(body.key),
             spreadsheet_safe=body.spreadsheet_safe,
             keep_empty=body.keep_empty,

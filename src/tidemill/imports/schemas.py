@@ -87,6 +87,9 @@ class ImportIn(LayoutIn):
     )
     duplicates: DuplicatePolicy = Field("error", description="Which of several rows with the same key is imported")
     mapping: dict[str, str] = Field({}, description="Column of the file -> field; an empty name ignores the column")
+    translations: dict[str, dict[str, str]] = Field(
+        {}, description="Field -> text in the file -> text to import instead. Texts are compared without outer spaces"
+    )
     key: list[str] = Field([], max_length=32, description="Fields that identify a row; overrides the resource's key")
     spreadsheet_safe: bool = Field(
         False,
@@ -146,6 +149,7 @@ class TargetFieldOut(BaseModel):
     name: str
     type: ValueType
     required: bool = Field(description="True if every new row must have a value, because the column has no default")
+    allowed: list[str] = Field([], description="Allowed values, if the field is an enumeration")
 
 
 class LayoutFindingOut(BaseModel):
@@ -154,6 +158,14 @@ class LayoutFindingOut(BaseModel):
     option: str = Field(description="The option; `columns` lists column names that were derived")
     value: str | int | bool
     confidence: float = Field(ge=0, le=1)
+    reason: str
+
+
+class RejectedValueOut(BaseModel):
+    """A text in the file that is not a valid value of its field. A translation can replace it."""
+
+    value: str
+    rows: int = Field(description="Number of rows with this text, among the checked rows")
     reason: str
 
 
@@ -171,6 +183,9 @@ class PreviewOut(BaseModel):
     missing: list[str] = Field(description="Required fields without a column")
     problems: list[str] = Field(description="Why the import would be rejected; empty if it would be accepted")
     fields: list[TargetFieldOut] = Field([], description="Fields of the resource, in order")
+    rejected_values: dict[str, list[RejectedValueOut]] = Field(
+        {}, description="Field -> invalid texts of its column in the first 1,000 rows, the most frequent first"
+    )
     rows: list[RowOut] = Field(
         description="The first rows, with the errors that can be found without a query of the table"
     )
@@ -224,6 +239,9 @@ class ImportDetail(ImportOut):
     layout: dict[str, Any]
     columns: list[str] = Field(description="Columns of the file")
     mapping: dict[str, str] = Field(description="Column of the file -> field")
+    translations: dict[str, dict[str, str]] = Field(
+        {}, description="Field -> text in the file -> text that is imported instead"
+    )
     duplicates: DuplicatePolicy
     resource_key: list[str] = Field(description="Fields that identify a row")
     policy: dict[str, Any]
@@ -281,6 +299,7 @@ _IMPORT_PROPERTIES: dict[str, dict[str, Any]] = {
     "validate_only": {"type": "boolean"},
     "duplicates": {"$ref": "#/components/schemas/DuplicatePolicy"},
     "mapping": {"type": "string", "description": "JSON object: column of the file -> field"},
+    "translations": {"type": "string", "description": "JSON object: field -> text in the file -> text to import"},
     "key": {"type": "string", "description": "Comma-separated fields, or a JSON list"},
     "spreadsheet_safe": {"type": "boolean", "description": "True if the file was exported with this option"},
     "keep_empty": {"type": "boolean", "description": "Import empty text as text, not as a missing value"},

@@ -19,13 +19,20 @@ from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import Principal, Role
 from tidemill.files.layout import parse_layout_options
 from tidemill.imports import import_records
-from tidemill.imports.failed_rows import RowWithErrors, build_row_error_views, list_rows_with_errors
+from tidemill.imports.failed_rows import (
+    RejectedValue,
+    RowWithErrors,
+    build_row_error_views,
+    count_rejected_values,
+    list_rows_with_errors,
+)
 from tidemill.imports.import_plan import (
     ImportPlan,
     ImportRequest,
     is_spreadsheet_safe,
     make_import_plan,
     map_file_columns,
+    normalize_translations,
 )
 from tidemill.imports.import_submission import (
     FileReference,
@@ -221,8 +228,8 @@ class ImportUseCases:
         owner_id = submission.spec.owner_id
         file = await self._stage_for_preview(source, owner_id) if isinstance(source, FileReference) else source
         try:
-            inspection = await self._inspect_import_file(submission, file, rows, allow_doubts=True)
-            return await self._build_preview(inspection, submission.resource, submission.request)
+            inspection = await self._inspect_import_file(submission, file, PREVIEW_ROWS_MAX, allow_doubts=True)
+            return await self._build_preview(inspection, submission.resource, submission.request, rows)
         finally:
             await self._staged_files.discard(file.blob.id)
 
@@ -286,9 +293,10 @@ class ImportUseCases:
         return await stage_referenced_file(self._runtime, reference)
 
     async def _build_preview(
-        self, inspection: FileInspection, resource: Resource, request: ImportRequest
+        self, inspection: FileInspection, resource: Resource, request: ImportRequest, shown_rows: int
     ) -> "ImportPreview":
         """Return the layout, the column mapping, all problems of the request, and the errors of the first rows."""
+        translations = normalize_translations(request.translations, resource)
         mapped = await asyncio.to_thread(
             map_file_columns, request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows
         )
@@ -306,6 +314,7 @@ class ImportUseCases:
             mode=request.mode,
             mapping=mapping,
             columns=inspection.columns,
+            translations=translations,
             spreadsheet_safe=is_spreadsheet_safe(
                 request, inspection.columns, named_by_rows=inspection.is_named_by_rows
             ),
@@ -313,6 +322,7 @@ class ImportUseCases:
             documents=request.keep_empty and inspection.is_named_by_rows,
         )
         checker = RowChecker(plan, self._runtime.declarations.normalizers)
+        rows, rejected = await asyncio.to_thread(_check_preview_rows, inspection, checker, set(mapped.unknown))
         return {
             "resource_type": resource.name,
             "layout": inspection.layout.to_json(),
@@ -323,9 +333,16 @@ class ImportUseCases:
             "missing": mapped.missing,
             "problems": doubts + problems,
             "fields": [
-                {"name": one.name, "type": one.type, "required": one.is_required_for_insert} for one in resource.fields
+                {
+                    "name": one.name,
+                    "type": one.type,
+                    "required": one.is_required_for_insert,
+                    "allowed": list(one.enum),
+                }
+                for one in resource.fields
             ],
-            "rows": await asyncio.to_thread(_build_preview_rows, inspection, checker, set(mapped.unknown)),
+            "rejected_values": rejected,
+            "rows": rows[:shown_rows],
         }
 
     @asynccontextmanager
@@ -382,6 +399,7 @@ class PreviewField(TypedDict):
     name: str
     type: str
     required: bool
+    allowed: list[str]
 
 
 class ImportPreview(TypedDict):
@@ -396,18 +414,25 @@ class ImportPreview(TypedDict):
     missing: list[str]
     problems: list[str]
     fields: list[PreviewField]
+    rejected_values: dict[str, list[RejectedValue]]
     rows: list[RowWithErrors]
 
 
-def _build_preview_rows(inspection: FileInspection, checker: RowChecker, unknown: set[str]) -> list[RowWithErrors]:
-    """Return the first rows with their errors. Unknown columns are problems of the preview, not of every row."""
+def _check_preview_rows(
+    inspection: FileInspection, checker: RowChecker, unknown: set[str]
+) -> tuple[list[RowWithErrors], dict[str, list[RejectedValue]]]:
+    """Return the first rows with their errors, and the most frequent invalid values of each field.
+
+    Unknown columns are problems of the preview, not of every row.
+    """
     known = [
         {column: value for column, value in record.items() if column not in unknown}
         if isinstance(record, dict)
         else record
         for record in inspection.records
     ]
-    invalid_rows = checker.check_rows(known).errors.build_details_by_row()
+    found = checker.check_rows(known).errors
+    invalid_rows = found.build_details_by_row()
     rows: list[RowWithErrors] = []
     for index, record in enumerate(inspection.records):
         row = index + 1
@@ -416,7 +441,7 @@ def _build_preview_rows(inspection: FileInspection, checker: RowChecker, unknown
         error = inspection.defects.get(index) or invalid_rows.get(index)
         errors = build_row_error_views(error, row, line) if error else []
         rows.append({"row": row, "line": line, "errors": errors, "input": _to_displayed_input(record)})
-    return rows
+    return rows, count_rejected_values(found)
 
 
 def _to_displayed_input(record: Any) -> Any:

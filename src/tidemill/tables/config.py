@@ -37,6 +37,7 @@ NAMED_PATTERNS = {
 }
 _DECLARABLE_TYPES = [name for name in get_args(ColumnType) if name not in ("array", "other")]
 _EXCLUSIVE_RULE_PAIRS = [("required", "default"), ("pattern", "format"), ("minimum", "above"), ("maximum", "below")]
+FIELD_ALIASES_MAX = 100
 _SAMPLE_DATETIME = datetime(2026, 11, 15, 13, 45, 7)  # noqa: DTZ001  only formatted and parsed
 
 
@@ -142,6 +143,7 @@ class FieldTable(ConfigTable):
     normalize: Annotated[tuple[Annotated[str, AfterValidator(_check_normalizer)], ...], NonEmpty, Unique] = ()
     date_formats: Annotated[tuple[Annotated[Text, AfterValidator(_check_date_format)], ...], NonEmpty, Unique] = ()
     sensitive: StrictBool = False
+    aliases: Annotated[Names, Field(max_length=FIELD_ALIASES_MAX)] = ()
     unique: StrictBool = False
     references: Annotated[tuple[TableName, str], PlainValidator(_parse_referenced_column)] | None = None
 

@@ -59,6 +59,7 @@ class Field:
     normalize: tuple[str, ...] = ()  # names of the normalizers that run first, in order
     formats: tuple[str, ...] = ()  # strptime formats of dates and times, in addition to ISO 8601
     sensitive: bool = False  # errors do not show its values
+    aliases: tuple[str, ...] = ()  # other names of its column in files
 
     @property
     def is_required_for_insert(self) -> bool:
@@ -167,6 +168,7 @@ def find_resource_problems(resource: Resource) -> list[str]:
         allowed = next((field.enum for field in resource.fields if field.name == condition.field), ())
         unknown = [value for value in condition.values if allowed and value not in allowed]
         problems += [f'unknown value "{value}" for field "{condition.field}" in conditions' for value in unknown]
+    problems += _find_alias_problems(resource)
     for checked in resource.fields:
         problems += [f'field "{checked.name}": {problem}' for problem in _find_field_problems(checked)]
     return problems
@@ -183,6 +185,23 @@ def _find_field_problems(field: Field) -> list[str]:
         problems.append("min_length is greater than max_length")
     if field.default is not None and field.enum and field.default not in field.enum:
         problems.append(f'default "{field.default}" is not one of {", ".join(field.enum)}')
+    return problems
+
+
+def normalize_column_name(name: str) -> str:
+    """Return the form in which the columns of files are compared with fields: without case and punctuation."""
+    return re.sub(r"[\W_]+", "", name).casefold() or name
+
+
+def _find_alias_problems(resource: Resource) -> list[str]:
+    """Return a message for each alias that denotes two fields."""
+    owners = {normalize_column_name(name): name for name in resource.field_names}
+    problems = []
+    for checked in resource.fields:
+        for alias in checked.aliases:
+            other = owners.setdefault(normalize_column_name(alias), checked.name)
+            if other != checked.name:
+                problems.append(f'field "{checked.name}": the alias "{alias}" also denotes the field "{other}"')
     return problems
 
 

@@ -40,6 +40,7 @@ class FieldReader:
         field: Field,
         normalizers: Mapping[str, Normalizer] | None = None,
         *,
+        translations: Mapping[str, str] | None = None,
         unescape_formulas: bool = False,
         keep_empty: bool = False,
         keep_null: bool = False,
@@ -50,11 +51,13 @@ class FieldReader:
         Args:
             field: The field and its rules.
             normalizers: The declared normalizers by name, in addition to the built-in ones.
+            translations: Texts to replace before all other steps. They are compared without surrounding whitespace.
             unescape_formulas: Remove the apostrophes that an export put before formulas.
             keep_empty: Empty text is a value.
             keep_null: A missing value is NULL instead of the default.
             texts_are_json: Text in a JSON field is a JSON string, not serialized JSON.
         """
+        self._translations = dict(translations or {})
         self._texts_are_json = texts_are_json and field.type == "json"
         self._unescape_formulas = unescape_formulas and is_text_type(field.type, field.sql_type)
         self._keep_empty = keep_empty and allows_empty_text(field)
@@ -104,6 +107,8 @@ class FieldReader:
         texts = self._convert_to_texts(values, flaws)
         if self._unescape_formulas:
             texts = [text and unescape_formula(text) for text in texts]
+        if self._translations:
+            texts = [text and self._translations.get(text.strip(), text) for text in texts]
         for normalize in self._normalize:
             texts = self._apply_normalizer(normalize, texts, values, flaws)
         if self._field.type not in _FREE_TEXT_TYPES:

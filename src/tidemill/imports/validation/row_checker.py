@@ -53,6 +53,7 @@ def make_field_reader(plan: ImportPlan, name: str, normalizers: Mapping[str, Nor
     return FieldReader(
         field,
         normalizers,
+        translations=plan.translations.get(name),
         unescape_formulas=plan.spreadsheet_safe,
         keep_empty=plan.keep_empty,
         keep_null=plan.keeps_null(field),

@@ -1,14 +1,15 @@
 // @ts-check
 /** The columns step of an import: the mapping of columns to fields, and the import rules. */
 import { h, keyedList } from "../core/dom.js";
-import { truncate } from "../core/format.js";
+import { formatNumber, truncate } from "../core/format.js";
 import { cellText } from "../core/json.js";
 import { query, queryParam, setQuery } from "../core/router.js";
 import { computed, effect, signal } from "../core/signal.js";
 import { icon } from "../ui/icons.js";
-import { mappingFromUrl, setMapping } from "./import-draft.js";
+import { mappingFromUrl, setMapping, setTranslation, translationsFromUrl } from "./import-draft.js";
 
 const SAMPLE_COUNT = 3;
+const REJECTED_SHOWN_MAX = 10; // values of each field
 /** @typedef {import("../core/signal.js").Signal<any>} Preview the latest preview */
 
 /** Keeps each row while its column exists, so that a new preview does not move the focus. @param {import("../core/signal.js").Signal<any>} preview */
@@ -102,6 +103,58 @@ function missingFieldRow(field, preview, map) {
     h("th", { scope: "row" }, field),
     h("td", null, h("span", { class: "status", data: { tone: "bad" } }, icon("cross"), "required, but missing in the file")),
   );
+}
+
+/** The invalid values of each field, and those that the user replaced. @param {import("../core/signal.js").Signal<any>} preview */
+export function translationTable(preview) {
+  /** @typedef {{field: string, text: string, rows: number | null, reason: string}} RejectedText */
+  const lines = computed(() => {
+    const found = preview.value ?? { rejected_values: {} };
+    /** @type {Map<string, RejectedText>} */
+    const all = new Map();
+    for (const [field, texts] of Object.entries(translationsFromUrl(query.value))) {
+      for (const text of Object.keys(texts)) all.set(`${field} ${text}`, { field, text, rows: null, reason: "replaced" });
+    }
+    for (const [field, values] of Object.entries(found.rejected_values)) {
+      for (const one of values.slice(0, REJECTED_SHOWN_MAX)) all.set(`${field} ${one.value.trim()}`, { field, text: one.value.trim(), rows: one.rows, reason: one.reason });
+    }
+    return [...all.values()].toSorted((a, b) => a.field.localeCompare(b.field) || a.text.localeCompare(b.text));
+  });
+  /** @param {import("../core/signal.js").Signal<RejectedText>} line */
+  const row = (line) => {
+    const { field, text } = line.peek();
+    return h(
+      "tr",
+      null,
+      h("th", { scope: "row" }, field),
+      h("td", { data: { label: "Value in the file" } }, text),
+      h("td", { class: "right", data: { label: "Rows" } }, () => (line.value.rows === null ? "–" : formatNumber(line.value.rows))),
+      h("td", { data: { label: "Problem" } }, () => line.value.reason),
+      h("td", { data: { label: "Import as" } }, replacementInput(field, text, preview)),
+    );
+  };
+  return h(
+    "div",
+    { class: "card stack", hidden: () => lines.value.length === 0 },
+    h("h2", null, "Values that are not valid"),
+    h("p", { class: "hint" }, "From the first rows of the file. Set what to import instead. Rows with the other values are reported as errors."),
+    h(
+      "div",
+      { class: "table-box" },
+      h("table", { class: "cards", "aria-label": "Values that are not valid" }, h("thead", null, h("tr", null, ["Field", "Value in the file", "Rows", "Problem", "Import as"].map((label) => h("th", { scope: "col" }, label)))), keyedList(h("tbody"), () => lines.value, (line) => `${line.field} ${line.text}`, row)),
+    ),
+  );
+}
+
+/** A list of the allowed values of an enumeration, or a text input. @param {string} field @param {string} text @param {Preview} preview */
+function replacementInput(field, text, preview) {
+  const label = `Import instead of ${text} in ${field}`;
+  const chosen = () => translationsFromUrl(query.value)[field]?.[text] ?? "";
+  const change = (/** @type {Event} */ event) => setTranslation(field, text, /** @type {HTMLInputElement} */ (event.target).value.trim() || null);
+  const allowed = computed(() => JSON.stringify(preview.value?.fields.find((/** @type {any} */ one) => one.name === field)?.allowed ?? []));
+  const values = JSON.parse(allowed.peek());
+  if (values.length === 0) return h("input", { type: "text", size: "16", "aria-label": label, placeholder: "unchanged", value: chosen, on: { change } });
+  return h("select", { "aria-label": label, on: { change } }, () => [h("option", { value: "", selected: chosen() === "" }, "– unchanged –"), values.map((/** @type {string} */ one) => h("option", { value: one, selected: chosen() === one }, one))]);
 }
 
 /** @param {any[]} rows @param {string} column */

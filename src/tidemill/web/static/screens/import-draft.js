@@ -44,7 +44,7 @@ function importParams(urlParams) {
   const params = new URLSearchParams({ resource: urlParams.get("resource") ?? "" });
   for (const name of [...LAYOUT_PARAMS, ...RULE_PARAMS]) if (urlParams.has(name)) params.set(name, urlParams.get(name) ?? "");
   if (params.get("quote") === "none") params.set("quote", "");
-  if (urlParams.has("mapping")) params.set("mapping", urlParams.get("mapping") ?? "");
+  for (const name of ["mapping", "translations"]) if (urlParams.has(name)) params.set(name, urlParams.get(name) ?? "");
   const policy = failurePolicy(urlParams);
   if (policy) params.set("policy", JSON.stringify(policy));
   return params;
@@ -71,6 +71,27 @@ export function mappingFromUrl(urlParams) {
 /** @param {Record<string, string>} mapping */
 export function setMapping(mapping) {
   return setQuery({ mapping: Object.keys(mapping).length ? JSON.stringify(mapping) : null }, { replace: true });
+}
+
+/** The translations in the URL, by field and text in the file. @param {URLSearchParams} urlParams @returns {Record<string, Record<string, string>>} */
+export function translationsFromUrl(urlParams) {
+  try {
+    const found = JSON.parse(urlParams.get("translations") ?? "{}");
+    return found !== null && typeof found === "object" ? found : {};
+  } catch {
+    return {};
+  }
+}
+
+/** Sets the text to import instead of a text in the file; null imports the text unchanged. @param {string} field @param {string} text @param {string | null} replacement */
+export function setTranslation(field, text, replacement) {
+  const all = translationsFromUrl(query.peek());
+  const ofField = { ...all[field] };
+  if (replacement === null) delete ofField[text];
+  else ofField[text] = replacement;
+  if (Object.keys(ofField).length) all[field] = ofField;
+  else delete all[field];
+  return setQuery({ translations: Object.keys(all).length ? JSON.stringify(all) : null }, { replace: true });
 }
 
 /** The preview of the file, requested again when a setting changes. */

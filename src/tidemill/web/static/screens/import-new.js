@@ -12,7 +12,7 @@ import { confirmDialog } from "../ui/dialog.js";
 import { dropZone, preventPageDrop } from "../ui/drop-zone.js";
 import { icon } from "../ui/icons.js";
 import { emptyState, errorNotice, loadingNotice, validationNotice } from "../ui/notices.js";
-import { columnsTable, importOptions } from "./import-columns.js";
+import { columnsTable, importOptions, translationTable } from "./import-columns.js";
 import { draftFile, fetchWritableResources, previewFile, previousFileName, setDraftFile, submitImport } from "./import-draft.js";
 import { findingList, layoutForm, previewTable } from "./import-preview.js";
 import { stepBar } from "./import-steps.js";
@@ -77,7 +77,7 @@ export function screen() {
   ];
   const columnsStep = () => [
     stepHeading("Columns"),
-    whenPreviewed(() => columnsTable(previewed.preview)),
+    whenPreviewed(() => [columnsTable(previewed.preview), translationTable(previewed.preview)]),
     importOptions(),
     startButtons(() => (previewed.isPreviewing.value ? "The preview is being updated" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "Fix the column mapping first" : null)))),
   ];
@@ -136,12 +136,12 @@ function resourceChoice(all, chosen, typed, isOther) {
     const { value } = /** @type {HTMLSelectElement} */ (event.target);
     isOther.value = value === "*";
     typed.value = "";
-    setQuery({ resource: value === "*" ? null : value, mapping: null }, { replace: true });
+    setQuery({ resource: value === "*" ? null : value, mapping: null, translations: null }, { replace: true });
   };
   const inputText = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value.trim();
   const type = (/** @type {Event} */ event) => (typed.value = inputText(event));
   const name = async (/** @type {Event} */ event) => {
-    await setQuery({ resource: inputText(event), mapping: null }, { replace: true });
+    await setQuery({ resource: inputText(event), mapping: null, translations: null }, { replace: true });
     typed.value = "";
   };
   return h(
