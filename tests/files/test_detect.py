@@ -244,3 +244,17 @@ def test_detect_time_is_bounded_for_large_files() -> None:
 def test_detect_works_on_truncated_compressed_file() -> None:
     data = gzip.compress(b"id;name\n" + b"".join(b"%d;x\n" % (n * 7919) for n in range(100_000)))
     assert look(data[: len(data) // 2])["delimiter"] == ";"
+
+
+def test_detect_header_of_codes_above_an_invalid_first_row_has_one_row() -> None:
+    text = "id,name\n" + "".join(f"{n if n % 10 else 'x'},n{n}\n" for n in range(100))
+    found = look(text.encode())
+    assert (found["header"], found.get("header_rows", 1)) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "header"),
+    [("id,name,c10,c11,c12\n", True), ("id;address_1;address_22\n", True), ("7,Ann\n", False), ("AB-12,33\n", False)],
+)
+def test_detect_only_row_is_the_header_if_all_values_are_identifiers(line: str, header: bool) -> None:
+    assert look(line.encode())["header"] is header

@@ -87,7 +87,13 @@ def _is_header_like(row: SampleRow, shapes: list[str], typed: list[int]) -> bool
 def _continues_header(row: SampleRow, shapes: list[str], typed: list[int]) -> bool:
     """Return whether a row is part of the header: one odd value in a single column is no proof."""
     found = _compare(row, shapes, typed)
-    return found.matches == 0 and found.differs == len(typed) > 1
+    has_code = any(shapes[at] == "code" and _has_digit(row.fields[at]) for at in typed if at < row.width)
+    return not has_code and found.matches == 0 and found.differs == len(typed) > 1
+
+
+def _has_digit(value: str) -> bool:
+    """Return whether a value can be a short code, such as "n1" in a column with "n10"."""
+    return any(char.isdecimal() for char in value)
 
 
 def _count_repeated(rows: Sequence[SampleRow]) -> int:
@@ -106,9 +112,11 @@ def _has_gaps(row: SampleRow) -> bool:
 
 def _judge_single_row(row: SampleRow) -> HeaderGuess:
     shapes = [classify_value(value) for value in row.fields]
-    if any(map(is_typed, shapes)):
-        return HeaderGuess(0, 0.7, "The only row has numbers or dates")
-    return HeaderGuess(1, 0.7, "The only row has text and no numbers")
+    if not any(map(is_typed, shapes)):
+        return HeaderGuess(1, 0.7, "The only row has text and no numbers")
+    if all(value.strip().isidentifier() for value in row.fields):
+        return HeaderGuess(1, 0.7, "The only row has identifiers")
+    return HeaderGuess(0, 0.7, "The only row has numbers or dates")
 
 
 def _judge_data_like_row(row: SampleRow, shapes: list[str], matches: int) -> HeaderGuess:

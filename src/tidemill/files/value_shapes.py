@@ -1,4 +1,4 @@
-"""Recognizes the shape of a value, such as a number or a date, to tell headers and footers from rows."""
+"""Recognizes the shape of a value, such as a number or a date, to distinguish headers and footers from rows."""
 
 import re
 from collections import Counter
