@@ -75,6 +75,23 @@ async def test_path_parameters_with_hostile_values_are_rejected(
                 assert is_refused(answer), f"{method} {path}: {answer.status_code} {answer.text}"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PATCH", "/v1/users/ada/quota", {"stored_bytes": True}),
+        ("POST", "/v1/keys", {"name": "ci", "expires_in_s": True}),
+        ("POST", "/v1/jobs", {"kind": "echo", "inputs": [], "priority": False}),
+        ("POST", "/v1/jobs", {"kind": "echo", "inputs": [], "policy": {"mode": "tolerate", "max_failed": True}}),
+    ],
+)
+async def test_numbers_given_as_true_or_false_are_rejected(
+    root: httpx2.AsyncClient, method: str, path: str, body: dict[str, Any]
+) -> None:
+    answer = await root.request(method, path, json=body)
+    assert answer.status_code == 422, answer.text
+    assert "true and false are not valid here" in answer.text
+
+
 FIELDS = [
     ("POST", "/v1/jobs", '{"kind": "@", "inputs": []}'),
     ("POST", "/v1/jobs", '{"kind": "echo", "inputs": ["@"]}'),

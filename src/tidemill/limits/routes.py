@@ -1,24 +1,14 @@
 """HTTP routes of limiters."""
 
 from datetime import datetime
-from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, BeforeValidator, Field, StrictFloat
+from pydantic import BaseModel, Field, StrictFloat
 
 from tidemill.limits import use_cases
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.runtime_dependencies import DatabaseDep
 from tidemill.rest.schema_types import RequestModel
-
-
-def _reject_bool(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
-    return value
-
-
-IntNotBool = Annotated[int, BeforeValidator(_reject_bool)]
 
 
 class LimiterOut(BaseModel):
@@ -47,8 +37,8 @@ class LimiterIn(RequestModel):
     rate: StrictFloat | str | None = Field(
         None, description='Calls per second as a number, or a string such as `"5/s"` or `"300/min"`'
     )
-    burst: IntNotBool | None = None
-    concurrency: IntNotBool | None = None
+    burst: int | None = None
+    concurrency: int | None = None
 
 
 class UnblockIn(RequestModel):

@@ -4,7 +4,19 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
@@ -34,6 +46,18 @@ class RequestModel(BaseModel):
         alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(name, to_camel(name))),
         populate_by_name=True,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _reject_bool_as_number(cls, value: object, info: ValidationInfo) -> object:
+        """Reject true and false where the field is a number: otherwise they are converted to 1 and 0."""
+        if isinstance(value, bool) and info.field_name is not None:
+            annotation: Any = cls.model_fields[info.field_name].annotation
+            try:
+                TypeAdapter(annotation).validate_python(value, strict=True)
+            except ValidationError:
+                raise ValueError("true and false are not valid here") from None
+        return value
 
 
 class QueryModel(BaseModel):
