@@ -159,8 +159,6 @@ BAD_CSV = {
     "empty": b"",
     "nul in the header": b"a\x00,b\n" + CSV_ROWS,
     "no UTF-8 in the header": b"a\xff,b\n" + CSV_ROWS,
-    "a column twice": b"a,a\n" + CSV_ROWS,
-    "a quote that never ends in the header": b'"a,b\n' + CSV_ROWS * 20,
     "a header without end": b"a" * 3_000 + b",b\n" + CSV_ROWS,
 }
 
