@@ -23,7 +23,9 @@ SEED ?=
 TEST_TIMEOUT ?= 40m
 BOUNDED = timeout --foreground --signal=INT --kill-after=60 $(TEST_TIMEOUT)
 # The folders and files of test-fast. Collecting all folders would take 20 s.
-FAST_TESTS := $(addprefix tests/,app core dispatch engine/adaptive engine/children engine/test_adaptive_concurrency.py \
+FAST_TESTS := $(addprefix tests/,app core dispatch engine/children engine/test_adaptive_concurrency.py \
+	engine/test_chunk_sizing.py engine/test_claim_sizing.py engine/test_concurrency_controller.py engine/test_error_rate.py \
+	engine/test_system_load.py \
 	engine/test_claimer.py engine/test_concurrency.py engine/test_periodic_loop.py enrichment imports jobs limits rest tables telemetry \
 	watches distributions/test_artifact_names.py exports/test_filters.py store/test_jsonb.py test_config.py) \
 	--ignore=tests/imports/test_exactly_once.py --ignore=tests/app/test_disabled_features.py

@@ -1,6 +1,6 @@
 """A simulation of worker processes that call a provider with a rate limit.
 
-Each process is an ``AdaptiveSemaphore`` of ``tidemill.engine.adaptive_semaphore``, as in a worker. The provider and the
+Each process is an ``AdaptiveSemaphore`` of ``tidemill.engine.concurrency``, as in a worker. The provider and the
 clock are simulated: events in a heap, random numbers from a seed, no database, no network, no real time.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidemill.core.outcome import Done, Outcome, Retry
-from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
+from tidemill.engine.concurrency import AdaptiveSemaphore
 
 REFUSAL_S = 0.005  # a 429 response arrives quickly
 

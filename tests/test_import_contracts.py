@@ -17,7 +17,7 @@ SQL_MODULES = {  # outside tidemill.store and tidemill.tables, only these may im
     "tidemill.dispatch.outbox",
     "tidemill.dispatch.postgres_dispatcher",
     "tidemill.dispatch.quarantine",
-    "tidemill.distributions.dataset_queries",
+    "tidemill.distributions.artifact_producer",
     "tidemill.exports.export_records",
     "tidemill.exports.result_export",
     "tidemill.exports.table_copy",
@@ -25,7 +25,7 @@ SQL_MODULES = {  # outside tidemill.store and tidemill.tables, only these may im
     "tidemill.imports.target_table",
     "tidemill.limits.limiter_records",
     "tidemill.testing.throwaway_postgres",
-    "tidemill.torture.server_address",
+    "tidemill.torture.database_server",
 }
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tidemill.config import Settings
-from tidemill.core.errors import InvalidSettings
-from tidemill.core.suggest import format_suggestion
+from tidemill.core.errors import InvalidSettings, format_suggestion
 from tidemill.features import Feature
 
 DEFAULT_CONFIG_PATH = Path("tidemill.toml")

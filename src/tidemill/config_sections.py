@@ -20,9 +20,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from tidemill.core.errors import InvalidSettings
+from tidemill.core.errors import InvalidSettings, format_suggestion
 from tidemill.core.principal import Role
-from tidemill.core.suggest import format_suggestion
 
 _CONFIG_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _QUOTED_CHOICE_PATTERN = re.compile(r"'([^']*)'")

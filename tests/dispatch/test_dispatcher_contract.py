@@ -9,8 +9,7 @@ import pytest
 from dispatch.listeners import Ear, envelope
 from support import eventually, rows
 from support.brokers import Proxy
-from tidemill.dispatch.postgres_dispatcher import PostgresDispatcher
-from tidemill.dispatch.wakeups import WakeupDispatcher
+from tidemill.dispatch.postgres_dispatcher import PostgresDispatcher, WakeupDispatcher
 from tidemill.store.database import Database
 
 Listen = Callable[..., Ear]

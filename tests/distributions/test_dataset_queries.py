@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from support import eventually, rows
-from tidemill.distributions.dataset_queries import ReadTransactionPool
+from tidemill.distributions.artifact_producer import ReadTransactionPool
 from tidemill.store.database import Database
 
 OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%%'"
@@ -37,7 +37,7 @@ async def test_read_transaction_is_reused_and_ended_when_idle(db: Database) -> N
 async def test_read_transaction_past_maximum_age_is_ended_on_release(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.distributions.dataset_queries.READ_TRANSACTION_MAX_S", 0.0)
+    monkeypatch.setattr("tidemill.distributions.artifact_producer.READ_TRANSACTION_MAX_S", 0.0)
     async with ReadTransactionPool(db, max_open=1, statement_timeout_s=5).acquire():
         pass
     assert await none_is_open(db)
@@ -56,7 +56,7 @@ async def test_read_transaction_with_failed_query_is_not_reused(db: Database) ->
 async def test_idle_read_transaction_is_ended_when_database_is_closed(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.distributions.dataset_queries.READ_TRANSACTION_IDLE_S", 3_600.0)
+    monkeypatch.setattr("tidemill.distributions.artifact_producer.READ_TRANSACTION_IDLE_S", 3_600.0)
     async with Database(db.url) as other:
         async with ReadTransactionPool(other, max_open=1, statement_timeout_s=5).acquire():
             pass

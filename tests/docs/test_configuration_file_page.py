@@ -29,9 +29,8 @@ from tidemill.tables.config import (
     parse_resource_declarations,
 )
 from tidemill.tables.resource import ResourceDeclaration
-from tidemill.watches.config import JOB_TASK_KEY, make_watch_table_model, parse_watches
+from tidemill.watches.config import JOB_TASK_KEY, JobFileTask, make_watch_table_model, parse_watches
 from tidemill.watches.file_names import FilePattern
-from tidemill.watches.job_file_task import JobFileTask
 from tidemill.watches.watch import Watch, parse_duration_s
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "configuration-file.md").read_text()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemill import Done, Retry
-from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
+from tidemill.engine.concurrency import AdaptiveSemaphore
 from tidemill.telemetry.events import Event, subscribe
 
 REFUSED = Retry("429", throttled=True)

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from support import until
-from tidemill.engine.shared_exclusive_lock import SharedExclusiveLock
+from tidemill.engine.concurrency import SharedExclusiveLock
 
 
 async def settle() -> None:

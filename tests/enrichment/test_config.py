@@ -15,7 +15,7 @@ from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
 from tidemill.enrichment.config import parse_services
 from tidemill.enrichment.external_service import ServiceAddressPolicy, ServiceCallError, make_service_from_url
-from tidemill.enrichment.service_http_client import ServiceCallLimits, ServiceHttpClient
+from tidemill.enrichment.service_client import ServiceCallLimits, ServiceHttpClient
 
 
 def test_service_declaration_sets_address_secret_and_allowed_roles() -> None:

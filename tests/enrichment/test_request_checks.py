@@ -16,7 +16,7 @@ from tidemill.enrichment import match_batcher
 from tidemill.enrichment.match_request import MatchRequest
 from tidemill.enrichment.service_client import ServiceClient
 from tidemill.jobs.administration import check_health
-from tidemill.store.pending_items import _fetch_job_briefs
+from tidemill.store.item_lists import _fetch_job_briefs
 from tidemill.store.progress_samples import read_queue_depth
 
 

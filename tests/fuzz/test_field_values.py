@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fuzz.mutations import any_json, mutated_text
 from fuzz.targets import fuzz
 from imports.test_field_reader import ANY, TYPES
-from tidemill.core.csv_injection import FORMULA_PATTERN, escape_formula, unescape_formula
+from tidemill.core.file_format import FORMULA_PATTERN, escape_formula, unescape_formula
 from tidemill.core.json_input import MAX_JSON_DEPTH, is_json_too_deep
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import FieldReader

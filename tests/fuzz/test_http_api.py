@@ -20,7 +20,7 @@ from fuzz.targets import fuzz
 from support.import_requests import MIXED
 from support.populated_api import LETTERS, Place, furnished
 from support.raw_http import Told, listening
-from tidemill.rest.list_cursors import encode_cursor
+from tidemill.rest.dependencies import encode_cursor
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 TIMEOUT_S = 120

@@ -131,7 +131,7 @@ async def test_pending_list_shows_same_job_status_as_job(db: Database) -> None:
 async def test_pending_list_finds_rare_kind_within_page_budget(
     db: Database, monkeypatch: pytest.MonkeyPatch, owner: int | None
 ) -> None:
-    monkeypatch.setattr("tidemill.store.pending_items.PAGE_BATCH_BUDGET", 10)
+    monkeypatch.setattr("tidemill.store.item_lists.PAGE_BATCH_BUDGET", 10)
     for kind in ("usual", "rare", "usual", "rare"):
         await add_job(db, 25 if kind == "usual" else 2, batch_size=1, owner_id=1, kind=kind)
     first = await queries.list_pending_items(db, owner_id=owner, kind="rare", limit=5)

@@ -12,9 +12,9 @@ import pytest
 from support import eventually, rows
 from tidemill.limits import limiter_records as store
 from tidemill.limits.limiter import Limiter
+from tidemill.limits.limiter_permit import LimiterRegistry
 from tidemill.limits.limiter_queue import MAX_RETRY_SPREAD_S, LimiterQueue, RetrySchedule
 from tidemill.limits.limiter_records import PermitRequest
-from tidemill.limits.limiter_registry import LimiterRegistry
 from tidemill.limits.use_cases import unblock_limiter
 from tidemill.store.database import Database
 

@@ -9,7 +9,7 @@ from support import assert_sound, fates, rows
 from tidemill import Item, Mill, Retry
 from tidemill.limits import limiter_records as store
 from tidemill.limits.limiter import Limiter
-from tidemill.limits.limiter_registry import LimiterRegistry
+from tidemill.limits.limiter_permit import LimiterRegistry
 from tidemill.store.database import Database
 from tidemill.testing import drain
 

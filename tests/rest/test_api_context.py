@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from support import until
-from tidemill.rest.request_coalescer import RequestCoalescer
+from tidemill.core.coalescers import RequestCoalescer
 
 
 class Source:

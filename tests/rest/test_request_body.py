@@ -21,9 +21,8 @@ from tidemill.core.errors import InvalidInput
 from tidemill.jobs import upload
 from tidemill.limits import limiter_records
 from tidemill.limits.limiter import Limiter
-from tidemill.rest import json_body
-from tidemill.rest.json_body import LazyJsonArray, slice_json_array
-from tidemill.rest.request_body import BodyLimit, RequestBody, carries_json_parameters
+from tidemill.rest import request_body as json_body
+from tidemill.rest.request_body import BodyLimit, LazyJsonArray, RequestBody, carries_json_parameters, slice_json_array
 from tidemill.store import job_records
 from tidemill.store.job_submission import ExecuteStep, Submission, build_submission_steps
 from tidemill.store.statements import sql

@@ -11,8 +11,7 @@ from tidemill.core.decide import Verdict
 from tidemill.core.status import ItemStatus
 from tidemill.jobs import job_control
 from tidemill.jobs.queries import iterate_items, list_items
-from tidemill.store import batch_leases, item_lists, pending_items
-from tidemill.store import item_lists as sequence
+from tidemill.store import batch_leases, item_lists
 from tidemill.store.database import Database
 
 DONE, NOT_FOUND, SKIPPED, CANCELLED = (
@@ -95,7 +94,7 @@ async def test_done_item_list_of_sparse_job_includes_items_without_rows(db: Data
 async def test_item_page_without_match_is_empty_and_has_next_cursor(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sequence, "PAGE_ITEM_BUDGET", 25)
+    monkeypatch.setattr(item_lists, "PAGE_ITEM_BUDGET", 25)
     job_id = await add_job(db, 100)
     lease = await take(db, job_id)
     await settle(db, lease, [verdict(seq, DONE if seq == 80 else FAILED) for seq in range(100)])
@@ -127,8 +126,7 @@ async def test_item_page_over_nearly_settled_batches_stops_at_scan_budget(
     db: Database, monkeypatch: pytest.MonkeyPatch, status: ItemStatus
 ) -> None:
     """One page does not scan all of a hundred batches with one open item each."""
-    for walk in (pending_items, item_lists):
-        monkeypatch.setattr(walk, "PAGE_ITEM_BUDGET", 50)
+    monkeypatch.setattr(item_lists, "PAGE_ITEM_BUDGET", 50)
     job_id = await add_job(db, 200, batch_size=20)
     for _ in range(10):
         lease = await take(db, job_id)

@@ -12,8 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.telemetry.child_events import MEASURED_EVENTS
 from tidemill.telemetry.events import Event
-from tidemill.telemetry.metric_families import ExpiringGauge
-from tidemill.telemetry.metric_labels import MAX_LABEL_VALUES, OTHER_LABEL, BoundedLabel, count_by_known_code
+from tidemill.telemetry.metric_families import (
+    MAX_LABEL_VALUES,
+    OTHER_LABEL,
+    BoundedLabel,
+    ExpiringGauge,
+    count_by_known_code,
+)
 from tidemill.telemetry.metrics import MetricsSubscriber
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
@@ -256,7 +261,7 @@ def test_counters_of_alerts_start_at_zero() -> None:
     assert seen["tidemill_lease_losses_total", ("sweep",)] == 0
     assert seen["tidemill_items_total", ("k", "failed")] == 0
     assert seen["tidemill_stale_results_total", ("k",)] == 0
-    for module in ("app.worker", "watches.scanner", "engine.ingester", "engine.adaptive.state_report"):
+    for module in ("app.worker", "watches.scanner", "engine.ingester", "engine.adaptive_state_report"):
         importlib.import_module(f"tidemill.{module}")
     classes = [one for one in PeriodicLoop.__subclasses__() if one.__module__.startswith("tidemill.")]  # not of tests
     loops = {loop.name for loop in classes if hasattr(loop, "name")}

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from tidemill.torture.report import EVIDENCE_MAX, Report, Violation
+from tidemill.torture.ledgers import EVIDENCE_MAX, Report, Violation
 
 
 def test_report_without_violations_has_passed() -> None:

@@ -14,7 +14,7 @@ from tidemill.config import Settings, SourceFolder
 from tidemill.store import workers
 from tidemill.store.database import Database
 from tidemill.testing import drain
-from tidemill.watches import watch_files
+from tidemill.watches import watch_records
 from tidemill.watches.file_state import FileState, WatchFile
 from tidemill.watches.scanner import WatchScanner, WatchScanReport, make_watch_scanner
 
@@ -69,7 +69,7 @@ class Scene:
 
     async def files(self, name: str = "nightly") -> dict[str, WatchFile]:
         """Return the latest version of each file by path."""
-        page = await self.db.read(watch_files.list_watch_files, name, limit=500)
+        page = await self.db.read(watch_records.list_watch_files, name, limit=500)
         fields = WatchFile.__slots__
         files = [WatchFile(**{name: row[name] for name in fields}) for row in reversed(page.items)]
         return {file.path: file for file in files}

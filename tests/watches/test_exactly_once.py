@@ -15,7 +15,7 @@ from tidemill.core.errors import Busy
 from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.store import job_lifecycle
 from tidemill.store.retention import delete_job
-from tidemill.watches import watch_files
+from tidemill.watches import watch_records
 from tidemill.watches.file_archiver import FileArchiver
 from tidemill.watches.file_state import FileState
 from tidemill.watches.file_submitter import WatchFileSubmitter
@@ -26,16 +26,16 @@ from watches.scenes import Died, Scene, dies_at
 
 PROCESSED, FAILED, SEEN = FileState.PROCESSED, FileState.FAILED, FileState.SEEN
 CRASHES: dict[str, tuple[Any, str, bool]] = {
-    "before the listing is recorded": (watch_files, "record_new_and_changed_files", False),
-    "after the listing is recorded": (watch_files, "record_new_and_changed_files", True),
-    "after it is claimed": (watch_files, "claim_file", True),
+    "before the listing is recorded": (watch_records, "record_new_and_changed_files", False),
+    "after the listing is recorded": (watch_records, "record_new_and_changed_files", True),
+    "after it is claimed": (watch_records, "claim_file", True),
     "before it is fetched": (FolderWatchSource, "fetch_to_blob_store", False),
     "after it is fetched": (FolderWatchSource, "fetch_to_blob_store", True),
     "before it is submitted": (WatchFileSubmitter, "_submit_blob", False),
-    "after it is submitted": (watch_files, "mark_file_submitted", False),
-    "after the submission is recorded": (watch_files, "mark_file_submitted", True),
+    "after it is submitted": (watch_records, "mark_file_submitted", False),
+    "after the submission is recorded": (watch_records, "mark_file_submitted", True),
     "before it is moved": (FolderWatchSource, "move", False),
-    "after its archive path is reserved": (watch_files, "reserve_archive_path", True),
+    "after its archive path is reserved": (watch_records, "reserve_archive_path", True),
     "while it is moved": (folder_source, "rename_without_overwrite", True),
     "after it is moved": (FolderWatchSource, "move", True),
 }
@@ -119,14 +119,14 @@ async def test_scan_raises_busy_while_another_scanner_holds_watch(
     scene.put("a.csv")
     first, second = scene.scanner("w1"), scene.scanner("w2")
     started, may_continue = asyncio.Event(), asyncio.Event()
-    record_new_and_changed_files = watch_files.record_new_and_changed_files
+    record_new_and_changed_files = watch_records.record_new_and_changed_files
 
     async def slow(*args: Any) -> None:
         started.set()
         await until(may_continue)
         await record_new_and_changed_files(*args)
 
-    monkeypatch.setattr(watch_files, "record_new_and_changed_files", slow)
+    monkeypatch.setattr(watch_records, "record_new_and_changed_files", slow)
     scan = asyncio.create_task(first.scan_watch("nightly"))
     await until(started)
     with pytest.raises(Busy):
@@ -253,7 +253,7 @@ async def test_maintenance_deletes_records_of_old_moved_files_only(scene: Scene)
         await scene.scan(name=name)
     old = "UPDATE tidemill.watch_file SET at = at - interval '91 days' WHERE path <> 'moved late.csv'"
     await rows(scene.db, old)
-    maintenance = MaintenanceLoop(scene.db, "w1", housekeeping=[watch_files.forget_old_watch_files])
+    maintenance = MaintenanceLoop(scene.db, "w1", housekeeping=[watch_records.forget_old_watch_files])
     await maintenance.tick()
     assert await scene.states("moves") == {"moved late.csv": PROCESSED}
     assert await scene.states("stays") == {"stays.csv": PROCESSED}

@@ -11,9 +11,9 @@ import pytest
 
 from support import rows
 from tidemill.watches import scanner as listing
-from tidemill.watches import watch_files
+from tidemill.watches import watch_records
 from tidemill.watches.file_state import FileState, ListedFile
-from tidemill.watches.watch_leases import WatchScanResult
+from tidemill.watches.watch_records import WatchScanResult
 from watches.scenes import IMPORT, ROWS, TABLE, Scene
 
 SEEN, SUBMITTED, PROCESSED, FAILED = FileState.SEEN, FileState.SUBMITTED, FileState.PROCESSED, FileState.FAILED
@@ -174,8 +174,8 @@ async def test_retry_of_ten_thousand_failed_files_is_not_quadratic(scene: Scene)
     listed = [ListedFile(f"f{number}", 1, str(number) if number > 2 else "other") for number in range(1, many + 1)]
     listed.append(ListedFile("f1", 1, "1"))
     began = time.monotonic()
-    scope = watch_files.WatchScope("nightly", "folder:inbox")
-    assert await scene.db.run(watch_files.requeue_failed_files, scope, listed, "Retrying") == many - 2, (
+    scope = watch_records.WatchScope("nightly", "folder:inbox")
+    assert await scene.db.run(watch_records.requeue_failed_files, scope, listed, "Retrying") == many - 2, (
         "one file waits already, one has another version"
     )
     assert time.monotonic() - began < 15, "a pairwise comparison takes 30 s"
@@ -311,7 +311,7 @@ async def test_interrupted_scan_reports_progress_and_next_scan_continues(
     assert (cut.result.found, cut.problem) == (0, listing.LISTING_UNFINISHED_MESSAGE)
     await scene.scan()
     submitted: list[object] = []
-    monkeypatch.setattr(watch_files, "mark_file_submitted", noted(watch_files.mark_file_submitted, submitted))
+    monkeypatch.setattr(watch_records, "mark_file_submitted", noted(watch_records.mark_file_submitted, submitted))
     cut = await scene.scan(should_continue=lambda: not submitted)
     assert (cut.result.found, cut.result.submitted) == (3, 1)
     assert cut.problem == "The scan ran out of time before it submitted all files; the next scan continues"

@@ -7,7 +7,7 @@ import pytest
 
 from support import rows
 from support.loopback_server import Request, Server
-from tidemill.watches import watch_files
+from tidemill.watches import watch_records
 from tidemill.watches.file_state import FileState
 from watches.scenes import ROWS, Scene
 from watches.website import Web, allow
@@ -75,7 +75,7 @@ async def test_unexpected_scan_error_is_reported_and_watch_lease_released(
     scene.declare()
     scene.put("a.csv")
     with monkeypatch.context() as patch:
-        patch.setattr(watch_files, "record_new_and_changed_files", broken)
+        patch.setattr(watch_records, "record_new_and_changed_files", broken)
         await scene.scan()
     problem, lease = (await rows(scene.db, "SELECT problem, lease_id FROM tidemill.watch"))[0]
     assert (problem, lease) == ("Scan failed: AssertionError: \\udce9 unexpected", None)

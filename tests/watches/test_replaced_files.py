@@ -10,7 +10,7 @@ import pytest
 from support.s3 import S3Server
 from tidemill.core.blob_location import BucketLocation, parse_blob_location
 from tidemill.core.errors import StorageUnavailable
-from tidemill.watches import watch_files
+from tidemill.watches import watch_records
 from tidemill.watches.file_state import FileState
 from tidemill.watches.source_address import HostAddress
 from tidemill.watches.sources import folder_source
@@ -48,7 +48,7 @@ def replace(path: Path, text: str = NEW) -> None:
 @pytest.mark.parametrize(
     ("target", "name"),
     [
-        (watch_files, "reserve_archive_path"),
+        (watch_records, "reserve_archive_path"),
         (FolderWatchSource, "rename"),
         (folder_source, "rename_without_overwrite"),
         (folder_source, "sync_folder"),

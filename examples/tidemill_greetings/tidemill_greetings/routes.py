@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from tidemill.rest.auth import AuthenticatedRoute, Permission, build_route_options
-from tidemill.rest.runtime_dependencies import RuntimeDep
+from tidemill.rest.dependencies import RuntimeDep
 from tidemill_greetings import greetings
 
 router = APIRouter(tags=["greetings"], route_class=AuthenticatedRoute)

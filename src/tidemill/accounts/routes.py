@@ -19,9 +19,9 @@ from tidemill.core.principal import Role
 from tidemill.core.quotas import QUOTA_LIMIT_MAX, QUOTA_NAMES, Quota, QuotaUse
 from tidemill.rest import auth
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.problems import HttpError
 from tidemill.rest.request_body import BodyLimit
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import RequestModel
 
 

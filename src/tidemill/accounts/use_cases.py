@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tidemill.core.credentials import parse_key_prefix
 from tidemill.core.errors import Forbidden
 from tidemill.core.principal import Principal, Role
 from tidemill.core.quotas import Quota, QuotaUse
@@ -13,7 +12,7 @@ from tidemill.runtime import Runtime
 from tidemill.store import browser_sessions, quota_records, users
 from tidemill.store.browser_sessions import ListedSession
 from tidemill.store.database import Database
-from tidemill.store.users import ListedKey, ListedUser, NewKey, User
+from tidemill.store.users import ListedKey, ListedUser, NewKey, User, parse_key_prefix
 
 SIGN_IN_LINK_TTL_S = 900
 QuotaChange = int | Literal["unlimited", "default"]

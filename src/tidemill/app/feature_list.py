@@ -5,8 +5,7 @@ import re
 from collections.abc import Collection
 from importlib.metadata import entry_points
 
-from tidemill.core.errors import InvalidSettings
-from tidemill.core.suggest import format_suggestion
+from tidemill.core.errors import InvalidSettings, format_suggestion
 from tidemill.features import Feature, import_object
 
 DISABLED_FEATURES_VARIABLE = "TIDEMILL_DISABLED_FEATURES"

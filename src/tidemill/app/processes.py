@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import resources
 
 from tidemill.app.mill import Mill
 from tidemill.app.runtime_factory import make_runtime
@@ -81,3 +82,9 @@ async def check_declared_resources_match_tables(runtime: Runtime) -> None:
     problems = await runtime.get(make_resource_registry).find_declaration_problems(runtime.db)
     if problems:
         raise InvalidSettings("\n".join(problems))
+
+
+async def create_demo_tables(db: Database) -> None:
+    """Create the tables of ``demo/schema.sql`` if they do not exist."""
+    async with db.transaction() as conn:
+        await conn.execute((resources.files("tidemill.demo") / "schema.sql").read_bytes(), prepare=False)

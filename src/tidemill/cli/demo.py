@@ -14,8 +14,8 @@ from uuid import UUID
 import typer
 from rich.markup import escape
 
-from tidemill.app.demo_tables import create_demo_tables
 from tidemill.app.mill import Mill
+from tidemill.app.processes import create_demo_tables
 from tidemill.config import load_settings
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item

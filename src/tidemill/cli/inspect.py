@@ -10,7 +10,7 @@ import typer
 from tidemill.core.errors import InvalidInput, TidemillError
 from tidemill.core.file_format import LayoutFinding
 from tidemill.jobs.table_inspection import TableInspection, convert_table, inspect_table
-from tidemill.terminal.layout_options import add_layout_options
+from tidemill.terminal.command_options import add_layout_options
 
 commands = typer.Typer()
 INSPECTED_ROWS_DEFAULT = 10

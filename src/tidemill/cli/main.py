@@ -16,7 +16,7 @@ app = typer.Typer(name="tidemill", cls=CommandGroup, no_args_is_help=True, prett
 
 
 def _make_command_host() -> CommandHost:
-    from tidemill.app.local_command_host import LocalCommandHost  # noqa: PLC0415  `tidemill --help` needs no database driver
+    from tidemill.app.bootstrap import LocalCommandHost  # noqa: PLC0415  `tidemill --help` needs no database driver
 
     return LocalCommandHost()
 

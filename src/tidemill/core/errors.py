@@ -35,7 +35,9 @@ TidemillError
 └── StaleLease               the lease was lost; nothing was written
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
 
 PROBLEMS_IN_MESSAGE_MAX = 20  # problems listed in one message: a file can have ten thousand invalid columns
 
@@ -208,3 +210,12 @@ class Interrupted(TidemillError):
 
 class StaleLease(TidemillError):
     """The lease was lost; nothing was written."""
+
+
+COMPARED_MAX_CHARS = 200  # of an unknown word, which a request may make long
+
+
+def format_suggestion(word: Any, candidates: Iterable[str]) -> str:
+    """Return ``; did you mean "…"?`` with the most similar candidate, or an empty string."""
+    near = get_close_matches(str(word)[:COMPARED_MAX_CHARS], list(candidates), n=1)
+    return f'; did you mean "{near[0]}"?' if near else ""

@@ -1,10 +1,11 @@
 """The format, compression and columns of a file of rows."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from tidemill.core.errors import InvalidInput
 
@@ -189,3 +190,17 @@ def parse_result_format_from_suffix(path: Path) -> str:
         formats = ", ".join(f".{name}" for name in ResultFileFormat)
         raise InvalidInput(f'Unsupported result file "{path.name}": the name must end in {formats}')
     return suffix
+
+
+_FORMULA_START: Final = r"[=+@\t\r\n\uff1d\uff0b\uff20\uff0d-]"  # the last four are = + @ - in full width
+FORMULA_PATTERN: Final = rf"^'*{_FORMULA_START}"  # the same in Python and in PostgreSQL
+_match_formula = re.compile(FORMULA_PATTERN).match
+_match_escaped_formula = re.compile(rf"'+{_FORMULA_START}").match
+
+
+def escape_formula(text: str) -> str:
+    return "'" + text if _match_formula(text) else text
+
+
+def unescape_formula(text: str) -> str:
+    return text[1:] if _match_escaped_formula(text) else text

@@ -4,20 +4,45 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from tidemill.core.decide import describe_exception
 from tidemill.core.errors import BrokerUnavailable, InvalidRequest, InvalidSettings, escape_unprintable
-from tidemill.dispatch.broker_connection import BROKER_CONNECT_TIMEOUT_S, BrokerConnection
 from tidemill.dispatch.envelope import Envelope, decode_envelope, encode_envelope
-from tidemill.dispatch.wakeups import WakeupReceiver
+from tidemill.dispatch.postgres_dispatcher import WakeupReceiver
 from tidemill.telemetry.events import emit
 
 if TYPE_CHECKING:
     from taskiq import AckableMessage
+
+
+MAX_QUEUED_HINTS = 100_000  # per queue; the oldest are dropped, and workers find their jobs by polling
+BROKER_CONNECT_TIMEOUT_S = 5.0
+BROKER_SILENCE_TIMEOUT_S = 10.0  # a connection without traffic for longer counts as broken
+
+
+class BrokerConnection(Protocol):
+    """A connection that is opened once, used until it breaks, and then replaced."""
+
+    def queue_name_for(self, kind: str) -> str:
+        """Return the queue of a kind. Each kind has its own, so that a worker gets only hints that it can use."""
+
+    async def startup(self) -> None: ...
+
+    async def send(self, messages: Sequence[tuple[str, bytes]]) -> list[str | None]:
+        """Send (queue, message) pairs together; return for each None, or why the broker rejected it."""
+
+    def listen(self) -> "AsyncGenerator[AckableMessage | None, None]":
+        """Yield None when the connection is ready, then the messages of its kinds; end when it is closed."""
+
+    async def delete_queue(self, kind: str) -> None:
+        """Delete the queue of a kind with all its messages."""
+
+    async def shutdown(self) -> None: ...
+
 
 BROKER_BY_SCHEME = {"redis": "redis", "rediss": "redis", "amqp": "rabbitmq", "amqps": "rabbitmq"}
 BROKER_SEND_TIMEOUT_S = 15.0  # per block of hints

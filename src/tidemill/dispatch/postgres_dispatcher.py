@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 from uuid import UUID
 
 from psycopg import AsyncConnection
@@ -12,11 +13,43 @@ from psycopg import AsyncConnection
 from tidemill.core.decide import describe_exception
 from tidemill.dispatch import outbox, quarantine
 from tidemill.dispatch.envelope import Envelope
-from tidemill.dispatch.wakeups import WakeupReceiver
 from tidemill.failpoints import register_connection
 from tidemill.store.database import Connection, Database, break_connection
 from tidemill.store.statements import make_sql_loader
 from tidemill.telemetry.events import emit
+
+
+class WakeupReceiver(Protocol):
+    """Handles hints in a worker."""
+
+    async def wake_after_reconnect(self) -> None:
+        """Wake all children after a reconnect, because hints may have been missed."""
+
+    async def wait_for_idle_lane(self) -> None:
+        """Wait until a lane is idle, so that a busy worker leaves hints to other workers."""
+
+    async def wake_for_job(self, job_id: UUID) -> None:
+        """Handle a hint that this job has work."""
+
+    async def quarantine_invalid_message(self, message: bytes, reason: str) -> None:
+        """Store a message that is not a valid hint, for inspection."""
+
+
+class WakeupDispatcher(Protocol):
+    """Sends and receives hints that jobs have work. A lost or repeated hint only affects latency."""
+
+    async def dispatch(self, envelopes: Sequence[Envelope]) -> list[str | None]:
+        """Send hints together; return for each None, or why the broker rejected it.
+
+        Raises:
+            BrokerUnavailable: The broker does not respond.
+        """
+
+    async def receive_wakeups(self, handler: WakeupReceiver) -> None:
+        """Pass received hints to the handler until cancelled; reconnect if the connection breaks."""
+
+    async def close(self) -> None: ...
+
 
 IDLE_LANE_POLL_S = 0.05
 QUARANTINE_TRIM_EVERY_MESSAGES = 1_000  # invalid messages may arrive faster than maintenance deletes them

@@ -10,9 +10,9 @@ from typing_extensions import TypeAliasType
 
 from tidemill.core.errors import InvalidInput
 from tidemill.dispatch import quarantine
-from tidemill.rest import list_cursors
+from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, Permission, build_route_options
-from tidemill.rest.runtime_dependencies import DatabaseDep
+from tidemill.rest.dependencies import DatabaseDep
 from tidemill.rest.schema_types import AfterCursor, NextPageToken, PageSize, QueryModel
 
 MessageSource = TypeAliasType("MessageSource", Literal["received", "refused"])
@@ -60,12 +60,12 @@ NewestSeenId = Annotated[
 @router.get("/quarantine", response_model_exclude_unset=True, **build_route_options(Permission.ADMIN))
 async def list_quarantine(query: Annotated[QuarantineQuery, Query()], db: DatabaseDep) -> QuarantinePage:
     """List broker messages that are not valid hints, and hints that the broker rejected, newest first."""
-    before = _parse_quarantine_cursor(list_cursors.decode_cursor(query.after))
+    before = _parse_quarantine_cursor(dependencies.decode_cursor(query.after))
     messages = await db.read(quarantine.list_quarantined_messages, query.page_size + 1, before)
     shown, more = messages[: query.page_size], messages[query.page_size :]
     after = (shown[-1].id,) if more else None
     return QuarantinePage.model_validate(
-        {"items": shown} | list_cursors.build_next_page_dict(after), from_attributes=True
+        {"items": shown} | dependencies.build_next_page_dict(after), from_attributes=True
     )
 
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationInfo, field_validator
 
 from tidemill.config_sections import ConfigTable, Names, NonEmpty, Roles, Text, parse_section
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, format_suggestion
 from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
-from tidemill.core.suggest import format_suggestion
 from tidemill.distributions.dataset import Dataset, FieldType, InputField, RowProducer, to_camel_case
 
 _FIELD_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,62}")

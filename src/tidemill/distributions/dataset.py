@@ -9,11 +9,10 @@ from datetime import date
 from functools import lru_cache
 from typing import Any, Literal
 
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, format_suggestion
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
 from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Role, has_role
-from tidemill.core.suggest import format_suggestion
 
 FieldType = Literal["text", "integer", "boolean", "date", "yyyymmdd"]
 INPUT_TEXT_MAX_CHARS = 1_000

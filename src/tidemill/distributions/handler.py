@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
+from tidemill.core.coalescers import Coalescer
 from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable
 from tidemill.core.file_format import OutputFileSpec
 from tidemill.core.job import Item
 from tidemill.core.kinds import DISTRIBUTION_KIND, Handler
-from tidemill.core.lookup_coalescer import Coalescer
 from tidemill.core.outcome import Fail, Retry, Wait
 from tidemill.core.policies import RetryPolicy
 from tidemill.distributions import artifact_records

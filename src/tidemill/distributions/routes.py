@@ -33,9 +33,9 @@ from tidemill.distributions.use_cases import (
 )
 from tidemill.jobs import bulk_operation_routes, job_control
 from tidemill.jobs.bulk_operation_schemas import OperationOut
-from tidemill.jobs.item_ids import ItemSeq
 from tidemill.jobs.reprocessing import run_dead_letter_operation
 from tidemill.jobs.route_dependencies import (
+    ItemSeq,
     JobName,
     get_job_if_rerun_allowed,
     list_jobs_by_query,
@@ -45,13 +45,12 @@ from tidemill.jobs.route_dependencies import (
     resolve_owner_filter,
 )
 from tidemill.jobs.schemas import JobFilterQuery
-from tidemill.rest import json_body, list_cursors
+from tidemill.rest import dependencies, request_body
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.dependencies import DatabaseDep, IdempotencyKey, RuntimeDep, parse_idempotency_key
 from tidemill.rest.file_download import FILE_RESPONSES, build_stored_file_response
-from tidemill.rest.idempotency_key import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.request_body import BodyLimit
 from tidemill.rest.responses import JsonBytesResponse, encode_json
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 
 DISTRIBUTION_LINKS = ("cancel", "redrive")
 
@@ -154,7 +153,9 @@ async def submit_distribution(
     request: Request, response: Response, me: CurrentUser, runtime: RuntimeDep, idempotency_key: IdempotencyKey = None
 ) -> DistributionOut:
     """Submit a distribution: one file per input. If any input is invalid, the whole request is rejected."""
-    body = await json_body.read_json_body(request, DistributionIn, max_inputs=runtime.settings.max_distribution_inputs)
+    body = await request_body.read_json_body(
+        request, DistributionIn, max_inputs=runtime.settings.max_distribution_inputs
+    )
     key = parse_idempotency_key(idempotency_key)
     submission = make_submission_from_request(
         request, me, idem_key=None if key is None else f"{DISTRIBUTION_KEY_PREFIX} {key}"
@@ -192,7 +193,7 @@ async def list_distributions(
     owner_id = await resolve_owner_filter(db, me, query.user_id)
     page = await list_jobs_by_query(db, owner_id, query, DISTRIBUTION_KIND)
     views = [build_distribution_view(distribution) for distribution in await read_distributions(db, page.items)]
-    return JsonBytesResponse(encode_json({"distributions": views, **list_cursors.build_next_page_dict(page.after)}))
+    return JsonBytesResponse(encode_json({"distributions": views, **dependencies.build_next_page_dict(page.after)}))
 
 
 @router.get(
@@ -203,11 +204,11 @@ async def get_distribution(
 ) -> JsonBytesResponse:
     """Get the progress of a distribution and a page of its inputs, in request order, with the paths of their files."""
     page = await list_distribution_inputs(
-        db, distribution_id.id, limit=query.page_size, after=list_cursors.decode_cursor(query.after)
+        db, distribution_id.id, limit=query.page_size, after=dependencies.decode_cursor(query.after)
     )
     (distribution,) = await read_distributions(db, [distribution_id])
     view = build_distribution_view(distribution) | {"data_content": [flatten_input_view(entry) for entry in page.items]}
-    return JsonBytesResponse(encode_json(view | list_cursors.build_next_page_dict(page.after)))
+    return JsonBytesResponse(encode_json(view | dependencies.build_next_page_dict(page.after)))
 
 
 @router.get(

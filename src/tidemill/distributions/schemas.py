@@ -10,14 +10,17 @@ from typing_extensions import TypeAliasType
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.distributions.dataset import FieldType
 from tidemill.jobs.schemas import NonNegativeInt, PolicyIn
-from tidemill.rest.example_values import (
+from tidemill.rest.schema_types import (
     EXAMPLE_COUNTS,
     EXAMPLE_CREATED_AT,
     EXAMPLE_JOB_ID,
     EXAMPLE_NEXT_PAGE,
     EXAMPLE_UPDATED_AT,
+    AfterCursor,
+    NextPageToken,
+    QueryModel,
+    RequestModel,
 )
-from tidemill.rest.schema_types import AfterCursor, NextPageToken, QueryModel, RequestModel
 
 DistributionFormat = TypeAliasType("DistributionFormat", Literal["csv", "ndjson", "json", "xlsx", "parquet"])
 DistributionCompression = TypeAliasType("DistributionCompression", Literal["none", "gzip", "zstd"])

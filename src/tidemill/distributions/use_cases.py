@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 from uuid import UUID
 
-from tidemill.core.errors import Conflict, InvalidInput, UnknownResource
+from tidemill.core.errors import Conflict, InvalidInput, UnknownResource, format_suggestion
 from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
@@ -17,7 +17,6 @@ from tidemill.core.list_pages import PAGE_MAX_ROWS, Page
 from tidemill.core.outcome import ErrorDetails
 from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus
-from tidemill.core.suggest import format_suggestion
 from tidemill.distributions import artifact_records
 from tidemill.distributions.artifact_records import DistributionProgress
 from tidemill.distributions.dataset import (

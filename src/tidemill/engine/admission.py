@@ -12,7 +12,7 @@ from tidemill.core.batch import Lease
 from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
 from tidemill.core.outcome import Outcome, Retry, Wait
-from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
+from tidemill.engine.concurrency import AdaptiveSemaphore
 from tidemill.engine.context import EngineContext
 from tidemill.limits.limiter_permit import RateLimited, ThrottleReports, normalize_member_key
 from tidemill.limits.limiter_queue import LimiterQueue

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from tidemill.config import Settings
 from tidemill.core.input_source import InputSourceOpener, SourceDownloader
 from tidemill.core.kinds import Handler, HandlerLookup
-from tidemill.engine.adaptive.sizing import Sizing
-from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
 from tidemill.engine.children.shared_state import SharedState
+from tidemill.engine.concurrency import AdaptiveSemaphore, SharedExclusiveLock
 from tidemill.engine.job_stop_monitor import JobStopMonitor
 from tidemill.engine.learned_columns import LearnedColumnsCache
-from tidemill.engine.shared_exclusive_lock import SharedExclusiveLock
+from tidemill.engine.sizing import Sizing
 from tidemill.engine.tracebacks import TracebackCapture
 from tidemill.limits.limiter import Limiter
-from tidemill.limits.limiter_registry import LimiterRegistry
+from tidemill.limits.limiter_permit import LimiterRegistry
 from tidemill.runtime import FindKindHooks
 from tidemill.store.database import Database
 

@@ -22,10 +22,10 @@ from tidemill.core.errors import (
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputBlock, InputObserver, InputSource
 from tidemill.core.quotas import Quota
-from tidemill.engine.adaptive.sizing import ChunkSize
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.context import EngineContext
 from tidemill.engine.periodic_loop import PeriodicLoop
+from tidemill.engine.sizing import ChunkSize
 from tidemill.failpoints import failpoint
 from tidemill.store import ingestion as store
 from tidemill.store import item_fixes, item_records, job_lifecycle, job_records, quota_records

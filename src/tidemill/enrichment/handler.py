@@ -1,14 +1,17 @@
 """Handlers of match and enrich jobs. Each item is one row, sent to an external service."""
 
 import json
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from tidemill.core.allowed_hosts import AllowedHost
+from tidemill.core.coalescers import Coalescer
+from tidemill.core.errors import InvalidRequest, UnknownJob
 from tidemill.core.job import Item
 from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND, Handler
-from tidemill.core.outcome import Fail, NotFound, Skip
+from tidemill.core.outcome import Fail, NotFound, Skip, Wait
 from tidemill.core.policies import RetryPolicy
 from tidemill.enrichment.enrich_request import (
     EmptyTemplateValue,
@@ -25,14 +28,64 @@ from tidemill.enrichment.external_service import (
     describe_http_status,
     make_invalid_answer_error,
 )
-from tidemill.enrichment.job_request_cache import JobRequestCache
 from tidemill.enrichment.match_batcher import MatchQueryBatcher
 from tidemill.enrichment.match_request import MATCH_COLUMNS, MatchQuery, MatchRequest
 from tidemill.enrichment.reconciliation import MatchCandidate, MatchResult, build_match_result, choose_candidate
 from tidemill.enrichment.service_client import ServiceClients, outcome_from_call_error
 from tidemill.enrichment.use_cases import list_service_requirements, load_services
 from tidemill.runtime import Runtime
+from tidemill.store import job_records
 from tidemill.store.database import Database
+
+JOB_REQUESTS_CACHED_MAX = 64
+T = TypeVar("T")
+
+
+class JobRequestCache(Generic[T]):
+    """Caches the requests of jobs, so that ``read`` parses the params of a job once for all its items."""
+
+    def __init__(self, db: Database, read: Callable[[Mapping[str, Any]], T]) -> None:
+        self._db = db
+        self._read = read
+        self._requests: dict[UUID, T] = {}
+        self._params_lookups: Coalescer[UUID, JsonObject | None] = Coalescer(self._read_params_of_jobs)
+        self._active_lookups: Coalescer[UUID, bool] = Coalescer(self._read_active_flags)
+
+    async def get(self, job_id: UUID) -> T:
+        request = self._requests.get(job_id)
+        return request if request is not None else await self._read_and_cache_request(job_id)
+
+    async def check_active(self, job_id: UUID) -> None:
+        """Raise Wait, which requeues the item unchanged, if the job was cancelled or deleted."""
+        if not await self._active_lookups.get(job_id):
+            raise Wait("The job was cancelled or deleted", after=1.0, code="unwanted")
+
+    async def _read_and_cache_request(self, job_id: UUID) -> T:
+        params = await self._params_lookups.get(job_id)
+        if params is None:
+            raise Fail("The job was deleted", code="job_gone")
+        try:
+            request = self._read(params)
+        except InvalidRequest as error:
+            raise Fail(str(error), code="invalid") from None
+        while len(self._requests) >= JOB_REQUESTS_CACHED_MAX:
+            del self._requests[next(iter(self._requests))]
+        self._requests[job_id] = request
+        return request
+
+    async def _read_params_of_jobs(self, job_ids: Sequence[UUID]) -> list[JsonObject | None]:
+        return [await self._read_params(job_id) for job_id in job_ids]
+
+    async def _read_params(self, job_id: UUID) -> JsonObject | None:
+        try:
+            return await self._db.run(job_records.read_job_params, job_id)
+        except UnknownJob:
+            return None
+
+    async def _read_active_flags(self, job_ids: Sequence[UUID]) -> list[bool]:
+        active = await self._db.read(job_records.find_active_job_ids, job_ids)
+        return [job_id in active for job_id in job_ids]
+
 
 MATCH_CONCURRENCY = 200  # rows at a time; the service's concurrency limits the requests
 QUERY_BATCHERS_CACHED_MAX = 64

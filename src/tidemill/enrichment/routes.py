@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from tidemill.enrichment.use_cases import make_service_use_cases
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
-from tidemill.rest.runtime_dependencies import RuntimeDep
+from tidemill.rest.dependencies import RuntimeDep
 
 
 class ServiceOut(BaseModel):

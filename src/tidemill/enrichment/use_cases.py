@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tidemill.core.errors import InvalidRequest
+from tidemill.core.errors import InvalidRequest, format_suggestion
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND
 from tidemill.core.principal import Role
-from tidemill.core.suggest import format_suggestion
 from tidemill.enrichment.enrich_request import EnrichRequest
 from tidemill.enrichment.external_service import ExternalService, check_service_url, make_service_from_url
 from tidemill.enrichment.feature import SERVICE_KIND_ALIASES

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, format_suggestion
 from tidemill.core.file_format import ColumnType
-from tidemill.core.suggest import format_suggestion
 from tidemill.tables.resource import Field, Resource
 from tidemill.tables.values.column_texts import clean_value_for_error, is_storable_text
 from tidemill.tables.values.type_readers import TYPE_READERS, normalize_array_column

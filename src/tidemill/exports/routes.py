@@ -31,24 +31,24 @@ from tidemill.exports.use_cases import (
 )
 from tidemill.jobs import job_control
 from tidemill.jobs.bulk_operation_schemas import SelectionIn
-from tidemill.jobs.item_ids import parse_item_selection, parse_item_seqs
 from tidemill.jobs.job_views import build_job_out
 from tidemill.jobs.route_dependencies import (
     JobName,
     VisibleJob,
     list_jobs_by_query,
     make_submission_from_request,
+    parse_item_selection,
+    parse_item_seqs,
     read_visible_job,
     require_job_of_kind,
     resolve_owner_filter,
 )
 from tidemill.jobs.schemas import ItemCountsOut, JobOut
-from tidemill.rest import list_cursors
+from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.dependencies import DatabaseDep, IdempotencyKey, RuntimeDep, parse_idempotency_key
 from tidemill.rest.file_download import FILE_RESPONSE_CONTENT, FILE_RESPONSES, build_stored_file_response
-from tidemill.rest.idempotency_key import IdempotencyKey, parse_idempotency_key
 from tidemill.rest.responses import ClosingStreamingResponse, await_first_chunk, make_stream_slots, run_until_disconnect
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.runtime import Runtime
 
 EXPORT_KEY_PREFIX = "exports"
@@ -223,7 +223,7 @@ async def list_exports(
     owner_id = await resolve_owner_filter(runtime.db, me, query.user_id)
     page = await list_jobs_by_query(runtime.db, owner_id, query, EXPORT_KIND)
     exports = [build_export_out(export) for export in await read_exports(runtime, page.items)]
-    return ExportPage(exports=exports, **list_cursors.build_next_page_dict(page.after))
+    return ExportPage(exports=exports, **dependencies.build_next_page_dict(page.after))
 
 
 @router.post(

@@ -10,14 +10,18 @@ from typing_extensions import TypeAliasType
 from tidemill.core.status import JobStatus
 from tidemill.jobs.bulk_operation_schemas import SelectionIn
 from tidemill.jobs.schemas import ItemCountsOut, JobFilterQuery
-from tidemill.rest.example_values import (
+from tidemill.rest.schema_types import (
     EXAMPLE_COUNTS,
     EXAMPLE_CREATED_AT,
     EXAMPLE_JOB_ID,
     EXAMPLE_NEXT_PAGE,
     EXAMPLE_UPDATED_AT,
+    STATUSES_ALIASES,
+    ItemStatusFilter,
+    NextPageToken,
+    QueryModel,
+    RequestModel,
 )
-from tidemill.rest.schema_types import STATUSES_ALIASES, ItemStatusFilter, NextPageToken, QueryModel, RequestModel
 
 TableFormat = TypeAliasType("TableFormat", Literal["csv", "ndjson", "json", "xlsx", "parquet"])
 ExportCompression = TypeAliasType("ExportCompression", Literal["none", "gzip", "zstd"])

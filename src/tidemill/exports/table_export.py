@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.core.errors import InvalidInput, InvalidRequest
+from tidemill.core.errors import InvalidInput, InvalidRequest, format_suggestion
 from tidemill.core.file_format import Compression, FileFormat, OutputColumn, OutputFileSpec
-from tidemill.core.suggest import format_suggestion
 from tidemill.exports.filters import (
     FilterCondition,
     RequestProblem,

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Principal
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
-from tidemill.rest.runtime_dependencies import RuntimeDep
+from tidemill.rest.dependencies import RuntimeDep
 from tidemill.rest.schema_types import ValueType
 from tidemill.runtime import Runtime
 from tidemill.tables.resource import Field as ResourceField

@@ -14,7 +14,7 @@ from tidemill.accounts.routes import MeOut, QuotaOut, build_quota_out
 from tidemill.config import list_allowed_sources
 from tidemill.jobs import administration
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
+from tidemill.rest.dependencies import DatabaseDep, RuntimeDep
 from tidemill.telemetry.metrics import MetricsSubscriber
 
 HealthStatus = TypeAliasType("HealthStatus", Literal["ok", "degraded", "unfit"])

@@ -35,9 +35,8 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.command_options import PolicyOption, parse_policy_option
+from tidemill.terminal.command_options import PolicyOption, add_layout_options, parse_policy_option
 from tidemill.terminal.console import console, format_job_counts, format_job_status
-from tidemill.terminal.layout_options import add_layout_options
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()

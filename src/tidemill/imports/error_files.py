@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from tidemill.core.csv_injection import escape_formula, unescape_formula
-from tidemill.core.file_format import FORMAT_CONTENT_TYPES, FileFormat, FileLayout
+from tidemill.core.file_format import FORMAT_CONTENT_TYPES, FileFormat, FileLayout, escape_formula, unescape_formula
 from tidemill.core.job import Job
 from tidemill.core.result_grid import GridCell, format_cell
 from tidemill.files.writers.row_writers import format_cells_of_row_as_xml, format_csv_line

@@ -9,9 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from tidemill.core.batch import SEQ_LIST_MAX
-from tidemill.core.csv_injection import unescape_formula
 from tidemill.core.errors import InvalidColumns, InvalidInput, InvalidRows, Unavailable
-from tidemill.core.file_format import FileLayout
+from tidemill.core.file_format import FileLayout, unescape_formula
 from tidemill.core.input_source import InputBlock, InputSource, resolve_line_number
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject

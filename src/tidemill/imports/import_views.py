@@ -20,7 +20,7 @@ from tidemill.jobs.job_views import read_source_download_view
 from tidemill.jobs.route_dependencies import JobName, get_job_if_rerun_allowed, read_visible_job, require_job_of_kind
 from tidemill.jobs.schemas import ItemCountsOut, RatesOut
 from tidemill.rest.auth import CurrentUser
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
+from tidemill.rest.dependencies import DatabaseDep, RuntimeDep
 
 IMPORT_KEY_PREFIX = "imports"
 IMPORT_LINKS = (

@@ -20,8 +20,7 @@ from tidemill.jobs import upload
 from tidemill.jobs.file_inspection import parse_layout_options
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import Submission, check_quota_before_upload
-from tidemill.rest.json_body import make_validation_error, to_request_validation_error
-from tidemill.rest.request_body import carries_json_parameters
+from tidemill.rest.request_body import carries_json_parameters, make_validation_error, to_request_validation_error
 from tidemill.runtime import Runtime
 
 LayoutModel = TypeVar("LayoutModel", bound=LayoutIn)

@@ -47,11 +47,10 @@ from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.route_dependencies import list_jobs_by_query, make_submission_from_request, resolve_owner_filter
 from tidemill.jobs.schemas import JobFilterQuery
-from tidemill.rest import list_cursors
+from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
-from tidemill.rest.idempotency_key import IdempotencyKey, parse_idempotency_key
+from tidemill.rest.dependencies import DatabaseDep, IdempotencyKey, RuntimeDep, parse_idempotency_key
 from tidemill.rest.request_body import BodyLimit
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.runtime import Runtime
 
 router = APIRouter(tags=["imports"], route_class=AuthenticatedRoute)
@@ -126,7 +125,7 @@ _PROMOTED_BEFORE_RESPONSE: dict[int | str, dict[str, Any]] = {
 async def list_imports(query: Annotated[JobFilterQuery, Query()], me: CurrentUser, db: DatabaseDep) -> ImportPage:
     """List your imports, newest first."""
     page = await list_jobs_by_query(db, await resolve_owner_filter(db, me, query.user_id), query, IMPORT_KIND)
-    return ImportPage(imports=await read_import_views(db, page.items), **list_cursors.build_next_page_dict(page.after))
+    return ImportPage(imports=await read_import_views(db, page.items), **dependencies.build_next_page_dict(page.after))
 
 
 @router.get("/imports/{import_id}", **build_route_options(Permission.USER, 404))
@@ -218,12 +217,12 @@ async def list_import_errors(
 
     `error_codes` selects the rows that have one of these codes.
     """
-    after = list_cursors.decode_cursor(query.after)
+    after = dependencies.decode_cursor(query.after)
     page = await failed_rows.list_rows_with_errors(
         db, import_id, limit=query.page_size, after=after, codes=query.error_codes
     )
     return RowPage(
-        rows=[RowOut.model_validate(row) for row in page.items], **list_cursors.build_next_page_dict(page.after)
+        rows=[RowOut.model_validate(row) for row in page.items], **dependencies.build_next_page_dict(page.after)
     )
 
 

@@ -10,16 +10,14 @@ from typing_extensions import TypeAliasType
 from tidemill.core.status import JobStatus
 from tidemill.imports.use_cases import PREVIEW_ROWS_MAX
 from tidemill.jobs.schemas import FetchOut, ItemCountsOut, NonNegativeInt, PolicyIn, RatesOut
-from tidemill.rest.example_values import (
+from tidemill.rest.schema_types import (
+    BINARY_CONTENT,
+    BINARY_SCHEMA,
     EXAMPLE_COUNTS,
     EXAMPLE_CREATED_AT,
     EXAMPLE_JOB_ID,
     EXAMPLE_NEXT_PAGE,
     EXAMPLE_UPDATED_AT,
-)
-from tidemill.rest.schema_types import (
-    BINARY_CONTENT,
-    BINARY_SCHEMA,
     AfterCursor,
     ErrorCodeFilter,
     NextPageToken,

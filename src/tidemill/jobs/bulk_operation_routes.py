@@ -23,14 +23,21 @@ from tidemill.jobs.bulk_operation_schemas import (
     ReprocessIn,
     RetryForecastOut,
 )
-from tidemill.jobs.item_ids import parse_item_ids, parse_item_selection, parse_item_seqs
 from tidemill.jobs.job_control import CancelSelection
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.reprocessing import BulkOperation, ItemId, ReprocessSelection
-from tidemill.jobs.route_dependencies import RunnableJob, VisibleJob, resolve_job_filter, resolve_owner_filter
-from tidemill.rest import list_cursors
+from tidemill.jobs.route_dependencies import (
+    RunnableJob,
+    VisibleJob,
+    parse_item_ids,
+    parse_item_selection,
+    parse_item_seqs,
+    resolve_job_filter,
+    resolve_owner_filter,
+)
+from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
+from tidemill.rest.dependencies import DatabaseDep, RuntimeDep
 
 router = APIRouter(tags=["operations"], route_class=AuthenticatedRoute)
 OPERATION_WAIT_S = 2.0
@@ -217,12 +224,12 @@ def _parse_selected_items(body: DeadLetterSelectionIn) -> list[ItemId] | None:
 async def list_operations(query: Annotated[OperationQuery, Query()], me: CurrentUser, db: DatabaseDep) -> OperationPage:
     """List bulk operations, newest first. Each includes its user, selection and progress."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
-    before = _parse_operation_cursor(list_cursors.decode_cursor(query.after))
+    before = _parse_operation_cursor(dependencies.decode_cursor(query.after))
     operations = await reprocessing.list_operations(db, owner_id, before=before, limit=query.page_size + 1)
     shown = operations[: query.page_size]
     more = (str(shown[-1].id),) if len(operations) > len(shown) else None
     return OperationPage(
-        operations=[build_operation_out(one) for one in shown], **list_cursors.build_next_page_dict(more)
+        operations=[build_operation_out(one) for one in shown], **dependencies.build_next_page_dict(more)
     )
 
 

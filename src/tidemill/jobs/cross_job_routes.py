@@ -12,14 +12,13 @@ from typing_extensions import TypeAliasType
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control, queries
 from tidemill.jobs.bulk_operation_schemas import CategoryFilter, FailureCategory, FailureGroupFilter
-from tidemill.jobs.item_ids import parse_item_ids
 from tidemill.jobs.queries import make_pending_count_cache
-from tidemill.jobs.route_dependencies import get_owner_scope, resolve_job_filter, resolve_owner_filter
+from tidemill.jobs.route_dependencies import get_owner_scope, parse_item_ids, resolve_job_filter, resolve_owner_filter
 from tidemill.jobs.schemas import ItemError, ItemOut
-from tidemill.rest import list_cursors
+from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.problems import HttpError
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import (
     FROM_ALIASES,
     ITEM_IDS_MAX,
@@ -262,11 +261,11 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
         from_=query.from_,
         to=query.to,
         limit=query.page_size,
-        after=list_cursors.decode_cursor(query.after),
+        after=dependencies.decode_cursor(query.after),
     )
     items = [PendingOut.model_validate(row) for row in page.items]
     count = await _read_pending_count_dict(runtime, query, owner_id)
-    return PendingPage(items=items, **count, **list_cursors.build_next_page_dict(page.after))
+    return PendingPage(items=items, **count, **dependencies.build_next_page_dict(page.after))
 
 
 async def _read_pending_count_dict(runtime: Runtime, query: PendingQuery, owner_id: int | None) -> dict[str, int]:
@@ -295,10 +294,10 @@ async def list_dead_letters(
         group=query.group,
         dismissed=query.dismissed,
         limit=query.page_size,
-        after=list_cursors.decode_cursor(query.after),
+        after=dependencies.decode_cursor(query.after),
     )
     items = [DeadLetterOut.model_validate(row) for row in page.items]
-    return DeadLetterPage(items=items, **list_cursors.build_next_page_dict(page.after))
+    return DeadLetterPage(items=items, **dependencies.build_next_page_dict(page.after))
 
 
 @router.get("/dead-letters/groups", **build_route_options(Permission.USER, 404))

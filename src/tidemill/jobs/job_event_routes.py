@@ -16,7 +16,7 @@ from tidemill.jobs.job_feed import JOB_FEED_OVERLAP, JobSubscription, fingerprin
 from tidemill.jobs.job_views import build_job_out
 from tidemill.jobs.route_dependencies import VisibleJob, read_visible_job_id, resolve_owner_filter
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options, is_still_authorized
-from tidemill.rest.runtime_dependencies import RuntimeDep
+from tidemill.rest.dependencies import RuntimeDep
 from tidemill.rest.schema_types import QueryModel as Parameters
 from tidemill.rest.schema_types import UserFilter
 from tidemill.runtime import Runtime

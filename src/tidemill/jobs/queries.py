@@ -26,7 +26,6 @@ from tidemill.store import (
     item_selection,
     job_lists,
     job_records,
-    pending_items,
     progress_samples,
     users,
 )
@@ -34,7 +33,6 @@ from tidemill.store import item_records as store
 from tidemill.store import job_lists as batches
 from tidemill.store import job_lists as job_counts
 from tidemill.store import job_records as jobs
-from tidemill.store import pending_items as pending
 from tidemill.store.database import Database
 from tidemill.store.dead_letter_lists import (
     DeadLetterCounts,
@@ -257,16 +255,14 @@ async def list_pending_items(
     check_page_limit(limit)
     check_time_zones(from_, to)
     check_storable_text("The filter", kind)
-    invalid = [status.value for status in statuses if status not in pending_items.OPEN_STATUSES]
+    invalid = [status.value for status in statuses if status not in item_lists.OPEN_STATUSES]
     if invalid:
         raise InvalidInput(
             f"Items with status {', '.join(invalid)} are not waiting. Filter by pending, processing or retry_wait."
         )
-    request = pending_items.OpenItemListRequest(
-        statuses or pending_items.OPEN_STATUSES, job_id, owner_id, kind, from_, to
-    )
+    request = item_lists.OpenItemListRequest(statuses or item_lists.OPEN_STATUSES, job_id, owner_id, kind, from_, to)
     return await _await_page_and_emit_event(
-        "pending", db.read_snapshot(pending.list_open_items_with_reasons, request, limit=limit, after=after)
+        "pending", db.read_snapshot(item_lists.list_open_items_with_reasons, request, limit=limit, after=after)
     )
 
 

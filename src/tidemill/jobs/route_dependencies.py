@@ -1,6 +1,7 @@
 """FastAPI dependencies of job routes: the jobs, items and users of a request, if the caller may see them."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -10,13 +11,16 @@ from tidemill.core.errors import Forbidden, UnknownJob
 from tidemill.core.job import Job
 from tidemill.core.list_pages import Page
 from tidemill.core.principal import Principal
+from tidemill.core.row_ranges import SeqRange, merge_ranges
 from tidemill.jobs import queries
+from tidemill.jobs.bulk_operation_schemas import ItemChoiceIn
 from tidemill.jobs.reprocessing import authorize_rerun
 from tidemill.jobs.schemas import JobFilterQuery
 from tidemill.jobs.submission import Submission
-from tidemill.rest import list_cursors
+from tidemill.rest import dependencies
 from tidemill.rest.auth import CurrentUser, get_client_ip
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep, get_runtime
+from tidemill.rest.dependencies import DatabaseDep, RuntimeDep, get_runtime
+from tidemill.rest.request_body import make_validation_error
 from tidemill.rest.schema_types import JOB_NAME_PATTERN
 
 _JOB_NAME_REGEX = re.compile(JOB_NAME_PATTERN)
@@ -83,7 +87,7 @@ async def list_jobs_by_query(
         q=query.q,
         search=query.search,
         limit=query.page_size,
-        after=list_cursors.decode_cursor(query.after),
+        after=dependencies.decode_cursor(query.after),
     )
 
 
@@ -110,3 +114,42 @@ def make_submission_from_request(request: Request, me: Principal, **fields: Any)
         ip_address=get_client_ip(request),
         quota=get_runtime(request).settings.default_quota,
     )
+
+
+def parse_item_ids(ids: Sequence[str], field: str) -> list[tuple[UUID, int]]:
+    """Parse item ids from a field of the body to job ids and seqs."""
+    parsed = [_parse_item_id(text) for text in ids]
+    _reject_invalid_item_ids(ids, field, [item is not None for item in parsed], '"{}" is not an item id')
+    return [item for item in parsed if item is not None]
+
+
+def parse_item_seqs(ids: Sequence[str], field: str, job_id: UUID) -> list[int]:
+    """Return the seqs of items of this job; items of another job are a validation error."""
+    items = parse_item_ids(ids, field)
+    _reject_invalid_item_ids(ids, field, [job == job_id for job, _ in items], '"{}" is an item of another job')
+    return [seq for _, seq in items]
+
+
+def _parse_item_id(text: str) -> tuple[UUID, int] | None:
+    job, _, seq = text.partition(":")
+    try:
+        return UUID(job), int(seq)
+    except ValueError:
+        return None
+
+
+def _reject_invalid_item_ids(ids: Sequence[str], field: str, are_valid: Sequence[bool], message: str) -> None:
+    invalid = [(at, text) for at, (text, is_valid) in enumerate(zip(ids, are_valid, strict=True)) if not is_valid]
+    if invalid:
+        raise make_validation_error([(("body", field, at), message.format(text)) for at, text in invalid])
+
+
+def parse_item_selection(body: ItemChoiceIn, job_id: UUID) -> tuple[list[int] | None, tuple[SeqRange, ...]]:
+    """Return the selected seqs, None for all items, and the selected ranges of seqs."""
+    seqs = None if body.item_ids is None else parse_item_seqs(body.item_ids, "item_ids", job_id)
+    if body.ranges is None:
+        return seqs, ()
+    return seqs or [], merge_ranges(body.ranges)
+
+
+ItemSeq = Annotated[int, Path(ge=0, le=2**62, description="Number of the item in its job, from 0")]

@@ -6,13 +6,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
+from tidemill.core.coalescers import RequestCoalescer
 from tidemill.core.errors import Conflict, UnknownKind
 from tidemill.core.job import Job
 from tidemill.core.status import JobStatus
 from tidemill.jobs import job_control, queries, reprocessing
-from tidemill.jobs.item_ids import ItemSeq
 from tidemill.jobs.job_views import build_job_out, build_job_view, read_job_detail
 from tidemill.jobs.route_dependencies import (
+    ItemSeq,
     JobName,
     RunnableJob,
     VisibleJob,
@@ -42,16 +43,19 @@ from tidemill.jobs.schemas import (
     PageQuery,
     ProgressPointOut,
 )
-from tidemill.rest import list_cursors
+from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
+from tidemill.rest.dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.request_body import BodyLimit
-from tidemill.rest.request_coalescer import make_request_coalescer
 from tidemill.rest.responses import JsonBytesResponse, encode_json, run_until_disconnect
-from tidemill.rest.runtime_dependencies import DatabaseDep, RuntimeDep
 from tidemill.rest.schema_types import QueryModel as Parameters
 from tidemill.runtime import Runtime
 
 router = APIRouter(tags=["jobs"], route_class=AuthenticatedRoute)
+
+
+def make_request_coalescer(_runtime: Runtime) -> RequestCoalescer[bytes]:
+    return RequestCoalescer()
 
 
 @router.get("/jobs", response_model=JobPage, **build_route_options(Permission.USER, 404))
@@ -85,7 +89,10 @@ async def get_job(job: JobName, me: CurrentUser, runtime: RuntimeDep) -> JsonByt
 async def _read_job_page_json(runtime: Runtime, owner_id: int | None, query: JobListQuery) -> bytes:
     page = await list_jobs_by_query(runtime.db, owner_id, query, query.kind or query.job_type)
     return encode_json(
-        {"jobs": [build_job_view(runtime, job) for job in page.items], **list_cursors.build_next_page_dict(page.after)}
+        {
+            "jobs": [build_job_view(runtime, job) for job in page.items],
+            **dependencies.build_next_page_dict(page.after),
+        }
     )
 
 
@@ -96,18 +103,19 @@ async def _read_job_detail_json(runtime: Runtime, name: str, owner_id: int | Non
 @router.get("/jobs/{job}/batches", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_batches(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> BatchPage:
     """List the batches of a job, newest first."""
-    page = await queries.list_batches(db, job, limit=query.page_size, after=list_cursors.decode_cursor(query.after))
+    page = await queries.list_batches(db, job, limit=query.page_size, after=dependencies.decode_cursor(query.after))
     return BatchPage(
-        batches=[BatchOut.model_validate(row) for row in page.items], **list_cursors.build_next_page_dict(page.after)
+        batches=[BatchOut.model_validate(row) for row in page.items],
+        **dependencies.build_next_page_dict(page.after),
     )
 
 
 @router.get("/jobs/{job}/activity", response_model_exclude_unset=True, **build_route_options(Permission.USER, 404))
 async def list_activity(job: VisibleJobId, query: Annotated[PageQuery, Query()], db: DatabaseDep) -> ActivityPage:
     """List user actions on a job, newest first."""
-    page = await queries.list_activity(db, job, limit=query.page_size, after=list_cursors.decode_cursor(query.after))
+    page = await queries.list_activity(db, job, limit=query.page_size, after=dependencies.decode_cursor(query.after))
     activity = [ActivityOut.model_validate(row) for row in page.items]
-    return ActivityPage(activity=activity, **list_cursors.build_next_page_dict(page.after))
+    return ActivityPage(activity=activity, **dependencies.build_next_page_dict(page.after))
 
 
 @router.get("/jobs/{job}/chart", **build_route_options(Permission.USER, 404))
@@ -177,7 +185,7 @@ async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None
         grid,
         query.statuses,
         limit=query.page_size,
-        after=list_cursors.decode_cursor(query.after),
+        after=dependencies.decode_cursor(query.after),
         seq=query.seq,
         codes=query.error_codes,
         key=query.key,
@@ -189,7 +197,7 @@ async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None
             "columns": grid.columns.names,
             "columns_of": grid.columns.value_key,
             "items": items,
-            **list_cursors.build_next_page_dict(page.after),
+            **dependencies.build_next_page_dict(page.after),
         }
     )
 

@@ -18,12 +18,11 @@ from tidemill.jobs.job_views import build_job_out
 from tidemill.jobs.route_dependencies import make_submission_from_request
 from tidemill.jobs.schemas import JobIn, JobOut
 from tidemill.jobs.submission import Submission
-from tidemill.rest import json_body
+from tidemill.rest import request_body
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
-from tidemill.rest.idempotency_key import IdempotencyKey, parse_idempotency_key
+from tidemill.rest.dependencies import IdempotencyKey, RuntimeDep, parse_idempotency_key
 from tidemill.rest.problems import PROBLEM_ERRORS_MAX, HttpError, build_field_problem
 from tidemill.rest.request_body import BodyLimit, has_json_content_type
-from tidemill.rest.runtime_dependencies import RuntimeDep
 from tidemill.rest.schema_types import BINARY_CONTENT, BINARY_SCHEMA
 from tidemill.runtime import Runtime
 
@@ -129,7 +128,7 @@ async def _submit_with_located_errors(
     try:
         return await make(request, runtime, base, role)
     except UnknownKind as error:
-        raise json_body.make_validation_error([((*_get_parameter_location(request), "kind"), str(error))]) from None
+        raise request_body.make_validation_error([((*_get_parameter_location(request), "kind"), str(error))]) from None
     except InvalidRequest as error:
         matches = [_PARAM_PROBLEM_REGEX.fullmatch(problem) for problem in error.problems]
         if not all(matches):
@@ -139,7 +138,7 @@ async def _submit_with_located_errors(
             for match in matches
             if match
         ]
-        details = json_body.make_validation_error(problems).errors()[:PROBLEM_ERRORS_MAX]
+        details = request_body.make_validation_error(problems).errors()[:PROBLEM_ERRORS_MAX]
         raise HttpError(422, str(error), field_problems=[build_field_problem(detail) for detail in details]) from None
 
 
@@ -152,7 +151,7 @@ def _get_parameter_location(request: Request) -> tuple[str]:
 async def _submit_json(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
     if request.query_params:
         raise InvalidInput("Query parameters are not allowed with a JSON body. Send them in the body.")
-    body = await json_body.read_json_body(request, JobIn, max_inputs=runtime.settings.max_inline_inputs)
+    body = await request_body.read_json_body(request, JobIn, max_inputs=runtime.settings.max_inline_inputs)
     if (body.inputs is None) == (body.source is None):
         raise InvalidInput('Send either "inputs" or "source"')
     spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
@@ -188,7 +187,7 @@ def _parse_upload_fields(fields: dict[str, str], location: str) -> JobIn:
     """Parse the form fields or query parameters of an upload; ``params`` and ``policy`` are JSON."""
     unknown = sorted(set(fields) - UPLOAD_JOB_FIELDS - UPLOAD_FILE_FIELDS)
     if unknown:
-        raise json_body.make_validation_error([((location, name), "unknown field") for name in unknown])
+        raise request_body.make_validation_error([((location, name), "unknown field") for name in unknown])
     values: dict[str, Any] = {name: value for name, value in fields.items() if name in UPLOAD_JOB_FIELDS}
     for name in ("params", "policy"):
         if name in values:
@@ -196,14 +195,14 @@ def _parse_upload_fields(fields: dict[str, str], location: str) -> JobIn:
     try:
         return JobIn.model_validate(values)
     except pydantic.ValidationError as error:
-        raise json_body.to_request_validation_error(error, location) from error
+        raise request_body.to_request_validation_error(error, location) from error
 
 
 def _parse_json_field(location: tuple[str, str], text: str) -> Any:
     try:
         return pydantic.TypeAdapter(dict[str, Any]).validate_json(text)
     except pydantic.ValidationError as error:
-        raise json_body.make_validation_error(
+        raise request_body.make_validation_error(
             [(location, f"must be a JSON object: {error.errors()[0]['msg']}")]
         ) from error
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tidemill.core.errors import InvalidSettings
-from tidemill.core.suggest import format_suggestion
+from tidemill.core.errors import InvalidSettings, format_suggestion
 
 LIMITER_RATE_MAX_PER_S = 100_000.0
 LIMITER_CONCURRENCY_MAX = 10_000

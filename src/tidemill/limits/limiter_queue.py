@@ -9,9 +9,15 @@ from dataclasses import dataclass
 from tidemill.core.arithmetic import clamp, update_moving_average
 from tidemill.core.decide import describe_exception
 from tidemill.limits.limiter import Limiter
-from tidemill.limits.limiter_client import MAX_BLOCK_WAIT_S, PERMIT_LOOKAHEAD_S, LimiterClient, ThrottleReporter
+from tidemill.limits.limiter_client import (
+    MAX_BLOCK_WAIT_S,
+    PERMIT_LOOKAHEAD_S,
+    LimiterClient,
+    PermitCache,
+    PermitWindow,
+    ThrottleReporter,
+)
 from tidemill.limits.limiter_records import PermitGrant
-from tidemill.limits.permit_cache import PermitCache, PermitWindow
 from tidemill.telemetry.events import emit
 
 MAX_RETRY_SPREAD_S = 600.0  # retries are spread over at most this time

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, StrictFloat
 
 from tidemill.limits import use_cases
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
-from tidemill.rest.runtime_dependencies import DatabaseDep
+from tidemill.rest.dependencies import DatabaseDep
 from tidemill.rest.schema_types import RequestModel
 
 

@@ -11,10 +11,10 @@ from fastapi.routing import APIRoute
 
 from tidemill.core.principal import Principal
 from tidemill.rest import problems
+from tidemill.rest.dependencies import get_runtime
 from tidemill.rest.problems import HttpError
 from tidemill.rest.rate_limit import make_rate_limiter, normalize_caller_address
 from tidemill.rest.request_body import BodyLimit
-from tidemill.rest.runtime_dependencies import get_runtime
 from tidemill.runtime import Runtime
 from tidemill.store import browser_sessions, users
 from tidemill.store.browser_sessions import SessionLimits

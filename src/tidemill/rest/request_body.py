@@ -2,15 +2,26 @@
 
 import asyncio
 import contextlib
+import re
 import time
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import cache
 from http import HTTPStatus
+from typing import Any, TypeVar
 
+import msgspec
+import pydantic
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope
 
 from tidemill.config import Settings
+from tidemill.core.errors import InvalidInput, TooLarge
+from tidemill.rest.problems import MESSAGE_BY_ERROR_TYPE, HttpError
 
 BODY_IDLE_TIMEOUT_S = 30.0  # between two chunks of a body
 MIN_BODY_BYTES_PER_S = 1_000  # on average, after BODY_IDLE_TIMEOUT_S
@@ -122,3 +133,150 @@ def carries_json_parameters(scope: Scope) -> bool:
     """Return whether the body contains JSON parameters. Otherwise it is a file."""
     body: RequestBody = scope["state"]["body"]
     return body.has_json_parameters
+
+
+BodyModel = TypeVar("BodyModel", bound=pydantic.BaseModel)
+DIRECT_PARSE_MAX_BYTES = 64 << 10
+ARRAY_SCAN_WINDOW_BYTES = 256 << 10
+COMMAS_PER_WINDOW_MAX = 1_000_000  # without the end of an input; real rows do not come close
+# Where an input may end, and the number of tries for each marker.
+ELEMENT_END_MARKERS = (
+    (b"},", 8),
+    (b"],", 4),
+    (b'",', 2),
+    (b",", 2),
+)
+INPUTS_FIELD = "inputs"
+_UNKNOWN_FIELD_MESSAGE = re.compile(r"unknown field `(.*)`", re.DOTALL)
+
+
+class LazyJsonArray(list[Any]):
+    """Inputs that are parsed one by one during iteration."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, one in enumerate(super().__iter__(), 1):
+            try:
+                yield from_json(bytes(one))
+            except ValueError as error:
+                raise InvalidInput(f"Input {number} is not valid JSON: {error}") from error
+
+
+async def read_json_body(request: Request, model: type[BodyModel], *, max_inputs: int) -> BodyModel:
+    """Parse the body as a model with at most ``max_inputs`` inputs."""
+    if "content-type" in request.headers and not has_json_content_type(request.headers):
+        sent = request.headers["content-type"].partition(";")[0]
+        raise HttpError(415, f'Unsupported content type "{sent}". Send application/json.')
+    body = await request.body()
+    parsed = (
+        _parse_whole_body(model, body)
+        if len(body) <= DIRECT_PARSE_MAX_BYTES
+        else await asyncio.to_thread(_parse_body_with_lazy_inputs, model, body, max_inputs)
+    )
+    if len(getattr(parsed, INPUTS_FIELD) or ()) > max_inputs:
+        raise _make_too_many_error(max_inputs)
+    return parsed
+
+
+def to_request_validation_error(error: pydantic.ValidationError, location: str) -> RequestValidationError:
+    return RequestValidationError([{**detail, "loc": (location, *detail["loc"])} for detail in error.errors()])
+
+
+def make_validation_error(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> RequestValidationError:
+    """Return an error with these (location, message) pairs; a location starts with ``body`` or ``query``."""
+    return RequestValidationError([{"type": "value_error", "loc": at, "msg": reason} for at, reason in problems])
+
+
+def _parse_whole_body(model: type[BodyModel], body: bytes) -> BodyModel:
+    try:
+        return model.model_validate_json(body)
+    except pydantic.ValidationError as error:
+        raise to_request_validation_error(error, "body") from error
+
+
+def _parse_body_with_lazy_inputs(model: type[BodyModel], body: bytes, max_inputs: int) -> BodyModel:
+    parts = _split_body_into_raw_fields(model, body)
+    inputs = parts.get(INPUTS_FIELD, b"").strip()
+    if not inputs.startswith(b"["):
+        return _parse_whole_body(model, _join_fields_within_limit(parts))
+    # Problems of the other fields are reported before those of inputs.
+    parameters = _parse_whole_body(model, _join_fields_within_limit(parts | {INPUTS_FIELD: b"[{}]"}))
+    return parameters.model_copy(update={INPUTS_FIELD: LazyJsonArray(slice_json_array(inputs, max_inputs))})
+
+
+def slice_json_array(array: bytes, max_elements: int) -> list[msgspec.Raw]:
+    """Return the elements of a JSON array, unparsed; raise InvalidInput if there are more than ``max_elements``."""
+    elements: list[msgspec.Raw] = []
+    at, end, window = 1, len(array) - 1, ARRAY_SCAN_WINDOW_BYTES
+    while at < end:
+        part = next(_decode_slices_at_candidate_ends(array, at, min(at + window, end)), None)
+        if part is None and at + window >= end:
+            raise InvalidInput("The inputs are not a valid JSON array. Send them as a file.")
+        if part is None:
+            window *= 2
+            continue
+        at, window = part[0] + 1, ARRAY_SCAN_WINDOW_BYTES
+        elements += part[1]
+        if len(elements) > max_elements:
+            raise _make_too_many_error(max_elements)
+    return elements
+
+
+def _decode_slices_at_candidate_ends(array: bytes, at: int, limit: int) -> Iterator[tuple[int, list[msgspec.Raw]]]:
+    """Yield possible ends of a part that starts at an element, with the elements of the part.
+
+    A part in brackets is valid JSON only if it ends between two elements, so wrong candidates are skipped.
+    """
+    for end in _find_candidate_slice_ends(array, at, limit):
+        if array.count(b",", at, end) > COMMAS_PER_WINDOW_MAX:
+            raise InvalidInput("An input has too many values, or there are too many inputs. Send the inputs as a file.")
+        try:
+            yield end, msgspec.json.decode(b"[" + array[at:end] + b"]", type=list[msgspec.Raw])
+        except msgspec.DecodeError:
+            continue
+
+
+def _find_candidate_slice_ends(array: bytes, at: int, limit: int) -> Iterator[int]:
+    if limit == len(array) - 1:
+        yield limit
+    for mark, tries in ELEMENT_END_MARKERS:
+        found = limit
+        for _ in range(tries):
+            found = array.rfind(mark, at, found)
+            if found < 0:
+                break
+            yield found + len(mark) - 1
+
+
+def _split_body_into_raw_fields(model: type[pydantic.BaseModel], body: bytes) -> dict[str, bytes]:
+    """Return the fields of a body, unparsed."""
+    try:
+        decoded = msgspec.json.decode(body, type=_make_struct_of_raw_fields(model))
+    except msgspec.ValidationError as error:  # not an object, or an unknown field, whose name is only in the message
+        named = _UNKNOWN_FIELD_MESSAGE.search(str(error))
+        at, reason = (
+            ("body",) + ((named[1],) if named else ()),
+            MESSAGE_BY_ERROR_TYPE["extra_forbidden"] if named else str(error),
+        )
+        raise make_validation_error([(at, reason)]) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        invalid = {"type": "json_invalid", "loc": ("body",), "msg": "", "ctx": {"error": str(error)}}
+        raise RequestValidationError([invalid]) from error
+    parts = {name: bytes(getattr(decoded, name)) for name in model.model_fields}
+    return {name: text for name, text in parts.items() if text}
+
+
+@cache
+def _make_struct_of_raw_fields(model: type[pydantic.BaseModel]) -> type[msgspec.Struct]:
+    fields = [(name, msgspec.Raw, msgspec.Raw()) for name in model.model_fields]
+    return msgspec.defstruct(model.__name__, fields, forbid_unknown_fields=True)
+
+
+def _join_fields_within_limit(parts: dict[str, bytes]) -> bytes:
+    body = b"{%s}" % b",".join(b'"%s":%s' % (name.encode(), text) for name, text in parts.items())
+    if len(body) > SMALL_BODY_MAX_BYTES:
+        raise TooLarge(f"The fields other than {INPUTS_FIELD} must have at most {SMALL_BODY_MAX_BYTES} bytes")
+    return body
+
+
+def _make_too_many_error(max_inputs: int) -> InvalidInput:
+    return InvalidInput(f"{INPUTS_FIELD}: must have at most {max_inputs} entries in a JSON body. Send more as a file.")

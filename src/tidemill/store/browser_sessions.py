@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemill.core.credentials import generate_random_token, hash_secret
 from tidemill.core.principal import Principal, Role
 from tidemill.store.database import Connection
 from tidemill.store.statements import fetch_records, sql
+from tidemill.store.users import generate_random_token, hash_secret
 
 
 @dataclass(frozen=True, slots=True)

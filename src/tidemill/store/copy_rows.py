@@ -6,9 +6,8 @@ from typing import Any
 
 from psycopg.sql import SQL, Composable, Literal
 
-from tidemill.core.csv_injection import FORMULA_PATTERN
 from tidemill.core.decide import Verdict
-from tidemill.core.file_format import ColumnType, is_text_type
+from tidemill.core.file_format import FORMULA_PATTERN, ColumnType, is_text_type
 from tidemill.core.input_source import InputBlock
 from tidemill.store.jsonb import encode_json
 

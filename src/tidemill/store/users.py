@@ -1,15 +1,46 @@
 """Stores users and their API keys."""
 
+import hashlib
+import hmac
+import re
+import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
 from psycopg.rows import class_row
 
-from tidemill.core import credentials
 from tidemill.core.errors import Conflict, InvalidInput, UnknownUser
 from tidemill.core.principal import LOCAL_USER_ID, Principal, Role
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import fetch_records, sql
+
+_API_KEY_PATTERN = re.compile(r"(tm_[0-9a-f]{8})_[0-9a-f]{48}")
+
+
+def generate_key_prefix_and_key() -> tuple[str, str]:
+    """Return the public prefix of a new key, and the key."""
+    prefix = f"tm_{secrets.token_hex(4)}"
+    return prefix, f"{prefix}_{secrets.token_hex(24)}"
+
+
+def generate_random_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def parse_key_prefix(key: str) -> str | None:
+    """Return the prefix of an API key, or None if the text is not formatted like one."""
+    match = _API_KEY_PATTERN.fullmatch(key)
+    return match[1] if match else None
+
+
+def hash_secret(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def matches_hash(kept: bytes, text: str) -> bool:
+    """Compare a secret with a stored hash in constant time."""
+    return hmac.compare_digest(kept, hash_secret(text))
+
 
 IDENTITY_NAME_MAX_CHARS = 100
 MAX_KEYS_PER_USER = 100  # active keys
@@ -125,10 +156,10 @@ async def add_key(
         raise InvalidInput(f"An API key name must have at most {IDENTITY_NAME_MAX_CHARS} printable characters")
     await conn.execute(sql("user/lock"), {"id": user_id})
     await conn.execute(sql("key/forget"), {"user_id": user_id, "kept": MAX_INACTIVE_KEYS_PER_USER})
-    prefix, text = credentials.generate_key_prefix_and_key()
+    prefix, text = generate_key_prefix_and_key()
     params = {
         "prefix": prefix,
-        "hash": credentials.hash_secret(text),
+        "hash": hash_secret(text),
         "user_id": user_id,
         "name": name,
         "seconds": seconds,
@@ -153,11 +184,11 @@ async def revoke_key(conn: Connection, prefix: str, user_id: int | None) -> None
 
 async def authenticate_key(db: Database, text: str) -> Principal | None:
     """Return the principal of an API key, or None if it is not valid. Usually takes one round trip to the server."""
-    prefix = credentials.parse_key_prefix(text)
+    prefix = parse_key_prefix(text)
     if prefix is None:
         return None
     key = await db.read(_find_key, prefix)
-    if key is None or not credentials.matches_hash(key.hash, text) or not key.good:
+    if key is None or not matches_hash(key.hash, text) or not key.good:
         return None
     if key.stale:
         await db.run_async_commit(_record_key_use, prefix)

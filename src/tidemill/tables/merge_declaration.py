@@ -6,9 +6,8 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from tidemill.core.errors import InvalidSettings
+from tidemill.core.errors import InvalidSettings, format_suggestion
 from tidemill.core.file_format import ColumnType
-from tidemill.core.suggest import format_suggestion
 from tidemill.tables.resource import (
     LOWER_BOUND_RULES,
     UPPER_BOUND_RULES,

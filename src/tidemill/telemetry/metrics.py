@@ -7,11 +7,13 @@ from prometheus_client.exposition import choose_encoder
 
 from tidemill.core.status import ItemStatus
 from tidemill.telemetry.events import Event, Subscriber
-from tidemill.telemetry.metric_families import SETTLED_STATUSES, ExpiringGauge, MetricFamilies
-from tidemill.telemetry.metric_labels import (
+from tidemill.telemetry.metric_families import (
     HTTP_METHOD_LABELS,
     MAX_LABEL_VALUES,
+    SETTLED_STATUSES,
     BoundedLabel,
+    ExpiringGauge,
+    MetricFamilies,
     count_by_known_code,
     count_throttled,
 )

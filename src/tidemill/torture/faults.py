@@ -8,11 +8,10 @@ from typing import NoReturn
 
 from tidemill.store.database import Connection, Database
 from tidemill.torture.client import Client
-from tidemill.torture.own_server import OwnServer
+from tidemill.torture.database_server import OwnServer, execute, fetch
 from tidemill.torture.plan import PlannedFault, pick_one
 from tidemill.torture.processes import Fleet, ManagedProcess, send_signal
 from tidemill.torture.proxy import Link, ProxiedConnection
-from tidemill.torture.statements import execute, fetch
 
 SLOW_LINK_DELAY_S = 0.15
 SWALLOWED_COMMITS = 2

@@ -17,12 +17,11 @@ from tidemill.jobs.reprocessing import ReprocessSelection, reprocess_items
 from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.torture import ledgers
-from tidemill.torture.client import Client, ClientJob, NoAnswer
+from tidemill.torture.client import Client, ClientJob, NoAnswer, Operations
+from tidemill.torture.database_server import execute, fetch
 from tidemill.torture.faults import Faults, NotApplied
-from tidemill.torture.operations import Operations
+from tidemill.torture.ledgers import Report, Violation
 from tidemill.torture.plan import DISTRIBUTION, EXPORT, PlannedFault, PlannedJob, PlannedOperation, Round
-from tidemill.torture.report import Report, Violation
-from tidemill.torture.statements import execute, fetch
 from tidemill.torture.workload import build_file_rows
 
 T = TypeVar("T")

@@ -23,19 +23,14 @@ from tidemill.core.principal import Role
 from tidemill.store import users, workers
 from tidemill.store.database import Connection, Database
 from tidemill.store.migrate import check_schema, migrate_schema
-from tidemill.torture.client import Client
+from tidemill.torture.client import Client, Operations
+from tidemill.torture.database_server import OwnServer, ServerAddress, execute, fetch, find_server_address
 from tidemill.torture.faults import FAULTS, Faults
-from tidemill.torture.ledgers import OutsideLedger
-from tidemill.torture.local_service import run_local_service
-from tidemill.torture.operations import Operations
-from tidemill.torture.own_server import OwnServer
+from tidemill.torture.ledgers import OutsideLedger, Report
 from tidemill.torture.plan import FEATURE_JOBS, JOB_SHAPES, plan_rounds
 from tidemill.torture.processes import Fleet, ManagedProcess
-from tidemill.torture.proxy import LOOPBACK, Link, open_links
-from tidemill.torture.report import Report
+from tidemill.torture.proxy import LOOPBACK, Link, open_links, run_local_service
 from tidemill.torture.rounds import RoundRunner
-from tidemill.torture.server_address import ServerAddress, find_server_address
-from tidemill.torture.statements import execute, fetch
 from tidemill.torture.workload import LEDGER_VARIABLE, MILL_REFERENCE, OWN_KINDS, make_mill
 
 API, WORKERS, CLIENT = "api", ("worker-1", "worker-2"), "client"

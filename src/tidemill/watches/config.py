@@ -1,8 +1,11 @@
 """The section ``[watches]`` of ``tidemill.toml``."""
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
+from uuid import UUID
 
 from pydantic import (
     AfterValidator,
@@ -18,10 +21,14 @@ from pydantic import (
 from tidemill.config_sections import ConfigTable, Names, Text, parse_section
 from tidemill.core.errors import InvalidInput
 from tidemill.core.json_input import JsonObject
+from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
 from tidemill.core.policies import FailurePolicy
-from tidemill.runtime import FileTask
+from tidemill.files.blobs.blob_store import Blob
+from tidemill.jobs.submission import prepare_submission, submit_stored_file
+from tidemill.runtime import FileTask, FileTaskView, Runtime
+from tidemill.store.job_submission import Submission
+from tidemill.store.users import User
 from tidemill.watches.file_names import FilePattern
-from tidemill.watches.job_file_task import JobFileTask
 from tidemill.watches.source_address import SourceAddress, get_source_kind, parse_source_address
 from tidemill.watches.watch import (
     DEFAULT_FAILED_FOLDER,
@@ -30,6 +37,54 @@ from tidemill.watches.watch import (
     Watch,
     parse_duration_s,
 )
+
+
+def _check_kind(kind: str) -> str:
+    if kind.startswith(BUILTIN_KIND_PREFIX) and kind not in SERVICE_KINDS:
+        raise ValueError('This kind is reserved. To import files, use "import" instead of "job"')
+    return kind
+
+
+class JobFileTask(ConfigTable):
+    """The table ``job`` of a watch in ``tidemill.toml``."""
+
+    kind: Annotated[Text, AfterValidator(_check_kind)]
+    params: dict[str, Any] = Field({})
+
+    def describe(self) -> str:
+        return f"job {self.kind}"
+
+    def get_view(self) -> FileTaskView:
+        return FileTaskView(kind=self.kind)
+
+    async def prepare(
+        self, runtime: Runtime, owner: User, spec: Submission, layout: Mapping[str, object]
+    ) -> "PreparedFileJob":
+        spec = replace(spec, kind=self.kind, params=dict(self.params))
+        return PreparedFileJob(runtime, await prepare_submission(runtime, spec, owner.role), layout)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFileJob:
+    runtime: Runtime
+    spec: Submission
+    layout_options: Mapping[str, object]
+
+    async def submit(
+        self,
+        blob: Blob,
+        name: str,
+        idempotency_key: str,
+        source: Mapping[str, str],  # noqa: ARG002  jobs do not store the source
+    ) -> UUID:
+        if not blob.size:
+            raise InvalidInput("The file is empty")
+        detect = self.runtime.file_reader.detect_layout
+        layout = await asyncio.to_thread(detect, blob.id, name=name, options=self.layout_options)
+        spec = replace(self.spec, idem_key=idempotency_key, idem_print=blob.sha256)
+        job, _ = await submit_stored_file(self.runtime, spec, blob, name, layout)
+        return job.id
+
 
 JOB_TASK_KEY = "job"
 SCAN_INTERVAL_MIN_S = 1.0

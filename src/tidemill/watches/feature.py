@@ -15,5 +15,5 @@ FEATURE = Feature(
         "scan": "Scan a watch now, regardless of its schedule. The exit code is 1 if the scan reports a problem.",
     },
     worker_loops="tidemill.watches.scanner:make_worker_loops",
-    housekeeping=["tidemill.watches.watch_files:forget_old_watch_files"],
+    housekeeping=["tidemill.watches.watch_records:forget_old_watch_files"],
 )

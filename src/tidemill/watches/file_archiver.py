@@ -8,7 +8,7 @@ from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnava
 from tidemill.failpoints import failpoint
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
-from tidemill.watches import watch_files
+from tidemill.watches import watch_records
 from tidemill.watches.file_names import add_mark_before_extension, join_archive_path
 from tidemill.watches.file_state import FileState, ListedFile, WatchFile, decide_file_state
 from tidemill.watches.sources.watch_source import WatchSource
@@ -31,7 +31,7 @@ class FileArchiver:
         to_move: list[WatchFile] = []
         after = 0
         while page := await self._db.run(
-            watch_files.list_unsettled_files, watch.name, after=after, limit=UNSETTLED_FILES_PAGE_SIZE
+            watch_records.list_unsettled_files, watch.name, after=after, limit=UNSETTLED_FILES_PAGE_SIZE
         ):
             for file, job_state in page:
                 if file.state is not SUBMITTED:
@@ -39,7 +39,7 @@ class FileArchiver:
                 elif (decision := decide_file_state(job_state)) is not None:
                     state, reason = decision
                     if await self._db.run(
-                        watch_files.change_file_state_if_in_states, file, state, reason, before=(SUBMITTED,)
+                        watch_records.change_file_state_if_in_states, file, state, reason, before=(SUBMITTED,)
                     ):
                         to_move.append(replace(file, state=state, note=reason))
             after = page[-1][0].id
@@ -56,7 +56,7 @@ class FileArchiver:
             try:
                 note = await self._archive_file_and_marker(watch, source, file)
             except (StorageAccessDenied, StorageUnavailable, InvalidInput, UnknownFile, OSError) as error:
-                await self._db.run(watch_files.set_file_note, file, f"Cannot archive the file: {error}")
+                await self._db.run(watch_records.set_file_note, file, f"Cannot archive the file: {error}")
                 problem = problem or f'Cannot archive "{file.path}": {error}'
                 continue
             failpoint("watch.file_archived")
@@ -66,7 +66,7 @@ class FileArchiver:
     async def _set_final_state(self, file: WatchFile, note: str | None) -> None:
         state = FINAL_STATE_AFTER[file.state]
         reason = "; ".join(text for text in (file.note if file.state is REJECTED else None, note) if text) or None
-        if await self._db.run(watch_files.change_file_state_if_in_states, file, state, reason, before=(file.state,)):
+        if await self._db.run(watch_records.change_file_state_if_in_states, file, state, reason, before=(file.state,)):
             emit("watch.settled", watch=file.watch, path=file.path, state=state, job=file.job_id, reason=reason)
 
     async def _archive_file_and_marker(self, watch: Watch, source: WatchSource | None, file: WatchFile) -> str | None:
@@ -93,16 +93,16 @@ class FileArchiver:
         """Move the file. Return False if a new version has replaced it; the new version stays."""
         preferred = join_archive_path(_choose_archive_folder(watch, file), file.path)
         target = file.moved_to or await self._choose_free_path(source, preferred, file.id)
-        target = await self._db.run(watch_files.reserve_archive_path, file, target)
+        target = await self._db.run(watch_records.reserve_archive_path, file, target)
         failpoint("watch.path_reserved")
         try:
             is_moved = await asyncio.to_thread(source.move, file.entry, target)
         except FileExistsError:  # another process created the target after the check for a free path
             target = add_mark_before_extension(preferred, file.id)
-            await self._db.run(watch_files.replace_archive_path, file, target)
+            await self._db.run(watch_records.replace_archive_path, file, target)
             is_moved = await asyncio.to_thread(source.move, file.entry, target)
         if not is_moved:
-            await self._db.run(watch_files.replace_archive_path, file, None)
+            await self._db.run(watch_records.replace_archive_path, file, None)
         return is_moved
 
     async def _choose_free_path(self, source: WatchSource, target: str, mark: int) -> str:

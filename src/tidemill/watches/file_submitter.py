@@ -24,7 +24,7 @@ from tidemill.store import users
 from tidemill.store.job_submission import Submission, find_job_by_idempotency_key
 from tidemill.store.users import User
 from tidemill.telemetry.events import emit
-from tidemill.watches import watch_files
+from tidemill.watches import watch_records
 from tidemill.watches.file_state import FileState, WatchFile, build_idempotency_key
 from tidemill.watches.source_address import WebAddress
 from tidemill.watches.sources.watch_source import FetchLimits, WatchSource
@@ -99,10 +99,12 @@ class WatchFileSubmitter:
             except Interrupted:  # the file stays claimed, and the next scan continues with it
                 return FileSubmissionResult(submitted, problem, has_more=True)
             except QuotaExceeded as error:  # a later scan submits the file when the owner has room
-                await self._db.run(watch_files.requeue_changed_file, file, file.entry, str(error))
+                await self._db.run(watch_records.requeue_changed_file, file, file.entry, str(error))
                 return FileSubmissionResult(submitted, problem or f'Cannot submit "{file.path}": {error}')
             except (StorageAccessDenied, StorageUnavailable, RemoteUnreachable, OSError) as error:
-                await self._db.run(watch_files.requeue_changed_file, file, file.entry, f"Cannot read the file: {error}")
+                await self._db.run(
+                    watch_records.requeue_changed_file, file, file.entry, f"Cannot read the file: {error}"
+                )
                 problem = problem or f'Cannot read "{file.path}": {error}'
                 consecutive_failures += 1
                 if consecutive_failures >= CONSECUTIVE_FAILURES_MAX:
@@ -119,10 +121,10 @@ class WatchFileSubmitter:
         owner_id = file.owner_id or prepared.owner.id
         existing = await self._db.run(find_job_by_idempotency_key, owner_id, build_idempotency_key(file))
         if existing is not None:
-            await self._db.run(watch_files.mark_file_submitted, file, existing.id)
+            await self._db.run(watch_records.mark_file_submitted, file, existing.id)
             return existing.id
         name = uuid4().hex  # a new name, because the stored file of an earlier attempt may belong to a job
-        if not await self._db.run(watch_files.claim_file, file, prepared.owner.id, name):
+        if not await self._db.run(watch_records.claim_file, file, prepared.owner.id, name):
             return None
         failpoint("watch.file_claimed")
         try:
@@ -150,7 +152,7 @@ class WatchFileSubmitter:
             return False
         if now.version == file.version and now.size in (None, file.size) and file.size in (None, blob.size):
             return True
-        await self._db.run(watch_files.requeue_changed_file, file, now, CHANGED_WHILE_READ_MESSAGE)
+        await self._db.run(watch_records.requeue_changed_file, file, now, CHANGED_WHILE_READ_MESSAGE)
         return False
 
     async def _submit_blob(self, prepared: PreparedWatch, file: WatchFile, blob: Blob) -> UUID | None:
@@ -172,12 +174,12 @@ class WatchFileSubmitter:
                 raise
             job_id = existing.id
         failpoint("watch.job_created")
-        await self._db.run(watch_files.mark_file_submitted, file, job_id)
+        await self._db.run(watch_records.mark_file_submitted, file, job_id)
         emit("watch.submitted", watch=file.watch, path=file.path, size=file.size, job=job_id)
         return job_id
 
     async def _set_state_and_report(self, file: WatchFile, state: FileState, why: str) -> None:
-        await self._db.run(watch_files.change_file_state_if_in_states, file, state, why, before=NOT_SUBMITTED_STATES)
+        await self._db.run(watch_records.change_file_state_if_in_states, file, state, why, before=NOT_SUBMITTED_STATES)
         emit("watch.passed", watch=file.watch, path=file.path, state=state, reason=why)
 
 

@@ -8,12 +8,15 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 
-from tidemill.rest import list_cursors
+from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
-from tidemill.rest.example_values import EXAMPLE_CREATED_AT, EXAMPLE_JOB_ID, EXAMPLE_NEXT_PAGE, EXAMPLE_UPDATED_AT
-from tidemill.rest.runtime_dependencies import RuntimeDep
+from tidemill.rest.dependencies import RuntimeDep
 from tidemill.rest.schema_types import (
     EMPTY_IS_NONE,
+    EXAMPLE_CREATED_AT,
+    EXAMPLE_JOB_ID,
+    EXAMPLE_NEXT_PAGE,
+    EXAMPLE_UPDATED_AT,
     AfterCursor,
     NextPageToken,
     PageSize,
@@ -147,10 +150,10 @@ async def list_source_files(
         source_name,
         state=query.state,
         limit=query.page_size,
-        after=list_cursors.decode_cursor(query.after),
+        after=dependencies.decode_cursor(query.after),
     )
     files = [WatchFileOut.model_validate(row) for row in page.items]
-    return WatchFilePage(files=files, **list_cursors.build_next_page_dict(page.after))
+    return WatchFilePage(files=files, **dependencies.build_next_page_dict(page.after))
 
 
 @router.post("/ingestion/scan", **build_route_options(Permission.USER, 404))

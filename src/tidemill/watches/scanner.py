@@ -20,7 +20,7 @@ from tidemill.files.layout import parse_layout_options
 from tidemill.runtime import Runtime
 from tidemill.store.database import Database
 from tidemill.telemetry.events import bind_fields, emit
-from tidemill.watches import watch_files, watch_leases
+from tidemill.watches import watch_records
 from tidemill.watches.file_archiver import FileArchiver
 from tidemill.watches.file_names import find_name_problem, make_printable_path, sanitize_problem_text
 from tidemill.watches.file_state import ListedFile, WatchFile
@@ -29,8 +29,7 @@ from tidemill.watches.source_address import FolderAddress, WebAddress
 from tidemill.watches.sources import open_watch_source
 from tidemill.watches.sources.watch_source import FetchLimits, WatchSource
 from tidemill.watches.watch import Watch, compute_scan_delay, find_overlap_problems
-from tidemill.watches.watch_files import WatchScope
-from tidemill.watches.watch_leases import WatchLease, WatchScanResult
+from tidemill.watches.watch_records import WatchLease, WatchScanResult, WatchScope
 
 LISTED_FILES_MAX = 100_000
 
@@ -159,12 +158,17 @@ class WatchScanner:
         names = list(self._watches)
         scheduled = [watch.name for watch in self._watches.values() if watch.every is not None]
         lease = await self._db.run(
-            watch_leases.lease_due_watch, names, scheduled, lease_id=uuid4(), seconds=self._lease_s, worker=self._worker
+            watch_records.lease_due_watch,
+            names,
+            scheduled,
+            lease_id=uuid4(),
+            seconds=self._lease_s,
+            worker=self._worker,
         )
         if lease is not None:
             await self._run_scan(lease, should_continue)
             return 0
-        seconds = await self._db.read(watch_leases.read_seconds_to_next_due, names, scheduled)
+        seconds = await self._db.read(watch_records.read_seconds_to_next_due, names, scheduled)
         return SCAN_IDLE_S if seconds is None else min(max(seconds, 0.05), SCAN_IDLE_S)
 
     async def scan_watch(
@@ -177,17 +181,17 @@ class WatchScanner:
         """
         await self._register_watches()
         lease = await self._db.run(
-            watch_leases.lease_watch, name, lease_id=uuid4(), seconds=self._lease_s, worker=self._worker
+            watch_records.lease_watch, name, lease_id=uuid4(), seconds=self._lease_s, worker=self._worker
         )
         if lease is None:
             raise Busy(f'Another process is scanning watch "{name}"')
         result = await self._run_scan(lease, should_continue, retry_failed=retry_failed)
-        files = await self._db.read(watch_files.list_files_of_scan, name, lease.began, SCAN_FILES_REPORTED_MAX)
+        files = await self._db.read(watch_records.list_files_of_scan, name, lease.began, SCAN_FILES_REPORTED_MAX)
         return WatchScanReport(self._watches[name], result, files)
 
     async def _register_watches(self) -> None:
         if not self._is_registered:
-            await self._db.run(watch_leases.register_missing_watches, self._watches)
+            await self._db.run(watch_records.register_missing_watches, self._watches)
             self._is_registered = True
 
     async def _run_scan(
@@ -199,7 +203,7 @@ class WatchScanner:
             async with self._keep_lease_extended(lease, should_continue) as may_continue:
                 result = await self._scan_safely(watch, lease, may_continue, retry_failed=retry_failed)
             result = replace(result, problem=result.problem and sanitize_problem_text(result.problem))
-            await self._db.run(watch_leases.finish_watch_scan, lease, result)
+            await self._db.run(watch_records.finish_watch_scan, lease, result)
             if result.problem is not None:
                 emit("watch.failed", watch=watch.name, error=result.problem)
             if result.looked:
@@ -250,15 +254,17 @@ class WatchScanner:
         scope = WatchScope(watch.name, watch.source_key, frozenset(self._watches))
         for start in range(0, len(listing.entries), FILES_RECORDED_AT_ONCE):
             await self._db.run(
-                watch_files.record_new_and_changed_files,
+                watch_records.record_new_and_changed_files,
                 scope,
                 listing.entries[start : start + FILES_RECORDED_AT_ONCE],
                 partial(_explain_why_file_waits, watch),
             )
         if listing.is_complete:
-            await self._db.run(watch_files.mark_missing_files, scope, listing.entries)
+            await self._db.run(watch_records.mark_missing_files, scope, listing.entries)
         if retry_failed:
-            await self._db.run(watch_files.requeue_failed_files, scope, listing.entries, RETRIED_AFTER_FAILURE_MESSAGE)
+            await self._db.run(
+                watch_records.requeue_failed_files, scope, listing.entries, RETRIED_AFTER_FAILURE_MESSAGE
+            )
         return listing
 
     async def _submit_ready_files(
@@ -271,7 +277,7 @@ class WatchScanner:
     ) -> FileSubmissionResult:
         settings = self._settings
         files = await self._db.run(
-            watch_files.list_ready_files,
+            watch_records.list_ready_files,
             WatchScope(watch.name, watch.source_key),
             lease.began,
             stable_for=watch.stable_for,
@@ -304,7 +310,7 @@ class WatchScanner:
             nonlocal is_held
             while is_held:
                 await asyncio.sleep(self._lease_s / 3)
-                is_held = await self._db.run(watch_leases.extend_watch_lease, lease, self._lease_s)
+                is_held = await self._db.run(watch_records.extend_watch_lease, lease, self._lease_s)
 
         heartbeat = asyncio.create_task(extend_lease())
         try:

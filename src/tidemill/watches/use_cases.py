@@ -9,7 +9,7 @@ from tidemill.core.errors import Busy, UnknownEntity
 from tidemill.core.list_pages import Page
 from tidemill.core.principal import Principal
 from tidemill.runtime import Runtime
-from tidemill.watches import watch_files, watch_leases
+from tidemill.watches import watch_records
 from tidemill.watches.file_state import FileState, WatchFile
 from tidemill.watches.scanner import load_watches, make_watch_scanner
 from tidemill.watches.watch import Watch
@@ -54,7 +54,7 @@ def get_visible_watch(runtime: Runtime, user: Principal | None, name: str) -> Wa
 
 async def list_watch_statuses(runtime: Runtime, user: Principal | None) -> list[WatchStatus]:
     watches = list_visible_watches(runtime, user)
-    states = await runtime.db.read(watch_leases.read_watch_states, [watch.name for watch in watches])
+    states = await runtime.db.read(watch_records.read_watch_states, [watch.name for watch in watches])
     return [WatchStatus(watch, states.get(watch.name, {})) for watch in watches]
 
 
@@ -63,7 +63,7 @@ async def list_watch_files(
 ) -> Page[dict[str, Any]]:
     """Return a page of a watch's files, most recently changed first."""
     watch = get_visible_watch(runtime, user, name)
-    return await runtime.db.read(watch_files.list_watch_files, watch.name, state=state, limit=limit, after=after)
+    return await runtime.db.read(watch_records.list_watch_files, watch.name, state=state, limit=limit, after=after)
 
 
 async def scan_watches(runtime: Runtime, user: Principal, name: str | None, *, retry_failed: bool) -> list[ScanSummary]:

@@ -9,10 +9,10 @@ from engine.children.scenes import Start, kick
 from support import add_job
 from tidemill import Item, Mill
 from tidemill.app.runtime_factory import make_engine_context
-from tidemill.engine.adaptive.system_load import SystemLoad
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.claimer import claim_from_job
 from tidemill.engine.context import EngineContext
+from tidemill.engine.sizing import SystemLoad
 from tidemill.store.database import Database
 
 

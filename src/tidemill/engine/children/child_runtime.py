@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from uuid import UUID
 
 from tidemill.core.child_exit import EXIT_LOOP_FAILED
-from tidemill.engine.adaptive.state_report import AdaptiveStateLoop
+from tidemill.engine.adaptive_state_report import AdaptiveStateLoop
 from tidemill.engine.children.control_pipe import (
     ControlDecoder,
     ControlMessage,

@@ -5,8 +5,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Protocol
 
-from tidemill.core.csv_injection import escape_formula
-from tidemill.core.file_format import Compression
+from tidemill.core.file_format import Compression, escape_formula
 from tidemill.core.result_grid import GridCell
 
 if sys.version_info >= (3, 14):

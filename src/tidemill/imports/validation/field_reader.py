@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from tidemill.core.csv_injection import unescape_formula
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_format import is_text_type
+from tidemill.core.file_format import is_text_type, unescape_formula
 from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrorGroup, RowErrors
 from tidemill.imports.validation.rule_checks import build_rule_checks
 from tidemill.tables.resource import Field, allows_empty_text

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from limits.model import Bucket, most_above
 from tidemill.limits.limiter import Limiter, compute_default_burst
-from tidemill.limits.permit_cache import ClockOffsetBounds, PermitCache
+from tidemill.limits.limiter_client import ClockOffsetBounds, PermitCache
 
 A_HAIR = 1e-6  # of floating point
 limiters = st.builds(

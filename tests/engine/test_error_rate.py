@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.adaptive.concurrency_controller import MAX_BACKOFF_FACTOR, ErrorRate
+from tidemill.engine.concurrency import MAX_BACKOFF_FACTOR, ErrorRate
 
 
 def after(*windows: tuple[int, int]) -> ErrorRate:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.adaptive.sizing import MAX_CHUNK_BACKOFF_S, ChunkSize
+from tidemill.engine.sizing import MAX_CHUNK_BACKOFF_S, ChunkSize
 
 
 def chunk() -> ChunkSize:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.config import Settings
-from tidemill.engine.adaptive import system_load
-from tidemill.engine.adaptive.system_load import (
+from tidemill.engine import sizing
+from tidemill.engine.sizing import (
     MIN_CLAIM_FACTOR,
     SystemLoadMonitor,
     compute_claim_size_factor,
@@ -62,8 +62,8 @@ def usual(settings: Settings) -> Settings:
 
 def test_system_load_is_measured_once_per_interval(usual: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter(range(2, 100))
-    monkeypatch.setattr(system_load, "read_load_per_core", lambda: 3.0 * next(looks))
-    monkeypatch.setattr(system_load, "read_machine_memory_share", lambda: 0.1)
+    monkeypatch.setattr(sizing, "read_load_per_core", lambda: 3.0 * next(looks))
+    monkeypatch.setattr(sizing, "read_machine_memory_share", lambda: 0.1)
     machine = SystemLoadMonitor(usual)
     assert [machine.get_recent_load().claim_time_factor for _ in range(100)] == [0.5] * 100
     assert next(looks) == 3, "measured once"
@@ -72,8 +72,8 @@ def test_system_load_is_measured_once_per_interval(usual: Settings, monkeypatch:
 def test_claim_size_factor_is_minimal_when_child_exceeds_memory_limit(
     usual: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_load, "read_load_per_core", lambda: 0.1)
-    monkeypatch.setattr(system_load, "read_machine_memory_share", lambda: 0.1)
+    monkeypatch.setattr(sizing, "read_load_per_core", lambda: 0.1)
+    monkeypatch.setattr(sizing, "read_machine_memory_share", lambda: 0.1)
     roomy, tight = (SystemLoadMonitor(usual.model_copy(update={"child_memory_mb": mb})) for mb in (1_000_000, 1))
     assert roomy.get_recent_load().claim_size_factor == 1
     assert tight.get_recent_load().claim_size_factor == MIN_CLAIM_FACTOR
@@ -81,5 +81,5 @@ def test_claim_size_factor_is_minimal_when_child_exceeds_memory_limit(
 
 
 def test_system_load_and_memory_are_measured() -> None:
-    assert system_load.read_load_per_core() >= 0
-    assert 0 < system_load.read_machine_memory_share() < 1
+    assert sizing.read_load_per_core() >= 0
+    assert 0 < sizing.read_machine_memory_share() < 1

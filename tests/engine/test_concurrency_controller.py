@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulated_provider import Second, simulate
-from tidemill.engine.adaptive.concurrency_controller import (
+from tidemill.engine.concurrency import (
     MAX_SLOT_COOLDOWN_S,
     MAX_START_GAP_S,
     STRONGEST_CUT_FACTOR,

@@ -1,17 +1,65 @@
-"""A PostgreSQL server that belongs to a run, so that faults may restart, crash and fill it."""
+"""The database server of a run: its address, its statements, and a server of its own that faults may crash and fill."""
 
 import contextlib
 import os
 import shutil
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import psutil
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tidemill.core.errors import Unavailable
 from tidemill.store import embedded_postgres
+from tidemill.store.database import Connection, Database
+from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_loader
+
+_sql = make_sql_loader("tidemill.torture")
+
+
+async def fetch(conn: Connection, name: str, params: SqlParams | None = None) -> list[RowDict]:
+    """Return the rows of the statement ``queries/torture/<name>.sql``."""
+    return await fetch_rows(conn, _sql(f"torture/{name}"), params or {})
+
+
+async def execute(conn: Connection, name: str, params: SqlParams | None = None) -> int:
+    """Run a statement, or several if there are no parameters. Return the number of affected rows."""
+    return (await conn.execute(_sql(f"torture/{name}"), params, prepare=False)).rowcount
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """Where a server listens. ``host`` is a name, an address, or the folder of a Unix socket."""
+
+    host: str
+    port: int
+    is_encrypted: bool
+    _parameters: dict[str, str]
+
+    def build_proxied_url(self, host: str, port: int) -> str:
+        """Return the parameters of the same database through a proxy."""
+        mode = self._parameters.get("sslmode", "prefer")
+        if not self.is_encrypted:
+            mode = "disable"
+        elif mode == "verify-full":  # the name in the certificate is not that of the proxy
+            mode = "verify-ca"
+        proxied = {"host": host, "port": str(port), "sslmode": mode, "gssencmode": "disable"}
+        return make_conninfo("", **self._parameters | proxied)
+
+
+async def find_server_address(db: Database) -> ServerAddress:
+    """Return the address that an open connection uses. Environment variables can also set it."""
+    async with db.connection() as conn:
+        info = conn.info
+        given = {name: str(value) for name, value in conninfo_to_dict(db.url).items()}
+        given |= {"user": info.user, "dbname": info.dbname}
+        given |= {"password": info.password} if info.password else {}
+        given.pop("hostaddr", None)
+        return ServerAddress(info.hostaddr or info.host, info.port, bool(conn.pgconn.ssl_in_use), given)
+
 
 DISK_MB = 768  # of the file system in memory that holds the server, so that it can become full
 MOUNT_TIMEOUT_S = 30

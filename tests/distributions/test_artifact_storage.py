@@ -12,7 +12,7 @@ import pytest
 
 from support import blob_stores as stores
 from support.s3 import S3Server
-from tidemill.distributions.blob_folder_listing import LISTING_PARTS, LISTING_SPLIT_MIN_NAMES, get_recent_or_list_folder
+from tidemill.distributions.artifact_storage import LISTING_PARTS, LISTING_SPLIT_MIN_NAMES, get_recent_or_list_folder
 from tidemill.files.blobs.blob_store import DownloadLabel
 from tidemill.files.blobs.folder_store import FolderBlobStore
 
@@ -58,7 +58,7 @@ def test_concurrent_folder_listings_share_one_scan(watched: Watched) -> None:
 def test_folder_listing_runs_separately_when_lock_wait_times_out(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("tidemill.distributions.artifact_storage.LISTING_LOCK_TIMEOUT_S", 0.05)
     watched.gate.clear()
     with ThreadPoolExecutor(2) as threads:
         asking = [threads.submit(get_recent_or_list_folder, watched, DAY, ["a"]) for _ in range(2)]
@@ -75,7 +75,7 @@ def test_folder_listing_is_not_shared_when_file_locks_are_unsupported(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("tidemill.distributions.artifact_storage.LISTING_LOCK_TIMEOUT_S", 0.05)
     for _ in range(2):
         assert get_recent_or_list_folder(watched, DAY, ["a"]).names == {f"{DAY}/a.csv"}
     assert len(watched.listed) == 2
@@ -90,7 +90,7 @@ def test_corrupt_cached_folder_listing_is_ignored(watched: Watched, kept: bytes)
 
 
 def test_cached_folder_listing_is_refreshed_after_it_expires(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.distributions.blob_folder_listing.LISTING_FRESH_S", 0.0)
+    monkeypatch.setattr("tidemill.distributions.artifact_storage.LISTING_FRESH_S", 0.0)
     get_recent_or_list_folder(watched, DAY, ["a"])
     watched.put([b"x"], f"{DAY}/b.csv")
     while len(found := get_recent_or_list_folder(watched, DAY, ["a"]).names) == 1:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tidemill.engine.adaptive_semaphore import AdaptiveSemaphore
+from tidemill.engine.concurrency import AdaptiveSemaphore
 from tidemill.engine.context import EngineContext
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.store.jsonb import encode_json

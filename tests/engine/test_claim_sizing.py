@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.core.arithmetic import clamp
-from tidemill.engine.adaptive.sizing import ItemPace
+from tidemill.engine.sizing import ItemPace
 
 SLICE_MS, SAFETY = 5_000, 0.7
 

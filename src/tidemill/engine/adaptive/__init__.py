@@ -1,1 +1,0 @@
-"""Controllers that follow measurements: batch and chunk sizes, concurrency, system load."""
