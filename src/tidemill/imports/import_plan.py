@@ -6,9 +6,8 @@ from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
-from tidemill.core.errors import InvalidColumns, InvalidInput, escape_unprintable
+from tidemill.core.errors import InvalidColumns, InvalidInput, escape_unprintable, format_suggestion
 from tidemill.core.file_format import FileLayout
-from tidemill.core.suggest import format_suggestion
 from tidemill.imports.column_mapping import (
     ColumnMapping,
     format_missing_column,
