@@ -134,6 +134,7 @@ class MillSubmission(MillDeclarations):
         translations: Mapping[str, Mapping[str, str]] | None = None,
         spreadsheet_safe: bool = False,
         keep_empty: bool = False,
+        formats: Mapping[str, str] | None = None,
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -154,6 +155,7 @@ class MillSubmission(MillDeclarations):
             translations: Field -> text in the file -> text to import instead.
             spreadsheet_safe: Remove the apostrophes that an export with ``spreadsheet_safe`` added.
             keep_empty: Import empty text as empty text and not as NULL.
+            formats: Field -> format of its values, such as ``decimal-comma`` or ``DD.MM.YYYY``.
             layout: ``format``, ``encoding``, ``delimiter`` and other options that override detection.
             name: File name to store with the job, and to detect the format; the name of ``file`` by default.
             priority: As for ``submit``.
@@ -173,6 +175,7 @@ class MillSubmission(MillDeclarations):
                 translations=translations,
                 spreadsheet_safe=spreadsheet_safe,
                 keep_empty=keep_empty,
+                formats=formats,
                 layout=layout,
                 name=name,
                 priority=priority,
@@ -195,6 +198,7 @@ class MillSubmission(MillDeclarations):
         translations: Mapping[str, Mapping[str, str]] | None = None,
         spreadsheet_safe: bool = False,
         keep_empty: bool = False,
+        formats: Mapping[str, str] | None = None,
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -212,6 +216,7 @@ class MillSubmission(MillDeclarations):
             key=tuple(key),
             spreadsheet_safe=spreadsheet_safe,
             keep_empty=keep_empty,
+            formats=dict(formats or {}),
         )
         options = ImportOptions(
             resource=resource, request=request, layout=layout or {}, policy={**(policy or {})}, priority=priority

@@ -35,7 +35,7 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.command_options import PolicyOption, add_layout_options, parse_policy_option
+from tidemill.terminal.command_options import FORMAT_HELP, PolicyOption, add_layout_options, parse_policy_option
 from tidemill.terminal.console import console, format_job_counts, format_job_status
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -70,6 +70,15 @@ def import_command(
     into: Annotated[
         str, typer.Option(help="Target table, such as public.users, or a resource declared in tidemill.toml")
     ],
+    format_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="TEXT",
+            help="FIELD=FORMAT for the format of a field's values, such as price=decimal-comma or born=DD.MM.YYYY; can "
+            f"be repeated. Without a field, the format of the file: {FORMAT_HELP}",
+        ),
+    ] = None,
     key: Annotated[
         str, typer.Option(help="Comma-separated fields that identify a row (default: the key of the table or resource)")
     ] = "",
@@ -132,12 +141,16 @@ def import_command(
         mode=cast("ImportWriteMode", _check_choice("--mode", mode, ("insert", "upsert"))),
         validate_only=validate_only,
         duplicates=cast("DuplicateRule", _check_choice("--duplicates", duplicates, ("first", "last", "error"))),
-        mapping=dict(_parse_mapping_entry(text) for text in map_ or []),
         translations=_parse_translations(translate or []),
+        mapping=dict(_parse_assignment("--map", "COLUMN=FIELD", text) for text in map_ or []),
         key=tuple(name.strip() for name in key.split(",") if name.strip()),
         spreadsheet_safe=spreadsheet_safe,
         keep_empty=keep_empty,
+        formats=dict(_parse_assignment("--format", "FIELD=FORMAT", text) for text in format_ or [] if "=" in text),
     )
+    file_formats = [text for text in format_ or [] if "=" not in text]
+    if file_formats:
+        layout["format"] = file_formats[-1]
     options = ImportOptions(
         resource=into,
         request=request,
@@ -296,11 +309,11 @@ def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
-def _parse_mapping_entry(text: str) -> tuple[str, str]:
-    column, separator, name = text.rpartition("=")
+def _parse_assignment(option: str, form: str, text: str) -> tuple[str, str]:
+    name, separator, value = text.rpartition("=")
     if not separator:
-        raise InvalidInput(f'Invalid value "{text}" for --map. Use COLUMN=FIELD.')
-    return column, name
+        raise InvalidInput(f'Invalid value "{text}" for {option}. Use {form}.')
+    return name, value
 
 
 def _parse_translations(options: list[str]) -> Translations:

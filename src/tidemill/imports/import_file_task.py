@@ -16,6 +16,7 @@ from tidemill.imports.use_cases import ImportUseCases, make_import_use_cases
 from tidemill.runtime import FileTaskView, Runtime
 from tidemill.store.job_submission import Submission
 from tidemill.store.users import User
+from tidemill.tables.config import ValueFormatName
 
 
 class ImportFileTask(ConfigTable):
@@ -30,6 +31,7 @@ class ImportFileTask(ConfigTable):
     validate_only: StrictBool = False
     spreadsheet_safe: StrictBool = False
     keep_empty: StrictBool = False
+    formats: dict[str, ValueFormatName] = Field({})
 
     def describe(self) -> str:
         return f"import into {self.resource}"

@@ -17,6 +17,7 @@ from tidemill.imports.column_mapping import (
 )
 from tidemill.tables.resource import Field, Reference, Resource
 from tidemill.tables.values.column_texts import is_storable_text
+from tidemill.tables.values.value_formats import check_format_fits_field
 
 ImportWriteMode = Literal["insert", "upsert"]
 DuplicateRule = Literal["first", "last", "error"]
@@ -40,6 +41,7 @@ class ImportRequest:
     key: tuple[str, ...] = ()
     spreadsheet_safe: bool = False  # remove the apostrophes that an export put before formulas
     keep_empty: bool = False  # empty text is a value; missing is null, or in CSV an unquoted empty field
+    formats: dict[str, str] = field(default_factory=dict)  # field, or column of the file -> name of a value format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class ImportPlan:
     spreadsheet_safe: bool = False
     keep_empty: bool = False
     documents: bool = False  # text in a JSON field is a JSON string, not serialized JSON
+    formats: dict[str, str] = field(default_factory=dict)  # field -> name of the format of its texts
 
     @property
     def ordered_mapping(self) -> dict[str, str]:
@@ -159,6 +162,7 @@ def make_import_plan(
         spreadsheet_safe=is_spreadsheet_safe(request, columns, named_by_rows=named_by_rows),
         keep_empty=request.keep_empty,
         documents=request.keep_empty and named_by_rows,
+        formats=choose_given_formats(request, resource, mapped.mapping),
     )
     validate_plan(plan)
     return plan
@@ -191,6 +195,24 @@ def _normalize_translations_of_field(name: str, texts: Mapping[str, str], resour
         if trimmed.setdefault(text.strip(), new) != new:
             raise InvalidInput(f'{where}: "{shown}" has two translations')
     return trimmed
+
+
+def choose_given_formats(request: ImportRequest, resource: Resource, mapping: Mapping[str, str]) -> dict[str, str]:
+    """Return the formats by field that the request and the resource set; the request can name a column of the file.
+
+    Raises:
+        InvalidInput: A name is neither a field nor a column, or a format does not fit the type of its field.
+    """
+    known, formats = set(resource.field_names), dict(resource.formats)
+    for name, format_name in request.formats.items():
+        target = name if name in known else mapping.get(name)
+        if target is None:
+            hint = format_suggestion(name, known)
+            raise InvalidInput(f'Cannot set the format of "{name}": it is not a field of {resource.name}{hint}')
+        formats[target] = format_name
+    for name, format_name in formats.items():
+        check_format_fits_field(format_name, resource.get_field(name))
+    return formats
 
 
 def is_spreadsheet_safe(request: ImportRequest, columns: Sequence[str], *, named_by_rows: bool = False) -> bool:

@@ -25,7 +25,7 @@ from tidemill.runtime import Runtime
 
 LayoutModel = TypeVar("LayoutModel", bound=LayoutIn)
 LAYOUT_FIELDS = tuple(LayoutIn.model_fields)
-JSON_ENCODED_FIELDS = ("mapping", "translations", "policy")
+JSON_ENCODED_FIELDS = ("mapping", "translations", "formats", "policy")
 REFERENCE_ONLY_FIELDS = ("source",)
 SHEET_NUMBER_MAX_DIGITS = 9  # a longer text can only be a name
 
@@ -80,6 +80,7 @@ def build_import_options(body: ImportIn) -> ImportOptions:
             key=tuple(body.key),
             spreadsheet_safe=body.spreadsheet_safe,
             keep_empty=body.keep_empty,
+            formats=body.formats,
         ),
         layout=get_layout_options(body),
         policy=body.policy.model_dump(exclude_none=True),

@@ -97,6 +97,12 @@ class ImportIn(LayoutIn):
         False,
         description="Import empty text as text. Only `null` (in CSV: an empty field without quotes) is a missing value",
     )
+    formats: dict[str, str] = Field(
+        {},
+        max_length=2_000,
+        description="Field -> format of its values, such as `decimal-comma`, `DD.MM.YYYY`, `yes-no` or `plain+nulls`",
+        examples=[{"credit_limit": "decimal-comma"}],
+    )
     policy: PolicyIn = PolicyIn()
     priority: int = Field(0, ge=-100, le=100)
 
@@ -240,6 +246,7 @@ class ImportDetail(ImportOut):
     translations: dict[str, dict[str, str]] = Field(
         {}, description="Field -> text in the file -> text that is imported instead"
     )
+    formats: dict[str, str] = Field({}, description="Field -> format of its values, for fields that have one")
     duplicates: DuplicatePolicy
     resource_key: list[str] = Field(description="Fields that identify a row")
     policy: dict[str, Any]
@@ -301,6 +308,7 @@ _IMPORT_PROPERTIES: dict[str, dict[str, Any]] = {
     "key": {"type": "string", "description": "Comma-separated fields, or a JSON list"},
     "spreadsheet_safe": {"type": "boolean", "description": "True if the file was exported with this option"},
     "keep_empty": {"type": "boolean", "description": "Import empty text as text, not as a missing value"},
+    "formats": {"type": "string", "description": "JSON object: field -> format of its values"},
     "policy": {"type": "string", "description": "JSON object, see PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     **_LAYOUT_PROPERTIES,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Any, TypedDict
@@ -29,6 +29,7 @@ from tidemill.imports.failed_rows import (
 from tidemill.imports.import_plan import (
     ImportPlan,
     ImportRequest,
+    choose_given_formats,
     is_spreadsheet_safe,
     make_import_plan,
     map_file_columns,
@@ -63,6 +64,7 @@ from tidemill.store.jsonb import decode_input_or_text, encode_json
 from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
+from tidemill.tables.values.value_formats import get_value_format
 from tidemill.telemetry.events import emit
 
 LOCAL_IMPORT = Submission(IMPORT_KIND)  # by the local user, without an idempotency key
@@ -92,6 +94,8 @@ class ImportUseCases:
             IdempotencyKeyReused: The key was used for a submission with other options.
         """
         check_record_format(options.layout)
+        for name in options.request.formats.values():
+            get_value_format(name)
         layout = parse_layout_options(options.layout_options)
         if "url" in options.source:
             url = self._check_and_redact_url(str(options.source["url"]))
@@ -321,6 +325,8 @@ class ImportUseCases:
             keep_empty=request.keep_empty,
             documents=request.keep_empty and inspection.is_named_by_rows,
         )
+        with suppress(InvalidInput):  # it is one of the problems
+            plan = replace(plan, formats=choose_given_formats(request, resource, mapping))
         checker = RowChecker(plan, self._runtime.declarations.normalizers)
         rows, rejected = await asyncio.to_thread(_check_preview_rows, inspection, checker, set(mapped.unknown))
         return {

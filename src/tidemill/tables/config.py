@@ -28,6 +28,7 @@ from tidemill.tables.resource import (
     ResourceDeclaration,
     TableName,
 )
+from tidemill.tables.values.value_formats import get_value_format
 
 # Possessive quantifiers prevent backtracking.
 NAMED_PATTERNS = {
@@ -119,6 +120,15 @@ def _parse_referenced_column(value: Any) -> tuple[TableName, str]:
     return _make_table_name_unless_protected(*parts[:2]), parts[2]
 
 
+def _check_value_format(name: str) -> str:
+    try:
+        get_value_format(name)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+ValueFormatName = Annotated[str, AfterValidator(_check_value_format)]
 Scalar = Annotated[str, BeforeValidator(_format_scalar)]
 Scalars = Annotated[tuple[Scalar, ...], NonEmpty, Unique]
 Count = Annotated[int, Field(strict=True, ge=0)]
@@ -192,6 +202,7 @@ class ResourceTable(ConfigTable):
     fields: dict[str, FieldTable] = Field({})
     references: tuple[ReferenceTable, ...] = ()
     conditions: tuple[ConditionTable, ...] = ()
+    formats: dict[str, ValueFormatName] = Field({})
 
     def build_resource(self, name: str) -> ResourceDeclaration:
         of_fields = [

@@ -6,7 +6,7 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from tidemill.core.errors import InvalidSettings, format_suggestion
+from tidemill.core.errors import InvalidInput, InvalidSettings, format_suggestion
 from tidemill.core.file_format import ColumnType
 from tidemill.tables.resource import (
     LOWER_BOUND_RULES,
@@ -18,6 +18,7 @@ from tidemill.tables.resource import (
     find_resource_problems,
     to_comparable_bound,
 )
+from tidemill.tables.values.value_formats import check_format_fits_field
 
 _NARROWER_TYPES: dict[ColumnType, tuple[ColumnType, ...]] = {
     "text": ("integer", "number", "boolean", "date", "time", "timestamp", "uuid", "json"),
@@ -162,6 +163,8 @@ class _DeclarationMerge:
             nulls_equal=tuple(self._to_field_names(one) for one in found.nulls_equal if written.issuperset(one)),
             references=self._merge_references(written),
             conditions=declared.conditions,
+            formats=self._check_formats(fields),
+            assume=declared.assume,
             read=declared.read,
             write=declared.write,
         )
@@ -187,6 +190,17 @@ class _DeclarationMerge:
             elif field.required and self._declared.write:  # a read-only resource can omit required columns
                 self._add_problem("columns", f'the table requires column "{column}". Include it')
         return tuple(fields)
+
+    def _check_formats(self, fields: tuple[Field, ...]) -> Mapping[str, str]:
+        """Report formats that do not fit the type of their field."""
+        known = {field.name: field for field in fields}
+        for name, format_name in self._declared.formats.items():
+            try:
+                if name in known:  # unknown fields are reported with those of other keys
+                    check_format_fits_field(format_name, known[name])
+            except InvalidInput as error:
+                self._add_problem(f"formats.{name}", str(error))
+        return self._declared.formats
 
     def _report_missing_column(self, path: str, column: str) -> None:
         hint = format_suggestion(column, self._columns)

@@ -113,6 +113,8 @@ class Resource:
     nulls_equal: tuple[tuple[str, ...], ...] = ()  # the unique sets with NULLS NOT DISTINCT
     references: tuple[Reference, ...] = ()
     conditions: tuple[ConditionalRequirement, ...] = ()
+    formats: Mapping[str, str] = field(default_factory=dict)  # field -> name of the format of its values in files
+    assume: bool = False  # imports take the likelier format if the values of a column have two
     read: tuple[Role, ...] = (Role.ADMIN,)
     write: tuple[Role, ...] = (Role.ADMIN,)
 
@@ -161,6 +163,7 @@ def find_resource_problems(resource: Resource) -> list[str]:
         ("key", resource.key),
         *(("unique", fields) for fields in resource.unique),
         *(("references", reference.fields) for reference in resource.references),
+        ("formats", tuple(resource.formats)),
         *(("conditions", (condition.field, *condition.needs)) for condition in resource.conditions),
     ):
         problems += [f'unknown field "{name}" in {setting}' for name in fields if name not in known]
@@ -254,6 +257,8 @@ class ResourceDeclaration:
     unique: tuple[tuple[str, ...], ...] = ()
     references: tuple[Reference, ...] = ()
     conditions: tuple[ConditionalRequirement, ...] = ()
+    formats: Mapping[str, str] = field(default_factory=dict)
+    assume: bool = False
     read: tuple[Role, ...] = (Role.ADMIN,)
     write: tuple[Role, ...] = (Role.ADMIN,)
 

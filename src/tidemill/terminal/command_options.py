@@ -46,9 +46,10 @@ def is_option_on_command_line(ctx: typer.Context, name: str) -> bool:
 
 
 T = TypeVar("T")
+FORMAT_HELP = "csv, tsv, ndjson, json, xlsx or parquet"
 _TEXT, _NUMBER, _FLAG = str | None, int | None, bool
 _OPTIONS: dict[str, tuple[Any, str, str]] = {
-    "format": (_TEXT, "--format", "csv, tsv, ndjson, json, xlsx or parquet"),
+    "format": (_TEXT, "--format", FORMAT_HELP),
     "encoding": (_TEXT, "--encoding", "utf-8, cp1252, … (default: detected)"),
     "compression": (_TEXT, "--compression", "gzip, zstd, zip or none (default: detected)"),
     "delimiter": (_TEXT, "--delimiter", "Delimiter of a CSV file, such as ; or || or blanks (default: detected)"),
@@ -74,8 +75,12 @@ _OPTIONS: dict[str, tuple[Any, str, str]] = {
 
 
 def add_layout_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Add the options to a command. Its parameter ``layout`` receives the ones that are set, by name."""
+    """Add the options to a command. Its parameter ``layout`` receives the ones that are set, by name.
+
+    A command with its own parameter ``format_`` does not get the option ``--format``.
+    """
     plain = inspect.signature(command)
+    options = {name: one for name, one in _OPTIONS.items() if f"{name}_" not in plain.parameters}
     added = [
         inspect.Parameter(
             f"layout_{name}",
@@ -83,14 +88,14 @@ def add_layout_options(command: Callable[..., T]) -> Callable[..., T]:
             default=False if kind is _FLAG else None,
             annotation=Annotated[kind, typer.Option(flag, help=text)],
         )
-        for name, (kind, flag, text) in _OPTIONS.items()
+        for name, (kind, flag, text) in options.items()
     ]
     kept = [each for name, each in plain.parameters.items() if name != "layout"]
     shown = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in kept]
 
     @functools.wraps(command)
     def with_layout(**given: Any) -> T:
-        values = {name: given.pop(f"layout_{name}") for name in _OPTIONS}
+        values = {name: given.pop(f"layout_{name}") for name in options}
         if values.pop("no_header"):
             values["header"] = False
         layout = {name: value for name, value in values.items() if value is not None}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 from tidemill.core.errors import InvalidInput
@@ -18,6 +19,7 @@ from tidemill.tables.values.column_texts import (
 )
 from tidemill.tables.values.json_values import encode_json
 from tidemill.tables.values.type_readers import TYPE_READERS, normalize_array_column
+from tidemill.tables.values.value_formats import ValueFormat
 
 Normalizer = Callable[[str], str]
 _BUILTIN_NORMALIZER_FUNCTIONS: dict[str, Normalizer] = {
@@ -44,6 +46,7 @@ class FieldReader:
         keep_empty: bool = False,
         keep_null: bool = False,
         texts_are_json: bool = False,
+        value_format: ValueFormat | None = None,
     ) -> None:
         """Create a reader; InvalidInput if a normalizer of the field is not declared.
 
@@ -55,12 +58,15 @@ class FieldReader:
             keep_empty: Empty text is a value.
             keep_null: A missing value is NULL instead of the default.
             texts_are_json: Text in a JSON field is a JSON string, not serialized JSON.
+            value_format: The format of texts; other values of the file, such as numbers in JSON, do not have it.
         """
         self._translations = dict(translations or {})
         self._texts_are_json = texts_are_json and field.type == "json"
-        self._unescape_formulas = unescape_formulas and is_text_type(field.type, field.sql_type)
+        is_text = is_text_type(field.type, field.sql_type) or value_format is not None
+        self._unescape_formulas = unescape_formulas and is_text
         self._keep_empty = keep_empty and allows_empty_text(field)
         self._keep_null = keep_null
+        self._format = value_format
         self._field = field
         known = _BUILTIN_NORMALIZER_FUNCTIONS | dict(normalizers or {})
         missing = [name for name in field.normalize if name not in known]
@@ -112,6 +118,8 @@ class FieldReader:
             texts = self._apply_normalizer(normalize, texts, values, flaws)
         if self._field.type not in _FREE_TEXT_TYPES:
             texts = _strip_texts(texts)
+        if self._format is not None:
+            texts = self._convert_from_format(self._format, texts, values, flaws)
         if None in texts or ("" in texts and not self._keep_empty):
             texts = self._replace_empty_texts(texts, flaws)
         if self._field.type in _FREE_TEXT_TYPES and not is_storable_text(join_texts(texts)):
@@ -149,6 +157,24 @@ class FieldReader:
                 self._add_error(flaws, index, "type", reason, values[index])
                 normalized.append(None)
         return normalized
+
+    def _convert_from_format(
+        self, value_format: ValueFormat, texts: ColumnTexts, values: list[Any], flaws: RowErrors
+    ) -> ColumnTexts:
+        """Convert the values that are texts in the file to plain notation."""
+        others: list[int] = []
+        # The days of a date are numbers in JSON and in workbooks.
+        if not value_format.reads_numbers and not set(map(type, values)) <= {str, NoneType}:
+            others = [at for at, value in enumerate(values) if not isinstance(value, str)]
+        mine = list(texts) if others else texts
+        for at in others:
+            mine[at] = None
+        converted, wrong = value_format.convert_column(value_format.replace_missing_words(mine))
+        for at in others:
+            converted[at] = texts[at]
+        for at in wrong:
+            self._add_error(flaws, at, "type", f"must be {value_format.describes}", values[at])
+        return converted
 
     def _replace_empty_texts(self, texts: ColumnTexts, flaws: RowErrors) -> ColumnTexts:
         """Replace empty texts by the default or None, and add an error if the field is required."""

@@ -10,6 +10,7 @@ from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.validation.field_reader import FieldReader, Normalizer
 from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrors
 from tidemill.tables.values.column_texts import ColumnTexts, clean_value_for_error
+from tidemill.tables.values.value_formats import get_value_format
 
 T = TypeVar("T")
 ERROR_FIELD_NAME_MAX_CHARS = 63  # an error truncates the name of an unknown field
@@ -58,6 +59,7 @@ def make_field_reader(plan: ImportPlan, name: str, normalizers: Mapping[str, Nor
         keep_empty=plan.keep_empty,
         keep_null=plan.keeps_null(field),
         texts_are_json=plan.documents,
+        value_format=get_value_format(plan.formats[name]) if name in plan.formats else None,
     )
 
 
