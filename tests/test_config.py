@@ -75,9 +75,10 @@ def test_unknown_settings_and_invalid_values_are_reported_in_one_error(monkeypat
     lines = message.splitlines()
     assert lines[0] == "Invalid settings:"
     assert lines[1:3] == [
-        "  - TIDEMILL_BATCHSIZE: unknown setting",
+        '  - TIDEMILL_BATCHSIZE: unknown setting; did you mean "TIDEMILL_BATCH_SIZE"?',
         "  - TIDEMILL_ZEAL: unknown setting",
     ]
+    assert '  - TIDEMILL_LOG_LEVEL: must be debug, info, warning or error, not "loud"' in lines
     named = {line.split(":")[0].removeprefix("  - ") for line in lines[3:]}
     assert named == {"TIDEMILL_BATCH_SIZE", "TIDEMILL_POLL_MS", "TIDEMILL_SAFETY_FACTOR", "TIDEMILL_LOG_LEVEL"}
 

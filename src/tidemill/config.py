@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -68,6 +69,12 @@ def _check_blob_location(text: str) -> str:
 
 def _empty_to_none(value: object) -> object:
     return None if value == "" else value
+
+
+def _check_log_level(text: str) -> str:
+    if text.lower() not in ("debug", "info", "warning", "error"):
+        raise ValueError(f'must be debug, info, warning or error, not "{text}"')
+    return text
 
 
 def _check_failpoints(text: str) -> str:
@@ -137,12 +144,12 @@ class Settings(BaseSettings):
     )
     db_max_conns: Positive = Field(
         default=8,
-        description="Maximum database connections per process, but at least one per lane plus two in a child process",
+        description="Maximum database connections per process. A child process can always open its lanes plus two",
     )
     db_max_idle_conns: Positive = Field(default=1, description="Idle database connections to keep open")
     db_conn_max_lifetime: Positive = Field(default=3_600, description="Seconds after which a connection is replaced")
     db_prepare: bool = Field(
-        default=True, description="Use prepared statements on direct connections; never behind a connection pooler"
+        default=True, description="Whether to use prepared statements. Behind a connection pooler, they are never used"
     )
     db_timeout_ms: Positive = Field(
         default=20_000, description="Timeout for each statement in a flush or an ingest chunk"
@@ -198,7 +205,7 @@ class Settings(BaseSettings):
     flush_interval_ms: Positive = Field(default=5_000, description="Maximum time that an outcome waits for a flush")
     flush_buffer: Positive = Field(
         default=500,
-        description="Maximum buffered outcomes, but at least two flushes; no handler starts while the buffer is full",
+        description="Maximum buffered outcomes. While the buffer is full, no handler starts. It has room for two flushes",
     )
     broker: Annotated[Annotated[str, AfterValidator(check_broker_url)] | None, BeforeValidator(_empty_to_none)] = Field(
         default=None,
@@ -338,8 +345,8 @@ class Settings(BaseSettings):
         default=None,
         description="First port to try for a worker's metrics endpoint; 0 selects any free port; default: no endpoint",
     )
-    log_level: str = Field(
-        default="info", pattern="(?i)^(debug|info|warning|error)$", description="debug, info, warning or error"
+    log_level: Annotated[str, AfterValidator(_check_log_level)] = Field(
+        default="info", description="debug, info, warning or error"
     )
     failpoints: Annotated[str, AfterValidator(_check_failpoints)] | None = Field(
         default=None, description="For tests only: points in the code at which a process ends, stops or is disturbed"
@@ -416,10 +423,15 @@ def _get_field_default(location: tuple[int | str, ...]) -> tuple[str, object]:
 def _list_unknown_variable_problems() -> list[str]:
     known = list_variable_names()
     return [
-        f"{name}: unknown setting"
+        f"{name}: unknown setting{_suggest_setting(name)}"
         for name in sorted(os.environ)
         if name.startswith(ENV_PREFIX) and not name.startswith(SERVICE_SECRET_ENV_PREFIX) and name not in known
     ]
+
+
+def _suggest_setting(variable: str) -> str:
+    near = get_close_matches(variable.removeprefix(ENV_PREFIX).lower(), Settings.model_fields, n=1)
+    return f'; did you mean "{ENV_PREFIX}{near[0].upper()}"?' if near else ""
 
 
 def get_database_variable_name() -> str:

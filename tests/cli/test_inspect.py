@@ -27,7 +27,7 @@ def orders(tmp_path: Path) -> Path:
 
 def test_inspect_shows_findings_rows_and_defects_without_a_database(orders: Path) -> None:
     said = run(orders).stdout
-    assert f"{orders}: 3 rows, 3 columns, 1 rows with a defect" in said
+    assert f"{orders}: 3 rows, 3 columns, 1 row with a defect" in said
     assert "skip_lines 2 (90%: " in said
     assert "delimiter ; (" in said
     assert "Line 6: Row has 2 fields, but the header has 3" in said
@@ -50,7 +50,7 @@ def test_inspect_output_writes_one_csv_for_each_file(orders: Path, tmp_path: Pat
     bare = tmp_path / "bare.csv"
     bare.write_text("1,2.5\n2,3.5\n")
     said = run("--rows", "all", "--output", tmp_path / "out", orders, other, bare).stdout
-    assert f"{orders}: 3 rows, 3 columns, 1 rows with a defect" in said
+    assert f"{orders}: 3 rows, 3 columns, 1 row with a defect" in said
     written = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
     assert written == {
         "orders.csv": 'id,name,price\n1,Ann,"2,5"\n2,Bob;Ray,3\n3,Cid\n',

@@ -62,7 +62,7 @@ def test_shared_string_number_of_many_digits_is_missing() -> None:
 
 
 def test_sheet_number_of_many_digits_is_unknown() -> None:
-    with pytest.raises(InvalidInput, match="Unknown sheet '999") as refused:
+    with pytest.raises(InvalidInput, match='Unknown sheet "999') as refused:
         opened(handmade(HEADER), XLSX | {"sheet": "9" * 5_000})
     assert len(str(refused.value)) < 300
 

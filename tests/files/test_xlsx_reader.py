@@ -92,7 +92,7 @@ def test_xlsx_sheet_is_chosen_by_name_or_number() -> None:
     data = workbook([["id"], [1]], people=[["id"], [2]])
     for sheet, value in ((1, 1), ("people", 2), (2, 2), ("2", 2), ("Sheet", 1)):
         assert told(data, XLSX | {"sheet": sheet}) == ([{"id": value}], None)
-    with pytest.raises(InvalidInput, match=r"Unknown sheet 'nope'\. The workbook has: Sheet, people"):
+    with pytest.raises(InvalidInput, match=r'Unknown sheet "nope"\. The workbook has: Sheet, people'):
         opened(data, XLSX | {"sheet": "nope"})
 
 
@@ -280,6 +280,7 @@ def zipped(**parts: str) -> bytes:
     [
         (b"", "The file is empty. An XLSX workbook is required."),
         (b"PK\x03\x04 rubbish", "Not a zip file"),
+        (b"id,name\n1,a\n", "Not an XLSX workbook. If the file contains text, set the format to csv."),
         (zipped(a="x"), "Not an XLSX workbook"),
         (workbook([]), "The sheet is empty"),
         (handmade("<row><c></row>"), "The workbook is damaged"),

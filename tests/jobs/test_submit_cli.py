@@ -98,7 +98,7 @@ REFUSED = [
     (["nope", GOOD_FILE], 'No worker has registered a handler for kind "nope"'),
     (["nope", GOOD_FILE, "--app", "app:mill"], 'No handler for kind "nope". Known kinds: sparse, test'),
     (["test", GOOD_FILE, "--app", "gone:mill"], 'Module "gone" not found'),
-    (["test", GOOD_FILE, "--app", "app:milk"], '"app:milk" is not a Mill'),
+    (["test", GOOD_FILE, "--app", "app:milk"], 'Module "app" has no "milk". It has the mill app:mill.'),
     (["test", "rows.odd", "--app", "app:mill"], 'Cannot detect the format of "rows.odd"'),
     (["test", GOOD_FILE, "--app", "app:mill", "--format", "xml"], "xml"),
     (["test", GOOD_FILE, "--app", "app:mill", "--params", "{"], "--params is not valid JSON"),

@@ -108,7 +108,7 @@ def test_invalid_config_reports_all_problems_with_their_paths(tmp_path: Path) ->
         f"{users}.references[0].table: Input should be a table with its schema, such as public.users",
         f"{users}.references[0].columns: 1 columns for 2 fields",
         "resources.Bad Name: The name does not match",
-        "resources.Bad Name.table: Table name 'a.b.c' includes a database",
+        'resources.Bad Name.table: Table name "a.b.c" includes a database',
         "resources.Bad Name.fields: Input should be a table",
     ]
     for beginning in wanted:

@@ -282,7 +282,7 @@ async def test_import_shows_error_for_empty_oversized_and_corrupt_files(
     await choose(page, written(tmp_path, "huge.csv", "x" * (9 << 20)))
     await expect(page.get_by_role("alert")).to_contain_text("the limit is 8 MB")
     await choose(page, written(tmp_path, "broken.xlsx", "not a workbook"))
-    await expect(page.get_by_role("alert")).to_contain_text("Not a zip file", timeout=SLOW)
+    await expect(page.get_by_role("alert")).to_contain_text("Not an XLSX workbook", timeout=SLOW)
     await expect(page.get_by_role("button", name="Continue to columns")).to_be_disabled()
 
 

@@ -39,7 +39,12 @@ def load_mill(reference: str) -> Mill:
         raise  # the message lists the settings; a traceback of the module would not help
     except Exception as error:
         raise InvalidInput(_format_import_error(module_name, error)) from error
-    mill = getattr(module, name or "mill", None)
+    name = name or "mill"
+    if not hasattr(module, name):
+        mills = [each for each, value in vars(module).items() if isinstance(value, Mill)]
+        found = f"It has the mill {module_name}:{mills[0]}." if mills else "Add a mill: mill = Mill()."
+        raise InvalidInput(f'Module "{module_name}" has no "{name}". {found}')
+    mill = getattr(module, name)
     if not isinstance(mill, Mill):
         raise InvalidInput(f'"{reference}" is not a Mill. Use MODULE:NAME, such as app:mill.')
     return mill

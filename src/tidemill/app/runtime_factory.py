@@ -60,7 +60,7 @@ def load_limiters(runtime: Runtime, registry: HandlerRegistry) -> Mapping[str, L
         return registry.checked_limiters
     declared = parse_limiters({"limiters": registry.declarations.limiters})
     limiters = runtime.load_section(parse_limiters) | declared
-    users = [(f"kind {handler.kind!r}", handler.limiter) for handler in registry.create_all()]
+    users = [(f'Kind "{handler.kind}"', handler.limiter) for handler in registry.create_all()]
     for feature in runtime.features:
         if feature.limiter_users is not None:
             users += import_object(feature.limiter_users)(runtime)

@@ -79,11 +79,15 @@ def _list_targets(files: list[Path], folder: Path) -> list[Path]:
 
 def _summarize(found: TableInspection) -> str:
     first = "" if found.is_complete else "the first "
-    counts = [f"{first}{found.row_count:,} rows", f"{len(found.columns):,} columns"]
+    counts = [first + _format_count(found.row_count, "row"), _format_count(len(found.columns), "column")]
     if found.defect_count:
-        counts.append(f"{found.defect_count:,} rows with a defect")
+        counts.append(f"{_format_count(found.defect_count, 'row')} with a defect")
     doubts = [f"{each.option} is not certain" for each in found.detected.findings if not each.is_certain]
     return ", ".join([*counts, *doubts])
+
+
+def _format_count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _print_inspection(file: Path, found: TableInspection) -> None:
@@ -126,4 +130,7 @@ def _cut(cell: str) -> str:
 
 
 def _format_value(value: object) -> str:
-    return value if isinstance(value, str) and value.isprintable() and value.strip() else repr(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    is_plain = isinstance(value, str) and value.isprintable() and value.strip()
+    return str(value) if is_plain else json.dumps(value, ensure_ascii=False)

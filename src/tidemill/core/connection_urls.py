@@ -5,7 +5,7 @@ import re
 DATABASE_SCHEMES = ("postgresql", "postgres")
 BROKER_URL_PREFIXES = ("redis://", "rediss://", "amqp://", "amqps://")
 _PORT_MAX = 65_535
-_UNESCAPED_PASSWORD_PATTERN = re.compile(r"[^:]*://(?:[^/?]*@[^/?]*@|[^@/?]*/[^?]*@)")
+_UNESCAPED_PASSWORD_PATTERN = re.compile(r"[^:]*://(?:[^?]*@[^?]*@|[^@?]*/[^?]*@)")
 
 
 def check_database_url(url: str) -> str:
@@ -18,7 +18,7 @@ def check_database_url(url: str) -> str:
     if found and _UNESCAPED_PASSWORD_PATTERN.match(url):  # a part of the password would be shown as host or database
         raise ValueError('has an unescaped character in the password. Write "@" as %40 and "/" as %2F')
     if found and not all(map(_is_port, _list_ports(url))):  # the message omits it: it could be a part of the password
-        raise ValueError("has an invalid port. Use a number from 1 to 65535")
+        raise ValueError('has an invalid port. Use a number from 1 to 65535. In a password, write "?" as %3F')
     return url
 
 

@@ -28,7 +28,7 @@ class FileLayout:
     table_lines: int | None = None  # lines of the table after skip_lines; None: to the end of the file
     footer_lines: int | None = None  # lines after the table, at the end of the file
     comment: str | None = None  # lines with this prefix are ignored
-    trailing_delimiter: bool | None = None  # each line ends with a delimiter that begins no column
+    trailing_delimiter: bool | None = None  # each line ends with an extra delimiter, after the last column
     short_rows: str | None = None  # "pad": missing fields are empty
     long_rows: str | None = None  # "cut": extra fields are ignored
     sheet: str | int | None = None  # the name of a worksheet, or its number starting at 1

@@ -25,7 +25,7 @@ class FailurePolicy:
         bounds = (value.get("max_failed"), value.get("max_percent"))
         for bound in bounds:
             if not (bound is None or isinstance(bound, int) or (isinstance(bound, float) and math.isfinite(bound))):
-                raise InvalidInput(f"The limit of a failure policy must be a number, not {bound!r}")
+                raise InvalidInput(f'The limit of a failure policy must be a number, not "{bound}"')
         policy = cls(value.get("mode", "continue"), *bounds)
         policy.validate()
         return policy

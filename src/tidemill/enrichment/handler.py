@@ -182,7 +182,7 @@ def _explain_no_match(candidates: list[MatchCandidate], request: MatchRequest) -
     reason = (
         "the service marks none as a match" if request.threshold is None else f"the threshold is {request.threshold:g}"
     )
-    return f'The best of {len(candidates)} candidates, "{best.name[:100]}", has {score}; {reason}'
+    return f'The best of {len(candidates)} candidates, "{best.name[:100]}", has the score {score}; {reason}'
 
 
 ENRICH_CONCURRENCY = 50

@@ -40,7 +40,7 @@ def detect_dialect(text: str, kind: str, given: FileLayout) -> tuple[dict[str, s
     best = _detect_delimiter_and_quote(text, kind, given, line_end)
     escape = given.escape if given.escape is not None else _detect_escape(text, best)
     if given.line_end is None:
-        findings.append(_make_finding("line_end", line_end, 0.95, "Line end of the first lines"))
+        findings.append(_make_finding("line_end", line_end, 0.95, "The first lines end with it"))
     if given.delimiter is None:
         findings.append(_describe_delimiter(best, text, line_end))
     if given.quote is None and best.quote != '"':
@@ -49,7 +49,8 @@ def detect_dialect(text: str, kind: str, given: FileLayout) -> tuple[dict[str, s
     if escape:
         dialect["escape"] = escape
         if given.escape is None:
-            findings.append(_make_finding("escape", escape, 0.9, "Rows with a backslash before a quote then fit"))
+            reason = "With a backslash as the escape character, more rows have the same number of fields"
+            findings.append(_make_finding("escape", escape, 0.9, reason))
     return dialect, findings
 
 
@@ -174,7 +175,9 @@ def _detect_escape(text: str, best: _Candidate) -> str:
 def _describe_delimiter(best: _Candidate, text: str, line_end: str) -> LayoutFinding:
     name = DELIMITER_NAMES.get(best.delimiter, repr(best.delimiter))
     if best.width < 2:  # noqa: PLR2004
-        return _make_finding("delimiter", best.delimiter, 0.8, "No delimiter separates the rows into equal columns")
+        return _make_finding(
+            "delimiter", best.delimiter, 0.8, "No delimiter splits the rows into the same number of columns"
+        )
     reason = f"With the delimiter {name}, {best.share:.0%} of {best.rows} rows have {best.width} fields"
     confidence = min(0.99, 0.6 + 0.4 * best.share)
     if best.delimiter in _BLANK_DELIMITERS:

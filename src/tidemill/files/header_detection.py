@@ -32,19 +32,21 @@ def detect_header(rows: Sequence[SampleRow]) -> HeaderGuess:
     typed = [at for at, shape in enumerate(shapes) if is_typed(shape)]
     repeated = _count_repeated(rows)
     if repeated > 1:
-        return HeaderGuess(repeated, 0.95, f"The first {repeated} rows repeat the same names")
+        return HeaderGuess(repeated, 0.95, f"The first {repeated} rows are equal and contain the column names")
     if not typed:
         return _judge_text_table(rows)
     first = _compare(rows[0], shapes, typed)
     if first.matches and not first.differs:
         return _judge_data_like_row(rows[0], shapes, first.matches)
     if _has_gaps(rows[0]) and len(rows) > 2 and _is_header_like(rows[1], shapes, typed):  # noqa: PLR2004
-        return HeaderGuess(2, 0.8, "The first row groups the names of the second row")
+        return HeaderGuess(
+            2, 0.8, "The first row has headings for groups of columns, and the second row has the column names"
+        )
     if not first.differs:
-        return HeaderGuess(1, 0.7, "The first row has text, and no value of a column with numbers or dates")
+        return HeaderGuess(1, 0.7, "The first row has text, and nothing in the columns with numbers or dates")
     share = first.differs / (first.differs + first.matches)
     if share < 0.6:  # noqa: PLR2004
-        return HeaderGuess(1, 0.5, "Some values of the first row look like names, and others like values of a row")
+        return HeaderGuess(1, 0.5, "Some values in the first row look like column names, and others look like data")
     return _extend_header(rows, shapes, typed, min(0.99, 0.6 + 0.4 * share))
 
 
@@ -54,8 +56,10 @@ def _extend_header(rows: Sequence[SampleRow], shapes: list[str], typed: list[int
     while count < min(HEADER_ROWS_DETECTED_MAX, len(rows) - 1) and _continues_header(rows[count], shapes, typed):
         count += 1
     if count == 1:
-        return HeaderGuess(1, round(confidence, 2), "The first row has names where other rows have numbers or dates")
-    reason = f"The first {count} rows have text where other rows have numbers or dates"
+        return HeaderGuess(
+            1, round(confidence, 2), "The first row has text in columns where the other rows have numbers or dates"
+        )
+    reason = f"The first {count} rows have text in columns where the other rows have numbers or dates"
     return HeaderGuess(count, 0.8, reason)
 
 
@@ -113,19 +117,19 @@ def _has_gaps(row: SampleRow) -> bool:
 def _judge_single_row(row: SampleRow) -> HeaderGuess:
     shapes = [classify_value(value) for value in row.fields]
     if not any(map(is_typed, shapes)):
-        return HeaderGuess(1, 0.7, "The only row has text and no numbers")
+        return HeaderGuess(1, 0.7, "The file has only one row, which has text and no numbers")
     if all(value.strip().isidentifier() for value in row.fields):
-        return HeaderGuess(1, 0.7, "The only row has identifiers")
-    return HeaderGuess(0, 0.7, "The only row has numbers or dates")
+        return HeaderGuess(1, 0.7, "The file has only one row, and its values are identifiers")
+    return HeaderGuess(0, 0.7, "The file has only one row, which has numbers or dates")
 
 
 def _judge_data_like_row(row: SampleRow, shapes: list[str], matches: int) -> HeaderGuess:
     numbers = [value.strip() for value, shape in zip(row.fields, shapes, strict=False) if shape == NUMBER]
     if len(numbers) > 1 and all(n.isdecimal() for n in numbers) and _are_consecutive([int(n) for n in numbers]):
         if all(int(number) in _YEARS for number in numbers):
-            return HeaderGuess(1, 0.4, "The first row has consecutive years, which can be names or values")
+            return HeaderGuess(1, 0.4, "The first row has consecutive years, which can be column names or data")
         if any(classify_value(value) == TEXT for value in row.fields):
-            return HeaderGuess(0, 0.5, "The first row has consecutive numbers, which can be names or values")
+            return HeaderGuess(0, 0.5, "The first row has consecutive numbers, which can be column names or data")
     confidence = 0.9 if matches > 1 else 0.75
     return HeaderGuess(0, confidence, "The first row has numbers or dates in the same columns as the other rows")
 
@@ -139,16 +143,18 @@ def _judge_text_table(rows: Sequence[SampleRow]) -> HeaderGuess:
     first = rows[0]
     names = [name.strip() for name in first.fields if name.strip()]
     if _has_gaps(first) and len(rows) > 2 and rows[1].filled == rows[1].width > first.filled:  # noqa: PLR2004
-        return HeaderGuess(1, 0.5, "The first row may group the names of the second row")
+        return HeaderGuess(
+            1, 0.5, "The first row may have headings for groups of columns, and the second row the column names"
+        )
     repeats = sum(
         any(at < row.width and row.fields[at] == name for row in rows[1:SHAPE_SAMPLE_ROWS])
         for at, name in enumerate(first.fields)
         if name.strip()
     )
     if repeats:
-        return HeaderGuess(1, 0.4, "Values of the first row occur again in the same columns")
+        return HeaderGuess(1, 0.4, "Values in the first row occur again below, in the same columns")
     if any(is_typed(classify_value(name)) for name in names):
-        return HeaderGuess(1, 0.5, "The first row has numbers or dates, which are unusual as names")
+        return HeaderGuess(1, 0.5, "The first row has numbers or dates, which are unusual as column names")
     if any(len(name) > NAME_MAX_CHARS for name in names):
-        return HeaderGuess(1, 0.5, "The first row has long texts, which are unusual as names")
-    return HeaderGuess(1, 0.7, "The first row has short names that do not occur again")
+        return HeaderGuess(1, 0.5, "The first row has long texts, which are unusual as column names")
+    return HeaderGuess(1, 0.7, "The first row has short texts that do not occur again below")

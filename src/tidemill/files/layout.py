@@ -77,12 +77,12 @@ def normalize_encoding(name: str) -> str | None:
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
-        raise InvalidInput(f"{name}: must be one of {', '.join(map(_format_choice, allowed))}, not {value!r}")
+        raise InvalidInput(f"{name}: must be one of {', '.join(map(_quote, allowed))}, not {_quote(value)}")
     return str(value)
 
 
-def _format_choice(word: str) -> str:
-    return f'"{word}"' if word.isprintable() else repr(word)
+def _quote(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) and value.isprintable() else repr(value)
 
 
 def _parse_encoding(name: str, value: Any) -> str:
@@ -97,7 +97,7 @@ def _parse_delimiter(name: str, value: Any) -> str:
     if not isinstance(mark, str) or not 0 < len(mark) <= DELIMITER_MAX_CHARS or any(map(_cannot_delimit, mark)):
         raise InvalidInput(
             f'{name}: must be "blanks" or 1 to {DELIMITER_MAX_CHARS} characters, such as , ; || or tab, and without '
-            f"letters, digits and quotes, not {value!r}"
+            f"letters, digits and quotes, not {_quote(value)}"
         )
     return mark
 
@@ -108,14 +108,14 @@ def _cannot_delimit(letter: str) -> bool:
 
 def _check_escape(name: str, value: Any) -> str:
     if value not in ("", "\\"):
-        raise InvalidInput(f"{name}: must be a backslash or empty, not {value!r}")
+        raise InvalidInput(f"{name}: must be a backslash or empty, not {_quote(value)}")
     return str(value)
 
 
 def _check_comment(name: str, value: Any) -> str:
     if not isinstance(value, str) or len(value) > COMMENT_MAX_CHARS or not value.isprintable():
         raise InvalidInput(
-            f"{name}: must be empty or a prefix of at most {COMMENT_MAX_CHARS} characters, not {value!r}"
+            f"{name}: must be empty or a prefix of at most {COMMENT_MAX_CHARS} characters, not {_quote(value)}"
         )
     return value
 
@@ -124,7 +124,7 @@ def _make_number_check(most: int, least: int = 0) -> "Callable[[str, Any], int]"
     def check_number(name: str, value: Any) -> int:
         number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
         if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-            raise InvalidInput(f"{name}: must be a whole number from {least} to {most}, not {value!r}")
+            raise InvalidInput(f"{name}: must be a whole number from {least} to {most}, not {_quote(value)}")
         return number
 
     return check_number
@@ -132,20 +132,20 @@ def _make_number_check(most: int, least: int = 0) -> "Callable[[str, Any], int]"
 
 def _check_quote(name: str, value: Any) -> str:
     if not isinstance(value, str) or len(value) > 1 or (value and (value in "\r\n\x00 ," or not value.isascii())):
-        raise InvalidInput(f"{name}: must be empty or one character, such as \" or ', not {value!r}")
+        raise InvalidInput(f"{name}: must be empty or one character, such as \" or ', not {_quote(value)}")
     return value
 
 
 def _parse_flag(name: str, value: Any) -> bool:
     flag = _FLAGS_BY_TEXT.get(str(value).lower())
     if flag is None:
-        raise InvalidInput(f"{name}: must be true or false, not {value!r}")
+        raise InvalidInput(f"{name}: must be true or false, not {_quote(value)}")
     return flag
 
 
 def _check_sheet(name: str, value: Any) -> str | int:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise InvalidInput(f"{name}: must be the name of a sheet or its number, counted from 1, not {value!r}")
+        raise InvalidInput(f"{name}: must be the name of a sheet or its number, counted from 1, not {_quote(value)}")
     return value
 
 

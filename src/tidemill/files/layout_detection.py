@@ -205,11 +205,11 @@ def _detect_text_layout(
 
 
 def _describe_encoding(encoding: str, charset: str | None) -> LayoutFinding:
-    confidence, reason = 0.7, "Most likely encoding of the text, which is not UTF-8"
+    confidence, reason = 0.7, "The file is not UTF-8, and this encoding is the most likely one"
     if encoding == charset:
-        confidence, reason = 0.9, "Declared encoding"
+        confidence, reason = 0.9, "The content type of the file names this encoding"
     elif encoding.startswith("utf"):
-        confidence, reason = 0.99, "Byte order mark, or every other byte is zero"
+        confidence, reason = 0.99, "The file has a byte order mark, or every other byte is zero"
     return LayoutFinding(option="encoding", value=encoding, confidence=confidence, reason=reason)
 
 

@@ -66,7 +66,7 @@ def iter_file_chunks(file: BinaryIO, name: str, max_bytes: int | None = None) ->
                     raise TooLarge(f"The file is larger than {max_bytes >> 20} MB")
                 yield piece
     except OSError as error:
-        raise InvalidInput(f"Cannot read the file {name!r}: {error.strerror}") from error
+        raise InvalidInput(f'Cannot read the file "{name}": {error.strerror}') from error
 
 
 def iter_local_file_chunks(path: Path) -> Iterator[bytes]:
@@ -74,5 +74,5 @@ def iter_local_file_chunks(path: Path) -> Iterator[bytes]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise InvalidInput(f"Cannot read the file {path.name!r}: {error.strerror}") from error
+        raise InvalidInput(f'Cannot read the file "{path.name}": {error.strerror}') from error
     yield from iter_file_chunks(file, path.name)

@@ -92,7 +92,7 @@ def _detect_comment(rows: Sequence[SampleRow], table: DetectedTable) -> str:
             table.add("comment", prefix, 0.9, f"{len(marked)} lines begin with {prefix}")
             last = marked[-1]
             if width > 1 and last.width == width and last is rows[len(marked) - 1]:
-                table.add("header", False, 0.5, "The last comment before the rows may be the header")
+                table.add("header", False, 0.5, "The last comment line before the rows may contain the column names")
             return prefix
     return ""
 
@@ -103,10 +103,10 @@ def _choose_table(rows: list[SampleRow], table: DetectedTable) -> tuple[list[Sam
     number = table.given.table
     if number is not None and number > len(starts):
         tables = "one table" if len(starts) == 1 else f"{len(starts)} tables"
-        raise InvalidInput(f"table: the file has no table {number}. Its first part has {tables}.")
+        raise InvalidInput(f"table: the file has no table {number}. Detection found {tables}.")
     chosen = number or 1
     if len(starts) > 1:
-        reason = f"The file has {len(starts)} tables, which begin in the lines {_list_lines(rows, starts)}"
+        reason = f"The file has {len(starts)} tables, which begin at lines {_list_lines(rows, starts)}"
         table.add("table", chosen, 0.5, reason)
     begin = starts[chosen - 1]
     end = starts[chosen] if chosen < len(starts) else len(rows)
@@ -176,11 +176,16 @@ def _skip_preamble(rows: list[SampleRow], table: DetectedTable) -> list[SampleRo
         last = rows[begin - 1]
         is_near = last.end == rows[begin].line
         is_doubtful = is_near and detect_header(rows[begin:]).rows == 0
-        reason = f"The first {begin} rows have fewer values than the table, which begins in line {lines + 1}"
+        reason = (
+            f"The first {begin} rows have fewer values than the rows of the table, which begins at line {lines + 1}"
+        )
         if is_doubtful:
             reason += ", but the table then has no header"
         if is_near and last.width == width and not last.fields[0].strip() and last.filled:
-            is_doubtful, reason = True, f"Row {last.line + 1} can be text before the table, or group its names"
+            is_doubtful, reason = (
+                True,
+                f"Line {last.line + 1} may be text before the table, or have headings for groups of columns",
+            )
         limit = table.options.get("table_lines")
         if limit is not None:
             table.options["table_lines"] = int(limit) - (lines - int(table.options.get("skip_lines", 0)))
@@ -231,7 +236,10 @@ def _find_header(rows: Sequence[SampleRow], table: DetectedTable) -> HeaderGuess
         if derived:
             table.findings.append(
                 LayoutFinding(
-                    option="columns", value=derived, confidence=0.9, reason="The header has no name or repeats a name"
+                    option="columns",
+                    value=derived,
+                    confidence=0.9,
+                    reason="A column has no name in the header, or a name occurs more than once",
                 )
             )
     return guess
@@ -267,7 +275,9 @@ def _detect_trailing_delimiter(rows: Sequence[SampleRow], guess: HeaderGuess, ta
     if any(row.width == width for row in rows[: guess.rows]):
         table.add("trailing_delimiter", True, 0.95, "Each row ends with a delimiter, and nothing follows it")
     else:
-        reason = "Each row ends with a delimiter, but the header does not, so that it may lack a name"
+        reason = (
+            "Each row ends with a delimiter, but the header does not. The header may lack the name of the last column"
+        )
         table.add("trailing_delimiter", True, 0.5, reason)
 
 
@@ -286,7 +296,7 @@ def _detect_footer(body: Sequence[SampleRow], tail: Sequence[SampleRow], tail_li
         begin, confidence = begin - 1, min(confidence, certainty)
     if begin < len(tail):
         texts = "; ".join(next(filter(None, row.fields), "")[:30] for row in tail[begin:][:3])
-        reason = f"The last {len(tail) - begin} rows are no rows of the table: {texts}"
+        reason = f"The last {len(tail) - begin} rows do not belong to the table: {texts}"
         table.add("footer_lines", tail_lines - tail[begin].line, confidence, reason)
 
 

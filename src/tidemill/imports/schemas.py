@@ -49,13 +49,17 @@ class LayoutIn(RequestModel):
     escape: str | None = Field(None, max_length=1, description="A backslash if it escapes quotes; else empty")
     line_end: str | None = Field(None, max_length=10, description="`lf`, `crlf` or `cr`")
     header: bool | None = Field(None, description="Whether the first record contains the column names")
-    header_rows: int | None = Field(None, ge=0, le=10, description="Records at the beginning that form the names")
-    skip_lines: int | None = Field(None, ge=0, description="Lines before the table")
+    header_rows: int | None = Field(None, ge=0, le=10, description="Number of header rows, whose names are joined")
+    skip_lines: int | None = Field(None, ge=0, description="Number of lines before the table")
     table: int | None = Field(None, ge=1, description="Which of several tables in the file, from 1")
-    table_lines: int | None = Field(None, ge=0, description="Lines of the table, after `skip_lines`")
-    footer_lines: int | None = Field(None, ge=0, le=1_000, description="Lines after the table, at the end of the file")
-    comment: str | None = Field(None, max_length=8, description="Lines that begin with it are ignored")
-    trailing_delimiter: bool | None = Field(None, description="Whether a delimiter without a column ends each line")
+    table_lines: int | None = Field(None, ge=0, description="Number of lines of the table, counted after `skip_lines`")
+    footer_lines: int | None = Field(
+        None, ge=0, le=1_000, description="Number of lines after the table, at the end of the file"
+    )
+    comment: str | None = Field(None, max_length=8, description="Prefix of lines to ignore")
+    trailing_delimiter: bool | None = Field(
+        None, description="Whether each line ends with an extra delimiter, after the last column"
+    )
     short_rows: ShortRows | None = Field(None, description="`pad` fills missing fields; by default, they are an error")
     long_rows: LongRows | None = Field(None, description="`cut` drops extra fields; by default, they are an error")
     compression: ImportCompression | None = None
@@ -95,7 +99,8 @@ class ImportIn(LayoutIn):
     )
     keep_empty: bool = Field(
         False,
-        description="Import empty text as text. Only `null` (in CSV: an empty field without quotes) is a missing value",
+        description="Import empty text as text. A missing value is then only `null` or, in CSV, an empty field without "
+        "quotes",
     )
     formats: dict[str, str] = Field(
         {},

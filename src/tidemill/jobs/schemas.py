@@ -326,7 +326,9 @@ class ItemOut(BaseModel):
     input_summary: Any = Field(
         None, description="Short form of the input: a title, brand or key, or the first few fields"
     )
-    input: Any = Field(None, description="The input, if the request set `inputs` and `columns` are from inputs")
+    input: Any = Field(
+        None, description="The input. Only if the request set `inputs`, and the list's `columns` are from inputs"
+    )
     result: Any = None
     result_cut: bool = Field(False, description="True if the result is too long for a list. Get the item to see it")
     error: ItemError | None = None

@@ -389,7 +389,10 @@ async def _check_reachable(url: str) -> None:
         conn = await AsyncConnection.connect(url, connect_timeout=10)
     except psycopg.ProgrammingError:
         # The reason of libpq quotes the URL, which may contain the password.
-        text = f"{get_database_variable_name()} is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE."
+        text = (
+            f"{get_database_variable_name()} is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE. "
+            'In a password, write special characters as percent codes, such as %25 for "%".'
+        )
         raise Unavailable(text) from None
     except psycopg.Error as error:
         where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"

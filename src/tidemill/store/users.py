@@ -121,7 +121,7 @@ async def add_user(conn: Connection, name: str, role: Role) -> User:
 
 async def get_user(conn: Connection, name_or_id: str) -> User:
     if not name_or_id.isprintable():  # not a valid name, and PostgreSQL may reject the text
-        raise UnknownUser(f"Unknown user {name_or_id!r}")
+        raise UnknownUser(f'Unknown user "{name_or_id}"')
     number = int(name_or_id) if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) < 19 else None  # noqa: PLR2004
     async with conn.cursor(row_factory=class_row(User)) as cursor:
         await cursor.execute(sql("user/find"), {"name": name_or_id, "id": number})

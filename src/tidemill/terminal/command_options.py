@@ -66,7 +66,7 @@ _OPTIONS: dict[str, tuple[Any, str, str]] = {
     "trailing_delimiter": (
         bool | None,
         "--trailing-delimiter/--no-trailing-delimiter",
-        "Each line ends with a delimiter that begins no column (default: detected)",
+        "Each line ends with an extra delimiter, after the last column (default: detected)",
     ),
     "short_rows": (_TEXT, "--short-rows", "pad fills missing fields; report makes the row invalid (default)"),
     "long_rows": (_TEXT, "--long-rows", "cut drops extra fields; report makes the row invalid (default)"),

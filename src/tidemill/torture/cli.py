@@ -37,8 +37,8 @@ def torture(
 ) -> None:
     """Inject random faults into real processes, and prove that no row is lost, doubled or stuck.
 
-    The exit code is 0 only if nothing is. With --database, the faults affect only the command's own processes and
-    connections, and the command deletes its jobs and tables at the end.
+    The exit code is 0 only if every row is accounted for. With --database, the faults affect only the command's own
+    processes and connections, and the command deletes its jobs and tables at the end.
     """
     silence_logs_unless_configured()
     chosen = tuple(name.strip() for name in faults.split(",") if name.strip()) or FAULTS

@@ -222,6 +222,9 @@ class Workbook:
         self.max_text = max_text
         if not packed:
             raise InvalidInput("The file is empty. An XLSX workbook is required.")
+        file.seek(0)
+        if not file.read(2).startswith(b"PK"):
+            raise InvalidInput("Not an XLSX workbook. If the file contains text, set the format to csv.")
         self.archive = open_zip(file)
         main = _ElementCollector("Relationship", self, "_rels/.rels").find_target_by_type("officeDocument")
         self._root = main.lstrip("/") if main else "xl/workbook.xml"
@@ -246,7 +249,7 @@ class Workbook:
         at = _find_sheet_index(names, selector)
         if at is None:
             shown = selector[:SHEET_NAME_IN_MESSAGE_MAX_CHARS] if isinstance(selector, str) else selector
-            raise InvalidInput(f"Unknown sheet {shown!r}. The workbook has: {list_sheet_names(names) or 'no sheets'}.")
+            raise InvalidInput(f'Unknown sheet "{shown}". The workbook has: {list_sheet_names(names) or "no sheets"}.')
         return self.sheets[at]
 
     def iter_part_chunks(self, path: str) -> Iterator[bytes]:

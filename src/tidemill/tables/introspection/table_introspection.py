@@ -127,7 +127,7 @@ def parse_table_name_variants(text: str, max_parts: int = _TABLE_NAME_PARTS_MAX)
 
     PostgreSQL folds unquoted names, so the variants of ``Users`` are ``users`` and then "Users".
     """
-    invalid = InvalidInput(f'Invalid table name {text!r}. Use a name such as users, public.users or "Order Lines".')
+    invalid = InvalidInput(f'Invalid table name "{text}". Use a name such as users, public.users or "Order Lines".')
     if "\0" in text or not _is_encodable(text):
         raise invalid
     text, parts, at = text.strip(), [], 0
@@ -143,7 +143,7 @@ def parse_table_name_variants(text: str, max_parts: int = _TABLE_NAME_PARTS_MAX)
         raise invalid
     if len(parts) > max_parts:
         remedy = f"Use schema.table; the database is set in {get_database_variable_name()}."
-        raise InvalidInput(f"Table name {text!r} includes a database. {remedy}")
+        raise InvalidInput(f'Table name "{text}" includes a database. {remedy}')
     return parts
 
 
