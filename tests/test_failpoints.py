@@ -14,7 +14,8 @@ from support import rows
 from tidemill import failpoints
 from tidemill.config import load_settings
 from tidemill.core.errors import InvalidSettings
-from tidemill.failpoints import Action, FailpointError, arm_failpoints, failpoint, parse_failpoints
+from tidemill.failpoints import Action, FailpointError, act_if_armed, arm_failpoints, failpoint, parse_failpoints
+from tidemill.store import database
 from tidemill.store.database import Connection, Database
 
 NAME, OTHER = "flush.after_fence", "flush.before_commit"
@@ -63,16 +64,16 @@ def test_failpoint_does_nothing_when_unarmed() -> None:
 def test_failpoint_acts_once_when_called_often_and_again_without_its_marker(tmp_path: Path) -> None:
     arm_failpoints(f"{NAME}=raise@2", tmp_path)
     marker = tmp_path / "failpoints" / NAME
-    failpoint(NAME)
+    act_if_armed(NAME)
     assert not marker.exists()
     with pytest.raises(FailpointError, match=NAME):
-        failpoint(NAME)
+        act_if_armed(NAME)
     assert marker.read_text() == f"{os.getpid()}\n"
-    failpoint(NAME)
-    failpoint(OTHER)
+    act_if_armed(NAME)
+    act_if_armed(OTHER)
     marker.unlink()
     with pytest.raises(FailpointError):
-        failpoint(NAME)
+        act_if_armed(NAME)
 
 
 @pytest.mark.parametrize(("action", "number"), [("kill", signal.SIGKILL), ("stop", signal.SIGSTOP)])
@@ -95,15 +96,16 @@ async def test_disconnect_breaks_open_connections_when_transaction_runs(tidemill
     arm_failpoints(f"{NAME}=disconnect", tmp_path)
     async with Database(tidemill_database, size=2) as db:
         async with db.connection() as conn:
-            failpoint(NAME)
+            act_if_armed(NAME)
             with pytest.raises(psycopg.OperationalError):
                 await conn.execute("SELECT 1")
         assert await rows(db, "SELECT 1") == [(1,)]
 
 
 async def test_lose_commit_reports_broken_connection_when_commit_was_executed(
-    tidemill_database: str, tmp_path: Path
+    tidemill_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(database, "is_commit_lost", failpoints.take_lost_commit)
     arm_failpoints(f"{NAME}=lose-commit", tmp_path)
     calls = 0
 
@@ -112,7 +114,7 @@ async def test_lose_commit_reports_broken_connection_when_commit_was_executed(
         calls += 1
         await conn.execute("CREATE TABLE IF NOT EXISTS public.ledger (call int)")
         await conn.execute("INSERT INTO public.ledger VALUES (%s)", (calls,))
-        failpoint(NAME)
+        act_if_armed(NAME)
 
     async with Database(tidemill_database, size=2) as db:
         await db.run(add_row)  # retries after the lost answer

@@ -11,7 +11,7 @@ import psycopg
 
 from tidemill.core.errors import InvalidInput, TidemillError
 from tidemill.core.file_format import CopyFormat
-from tidemill.store import embedded_programs
+from tidemill.store import embedded_postgres
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import make_sql_loader
 
@@ -103,7 +103,7 @@ class PsqlCopy:
 
 
 def _find_psql() -> str:
-    found = shutil.which("psql", path=str(embedded_programs.find_programs_folder())) or shutil.which("psql")
+    found = shutil.which("psql", path=str(embedded_postgres.find_programs_folder())) or shutil.which("psql")
     if found is None:
         raise InvalidInput("This benchmark needs psql. Install the PostgreSQL client programs")
     return found

@@ -8,7 +8,7 @@ import pytest
 from support import rows, shift_clock
 from support.api import Api, signed_in
 from tidemill.core.principal import LOCAL_USER_ID
-from tidemill.store import browser_sessions, users
+from tidemill.store import users
 
 
 async def test_me_returns_user_authenticated_by_key(api: Api, ada: httpx2.AsyncClient) -> None:
@@ -148,7 +148,7 @@ async def test_second_sign_in_ends_previous_session_of_browser(api: Api, ada: ht
 
 
 async def test_sign_in_link_works_only_once(api: Api) -> None:
-    token = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
+    token = await api.db.run(users.create_sign_in_token, LOCAL_USER_ID, 60)
     browser = api.client()
     page = await browser.get(f"/sign-in/{token}")
     assert (page.status_code, '<form method="post">' in page.text) == (200, True)
@@ -160,7 +160,7 @@ async def test_sign_in_link_works_only_once(api: Api) -> None:
 
 
 async def test_sign_in_link_stays_valid_when_scanners_open_it_or_other_sites_post_it(api: Api) -> None:
-    token = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
+    token = await api.db.run(users.create_sign_in_token, LOCAL_USER_ID, 60)
     for _ in range(2):
         assert (await api.client().get(f"/sign-in/{token}")).status_code == 200
         assert "set-cookie" not in (await api.client().head(f"/sign-in/{token}")).headers
@@ -171,11 +171,11 @@ async def test_sign_in_link_stays_valid_when_scanners_open_it_or_other_sites_pos
 
 
 async def test_expired_sign_in_link_is_rejected(api: Api) -> None:
-    token = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, -1)
+    token = await api.db.run(users.create_sign_in_token, LOCAL_USER_ID, -1)
     assert (await api.client().post(f"/sign-in/{token}")).status_code == 401
 
 
-LIMITS = browser_sessions.SessionLimits(idle=100, longest=1_000, rotate=50)
+LIMITS = users.SessionLimits(idle=100, longest=1_000, rotate=50)
 
 
 async def moved(api: Api, token: str, column: str, seconds: float) -> None:
@@ -188,45 +188,45 @@ async def moved(api: Api, token: str, column: str, seconds: float) -> None:
 
 
 async def test_session_expires_after_idle_limit(api: Api) -> None:
-    token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
+    token = await api.db.run(users.create_session_token, LOCAL_USER_ID)
     await moved(api, token, "seen_at", 99)
-    assert await api.db.run(browser_sessions.authenticate_session, token, LIMITS) is not None
+    assert await api.db.run(users.authenticate_session, token, LIMITS) is not None
     await moved(api, token, "seen_at", 101)
-    assert await api.db.run(browser_sessions.authenticate_session, token, LIMITS) is None
+    assert await api.db.run(users.authenticate_session, token, LIMITS) is None
 
 
 async def test_session_expires_after_maximum_age_despite_activity(api: Api) -> None:
-    token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
+    token = await api.db.run(users.create_session_token, LOCAL_USER_ID)
     await moved(api, token, "created_at", 1_001)
-    assert await api.db.run(browser_sessions.authenticate_session, token, LIMITS) is None
+    assert await api.db.run(users.authenticate_session, token, LIMITS) is None
 
 
 async def test_session_secret_rotates_and_old_secret_expires_after_grace_period(api: Api) -> None:
-    token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
+    token = await api.db.run(users.create_session_token, LOCAL_USER_ID)
     await moved(api, token, "issued_at", 51)
-    opened = await api.db.run(browser_sessions.authenticate_session, token, LIMITS)
+    opened = await api.db.run(users.authenticate_session, token, LIMITS)
     assert opened is not None
     assert opened.secret is not None
     assert opened.secret != token
-    old = await api.db.run(browser_sessions.authenticate_session, token, LIMITS)
+    old = await api.db.run(users.authenticate_session, token, LIMITS)
     assert old is not None
     assert old.secret is None, "a new secret is offered only once"
-    new = await api.db.run(browser_sessions.authenticate_session, opened.secret, LIMITS)
+    new = await api.db.run(users.authenticate_session, opened.secret, LIMITS)
     assert new is not None
     assert new.principal.csrf == opened.principal.csrf, "the CSRF token of the open page stays valid"
     await moved(api, token, "replaced_at", 61)
-    assert await api.db.run(browser_sessions.authenticate_session, token, LIMITS) is None
+    assert await api.db.run(users.authenticate_session, token, LIMITS) is None
 
 
 async def test_rotated_session_secret_keeps_session_age(api: Api) -> None:
-    token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
+    token = await api.db.run(users.create_session_token, LOCAL_USER_ID)
     await moved(api, token, "created_at", 990)
     await moved(api, token, "issued_at", 51)
-    opened = await api.db.run(browser_sessions.authenticate_session, token, LIMITS)
+    opened = await api.db.run(users.authenticate_session, token, LIMITS)
     assert opened is not None
     assert opened.secret is not None
     await moved(api, opened.secret, "created_at", 11)
-    assert await api.db.run(browser_sessions.authenticate_session, opened.secret, LIMITS) is None
+    assert await api.db.run(users.authenticate_session, opened.secret, LIMITS) is None
 
 
 async def test_role_change_ends_sessions_of_user(api: Api, ada: httpx2.AsyncClient, root: httpx2.AsyncClient) -> None:
@@ -236,14 +236,14 @@ async def test_role_change_ends_sessions_of_user(api: Api, ada: httpx2.AsyncClie
 
 
 async def test_cleanup_deletes_expired_sessions_and_sign_in_links(api: Api) -> None:
-    good = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
-    old = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
+    good = await api.db.run(users.create_session_token, LOCAL_USER_ID)
+    old = await api.db.run(users.create_session_token, LOCAL_USER_ID)
     await moved(api, old, "created_at", 31 * 86_400)
-    await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, -1)
-    await api.db.run(browser_sessions.forget_expired_sessions)
+    await api.db.run(users.create_sign_in_token, LOCAL_USER_ID, -1)
+    await api.db.run(users.forget_expired_sessions)
     assert len(await rows(api.db, "SELECT * FROM tidemill.session")) == 1
     assert await rows(api.db, "SELECT * FROM tidemill.sign_in_link") == []
-    assert await api.db.run(browser_sessions.authenticate_session, good, LIMITS) is not None
+    assert await api.db.run(users.authenticate_session, good, LIMITS) is not None
 
 
 async def test_admin_created_sign_in_link_signs_user_in_once(api: Api, root: httpx2.AsyncClient) -> None:

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from tidemill.app.runtime_factory import make_runtime
 from tidemill.cli.main import app
 from tidemill.config import ENV_PREFIX, Settings
-from tidemill.telemetry.metric_families import ExpiringGauge, MetricFamilies
+from tidemill.telemetry.metrics import ExpiringGauge, MetricFamilies
 from tidemill.watches.scanner import load_watches
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

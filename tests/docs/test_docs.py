@@ -18,7 +18,7 @@ from tidemill.core import status as words
 from tidemill.core.decide import HANDLER_FAILURE_CODES
 from tidemill.core.status import ITEM_STATUS_TRANSITIONS, Intent, ItemStatus, JobStatus
 from tidemill.telemetry import events, logs
-from tidemill.telemetry.metric_families import MetricFamilies
+from tidemill.telemetry.metrics import MetricFamilies
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -28,7 +28,7 @@ from support.brokers import folder_for, make_broker, need
 from support.forks import MAIN
 from support.s3 import S3Server
 from tidemill.config import ENV_PREFIX, Settings
-from tidemill.store.embedded_programs import find_programs_folder
+from tidemill.store.embedded_postgres import find_programs_folder
 from tidemill.store.migrate import list_migrations
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 from tidemill_bench.broker_servers import find_free_port

@@ -12,7 +12,7 @@ from support import assert_sound, rows, shift_clock
 from support.reconciliation_services import Reply, Request, Scripted, echo, named, told
 from tidemill.core.errors import InvalidRequest, InvalidSettings
 from tidemill.dispatch import outbox
-from tidemill.enrichment import match_batcher
+from tidemill.enrichment import reconciliation
 from tidemill.enrichment.match_request import MatchRequest
 from tidemill.enrichment.service_client import ServiceClient
 from tidemill.jobs.administration import check_health
@@ -143,7 +143,7 @@ async def test_unexpected_error_before_request_fails_waiting_rows(
     async def broken(*_: object) -> int:
         raise RuntimeError("unexpected")
 
-    monkeypatch.setattr(match_batcher, "get_or_fetch_query_batch_size", broken)
+    monkeypatch.setattr(reconciliation, "get_or_fetch_query_batch_size", broken)
     job_id = await scene.submit([{"name": name} for name in NAMES])
     async with asyncio.timeout(10):
         await scene.drain(retries=False)

@@ -10,7 +10,7 @@ import pytest
 from enrichment.scenes import Row, Scene
 from support import eventually
 from support.reconciliation_services import Answer, Reply, Request, Scripted, echo, named, scripted, told
-from tidemill.enrichment import match_batcher
+from tidemill.enrichment import reconciliation
 
 NAMES = [f"name {number}" for number in range(20)]
 OWN_DATE = "Mon, 16 Nov 2026 12:00:00 GMT"
@@ -56,7 +56,7 @@ async def test_manifest_batch_size_limits_rows_per_request(scene: Scene, service
 async def test_failed_manifest_request_is_retried_later(
     scene: Scene, service: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(match_batcher, "MANIFEST_RETRY_S", 0.0)
+    monkeypatch.setattr(reconciliation, "MANIFEST_RETRY_S", 0.0)
 
     def answer(request: Request) -> Reply:
         if request.method == "POST":

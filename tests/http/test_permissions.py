@@ -21,7 +21,7 @@ from tidemill.core.principal import LOCAL_USER_ID, Role
 from tidemill.limits import limiter_records
 from tidemill.limits.limiter import Limiter
 from tidemill.rest import auth
-from tidemill.store import browser_sessions
+from tidemill.store import users
 from tidemill.testing import drain
 
 OPERATIONS = [
@@ -89,7 +89,7 @@ class Scene:
         if "{prefix}" in path:
             values["{prefix}"] = (await self.ada.post("/v1/keys", json={})).json()["prefix"]
         if "{link}" in path:
-            values["{link}"] = await self.api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
+            values["{link}"] = await self.api.db.run(users.create_sign_in_token, LOCAL_USER_ID, 60)
         for name, value in values.items():
             path = path.replace(name, value)
         assert "{" not in path, f"add a value for {path}"

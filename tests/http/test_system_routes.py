@@ -11,8 +11,8 @@ from jobs.test_job_control_routes import submitted
 from support import add_job, rows
 from support.api import Api
 from tidemill.dispatch import outbox
-from tidemill.rest import rate_limit
-from tidemill.rest.rate_limit import RequestRateLimiter
+from tidemill.rest import auth
+from tidemill.rest.auth import RequestRateLimiter
 from tidemill.store import progress_samples, workers
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 
@@ -172,7 +172,7 @@ async def test_rate_limit_rejects_excess_with_retry_after_per_user(
     make_api: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen = partial(RequestRateLimiter, clock=lambda: 0.0)  # independent of the duration of requests
-    monkeypatch.setattr(rate_limit, "RequestRateLimiter", frozen)
+    monkeypatch.setattr(auth, "RequestRateLimiter", frozen)
     api = await make_api(rate_limit_per_s=1, rate_limit_burst=3)
     ada, bob = await api.user("ada"), await api.user("bob")
     answers = [await ada.get("/v1/me") for _ in range(4)]

@@ -16,7 +16,7 @@ from support.api import Api, signed_in
 from support.raw_http import exchanged, is_dressed, is_problem, listening
 from tidemill import Mill
 from tidemill.core.principal import LOCAL_USER_ID, Role
-from tidemill.store import browser_sessions
+from tidemill.store import users
 from tidemill.testing import drain
 
 HOST = "Host: tidemill"
@@ -209,7 +209,7 @@ async def test_security_headers_are_on_success_and_error_responses(
     path = (await ada.post(f"/v1/jobs/{job}/export?format=csv")).headers["location"]
     early = await ada.get(f"{path}/download")
     await drain(toy, db=api.db)
-    link = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
+    link = await api.db.run(users.create_sign_in_token, LOCAL_USER_ID, 60)
     answers = [
         early,
         await ada.get("/v1/me"),
@@ -247,7 +247,7 @@ async def test_server_error_exposes_request_id_but_no_internals(
 async def test_secrets_never_appear_in_responses_or_events(
     api: Api, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link = await api.db.run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60)
+    link = await api.db.run(users.create_sign_in_token, LOCAL_USER_ID, 60)
     wrong = "tm_00000000_" + "7" * 48
     with listening() as told:
         browser, csrf = await signed_in(api, api.keys["ada"])
@@ -273,7 +273,7 @@ async def test_secrets_never_appear_in_responses_or_events(
         async def broken(*_: object) -> None:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(browser_sessions, "redeem_sign_in_token", broken)
+        monkeypatch.setattr(users, "redeem_sign_in_token", broken)
         answers.append(await api.client().post(f"/sign-in/{link}"))
         await asyncio.sleep(0)
     secrets = (api.keys["ada"], made, wrong, link, cookie, csrf)

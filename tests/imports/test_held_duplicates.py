@@ -18,8 +18,8 @@ from tidemill.jobs import job_control
 from tidemill.jobs.job_control import cancel_waiting_items
 from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store import batch_leases
+from tidemill.store.job_lifecycle import CancelSelection, make_items_due
 from tidemill.store.reprocess_items import ReprocessSelection
-from tidemill.store.waiting_items import CancelSelection, make_items_due
 from tidemill.testing import drain
 
 KEYS = 200

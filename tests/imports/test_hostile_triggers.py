@@ -88,7 +88,7 @@ async def test_row_that_sleeps_fails_with_timeout_and_next_import_is_not_paced(
     context = _engines[bounded.mill].context
     [semaphore] = context.semaphore_by_kind.values()
     assert semaphore.start_gap_s == 0, "the next batches start at once"
-    pace_ms = context.sizing.get_pace("tidemill.import").item_ms
+    pace_ms = context.sizing.pace_by_kind["tidemill.import"].item_ms
     assert pace_ms is not None
     assert pace_ms < 200, "the second that the row slept is not the pace of other rows"
 

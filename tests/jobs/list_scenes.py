@@ -11,8 +11,8 @@ from tidemill.core.status import ItemStatus
 from tidemill.jobs import queries
 from tidemill.store import batch_leases
 from tidemill.store.database import Database
+from tidemill.store.job_lifecycle import CancelSelection, cancel_waiting_items_step
 from tidemill.store.reprocess_items import ReprocessSelection
-from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items_step
 
 T = TypeVar("T")
 NOT_FOUND, SKIPPED, CANCELLED = ItemStatus.NOT_FOUND, ItemStatus.SKIPPED, ItemStatus.CANCELLED

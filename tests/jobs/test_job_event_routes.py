@@ -17,7 +17,7 @@ from tidemill import Mill
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.jobs import job_event_routes, job_feed
 from tidemill.jobs.job_feed import make_job_feed
-from tidemill.store import browser_sessions
+from tidemill.store import users
 from tidemill.testing import drain
 
 
@@ -240,13 +240,13 @@ async def test_new_user_stream_skips_jobs_closed_before_it_opened(ada: httpx2.As
 
 
 async def test_session_check_by_open_stream_does_not_extend_session(api: Api) -> None:
-    limits = browser_sessions.SessionLimits(idle=100, longest=1_000)
-    token = await api.db.run(browser_sessions.create_session_token, LOCAL_USER_ID)
+    limits = users.SessionLimits(idle=100, longest=1_000)
+    token = await api.db.run(users.create_session_token, LOCAL_USER_ID)
     await rows(api.db, "UPDATE tidemill.session SET seen_at = seen_at - interval '90 s'")
     before = await rows(api.db, "SELECT seen_at FROM tidemill.session")
-    assert await api.db.run(browser_sessions.peek_session_principal, token, limits) is not None
+    assert await api.db.run(users.peek_session_principal, token, limits) is not None
     assert await rows(api.db, "SELECT seen_at FROM tidemill.session") == before
-    assert await api.db.run(browser_sessions.authenticate_session, token, limits) is not None
+    assert await api.db.run(users.authenticate_session, token, limits) is not None
     assert await rows(api.db, "SELECT seen_at FROM tidemill.session") != before
 
 

@@ -13,8 +13,8 @@ from tidemill.jobs import job_control
 from tidemill.jobs import job_control as operation
 from tidemill.store.database import Database
 from tidemill.store.item_selection import CountSelection, count_items
+from tidemill.store.job_lifecycle import CancelSelection
 from tidemill.store.reprocess_items import ReprocessSelection
-from tidemill.store.waiting_items import CancelSelection
 
 CANCELLED = [ItemStatus.CANCELLED]
 

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from tidemill.core.errors import InvalidSettings
-from tidemill.store import embedded_postgres, embedded_programs
+from tidemill.store import embedded_postgres
 from tidemill.store.embedded_postgres import EmbeddedServer, prepare_server
 from tidemill.telemetry.events import Event, subscribe
 from tidemill.testing.throwaway_postgres import NONDURABLE_SERVER_SETTINGS
@@ -80,13 +80,13 @@ def test_embedded_server_start_retries_while_system_user_is_created(monkeypatch:
         return pwd.getpwuid(os.getuid())
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(embedded_programs, "CREATE_USER_RETRY_S", 0)
-    monkeypatch.setattr(embedded_programs, "_create_system_user", lambda: created.pop(0) if created else "locked")
+    monkeypatch.setattr(embedded_postgres, "CREATE_USER_RETRY_S", 0)
+    monkeypatch.setattr(embedded_postgres, "_create_system_user", lambda: created.pop(0) if created else "locked")
     monkeypatch.setattr(pwd, "getpwnam", find_user)
-    assert embedded_programs.get_server_user().uid == os.getuid()
-    created += ["locked"] * (embedded_programs.CREATE_USER_ATTEMPTS + 1)
+    assert embedded_postgres.get_server_user().uid == os.getuid()
+    created += ["locked"] * (embedded_postgres.CREATE_USER_ATTEMPTS + 1)
     with pytest.raises(InvalidSettings, match="locked"):
-        embedded_programs.get_server_user()
+        embedded_postgres.get_server_user()
 
 
 def test_start_names_the_package_when_the_embedded_server_is_not_installed(

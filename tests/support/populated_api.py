@@ -19,7 +19,7 @@ from tidemill.core.job import TimeSliceResult
 from tidemill.core.principal import LOCAL_USER_ID, Role
 from tidemill.limits import limiter_records
 from tidemill.limits.config import parse_limiters as declared
-from tidemill.store import browser_sessions, job_lifecycle, users
+from tidemill.store import job_lifecycle, users
 from tidemill.store.database import Database
 from tidemill.telemetry.metrics import MetricsSubscriber
 from tidemill.testing import drain
@@ -90,7 +90,7 @@ class Place:
         return str(self._run(users.add_key, self.api.ids["ada"])[1].prefix)
 
     def link(self) -> str:
-        return str(self._run(browser_sessions.create_sign_in_token, LOCAL_USER_ID, 60))
+        return str(self._run(users.create_sign_in_token, LOCAL_USER_ID, 60))
 
     def _run(self, verb: Any, *args: Any) -> Any:
         return self._portal.call(self.api.db.run, verb, *args)

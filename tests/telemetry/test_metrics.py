@@ -12,14 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.telemetry.child_events import MEASURED_EVENTS
 from tidemill.telemetry.events import Event
-from tidemill.telemetry.metric_families import (
-    MAX_LABEL_VALUES,
-    OTHER_LABEL,
-    BoundedLabel,
-    ExpiringGauge,
-    count_by_known_code,
-)
-from tidemill.telemetry.metrics import MetricsSubscriber
+from tidemill.telemetry.metric_labels import MAX_LABEL_VALUES, OTHER_LABEL, BoundedLabel, count_by_known_code
+from tidemill.telemetry.metrics import ExpiringGauge, MetricsSubscriber
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md"

@@ -9,7 +9,7 @@ import pytest
 from support import eventually
 from tidemill.store.database import Database
 from tidemill.torture.database_server import find_server_address
-from tidemill.torture.proxy import LOOPBACK, Link, MessageScanner, is_commit, open_links
+from tidemill.torture.faults import LOOPBACK, Link, MessageScanner, is_commit, open_links
 
 
 def message(kind: bytes, body: bytes) -> bytes:

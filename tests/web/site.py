@@ -10,7 +10,7 @@ from support import Workers, closed
 from tidemill.config import Settings
 from tidemill.core.job import Job
 from tidemill.core.principal import Role
-from tidemill.store import browser_sessions, users
+from tidemill.store import users
 from tidemill.store.database import Database
 
 UNSERVED_KIND = "price.unserved"  # registered, but no worker of the tests handles it
@@ -52,7 +52,7 @@ class Site:
 
     async def link(self, name: str, role: Role = Role.USER) -> str:
         await self.user(name, role)
-        return f"{self.url}/sign-in/{await self.db.run(browser_sessions.create_sign_in_token, self.ids[name], 60)}"
+        return f"{self.url}/sign-in/{await self.db.run(users.create_sign_in_token, self.ids[name], 60)}"
 
     async def ask(self, name: str, method: str, path: str, **more: Any) -> Any:
         """Send a request as a user and return the JSON response. Fail if the status is not 2xx."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page
 
-from tidemill.web.assets import load_assets
+from tidemill.web.pages import load_assets
 from web.conftest import OpenPage
 from web.page_checks import isolated
 from web.site import Site

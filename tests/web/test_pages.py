@@ -10,7 +10,7 @@ from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.http.application import create_api
 from tidemill.store.database import Database
-from tidemill.web import assets
+from tidemill.web import pages
 from tidemill.web.pages import install_pages
 
 
@@ -83,11 +83,11 @@ async def test_page_contains_no_inline_script_or_style(client: httpx2.AsyncClien
 
 
 async def test_static_files_are_immutable_and_gzip_compressed(client: httpx2.AsyncClient) -> None:
-    version = assets.load_assets().version
+    version = pages.load_assets().version
     answer = await client.get(f"/static/{version}/core/dom.js")
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert (answer.headers["content-encoding"], answer.headers["vary"]) == ("gzip", "accept-encoding")
-    assert answer.text == assets.load_assets().files["core/dom.js"].plain.decode()
+    assert answer.text == pages.load_assets().files["core/dom.js"].plain.decode()
     plain = await client.get(f"/static/{version}/core/dom.js", headers={"Accept-Encoding": "identity"})
     assert plain.text == answer.text
     assert "content-encoding" not in plain.headers
@@ -97,7 +97,7 @@ async def test_static_files_are_immutable_and_gzip_compressed(client: httpx2.Asy
     "name", ["../app.py", "..%2fapp.py", "core/", "core", "/etc/passwd", "core/none.js", "index.htm"]
 )
 async def test_static_path_outside_assets_returns_404(client: httpx2.AsyncClient, name: str) -> None:
-    assert (await client.get(f"/static/{assets.load_assets().version}/{name}")).status_code == 404
+    assert (await client.get(f"/static/{pages.load_assets().version}/{name}")).status_code == 404
     assert (await client.get("/static/another/core/dom.js")).status_code == 404
 
 
@@ -105,13 +105,13 @@ def test_static_files_use_no_html_injection_sinks_or_external_urls() -> None:
     forbidden = re.compile(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|https?://(?!www\.w3\.org)"
     )
-    for name, asset in assets.load_assets().files.items():
+    for name, asset in pages.load_assets().files.items():
         found = forbidden.search(asset.plain.decode())
         assert found is None, f"{name}: {found}"
 
 
 def test_static_files_have_at_most_420_lines() -> None:
-    for name, asset in assets.load_assets().files.items():
+    for name, asset in pages.load_assets().files.items():
         assert asset.plain.count(b"\n") <= 420, name
 
 

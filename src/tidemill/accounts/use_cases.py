@@ -9,10 +9,9 @@ from tidemill.core.principal import Principal, Role
 from tidemill.core.quotas import Quota, QuotaUse
 from tidemill.rest.auth import make_session_limits
 from tidemill.runtime import Runtime
-from tidemill.store import browser_sessions, quota_records, users
-from tidemill.store.browser_sessions import ListedSession
+from tidemill.store import quota_records, users
 from tidemill.store.database import Database
-from tidemill.store.users import ListedKey, ListedUser, NewKey, User, parse_key_prefix
+from tidemill.store.users import ListedKey, ListedSession, ListedUser, NewKey, User, parse_key_prefix
 
 SIGN_IN_LINK_TTL_S = 900
 QuotaChange = int | Literal["unlimited", "default"]
@@ -39,32 +38,30 @@ async def sign_in_with_key(runtime: Runtime, key: str, replaced_token: str | Non
 
 async def sign_in_with_link(runtime: Runtime, link: str, replaced_token: str | None) -> StartedSession | None:
     """Start a session for the user of a sign-in link and redeem the link; None if it was used or has expired."""
-    user_id = await runtime.db.run(browser_sessions.redeem_sign_in_token, link)
+    user_id = await runtime.db.run(users.redeem_sign_in_token, link)
     return None if user_id is None else await _start_session_and_end_replaced(runtime, user_id, None, replaced_token)
 
 
 async def _start_session_and_end_replaced(
     runtime: Runtime, user_id: int, key_prefix: str | None, replaced_token: str | None
 ) -> StartedSession | None:
-    token = await runtime.db.run(
-        browser_sessions.create_session_token, user_id, key=key_prefix, replaced_token=replaced_token
-    )
-    opened = await runtime.db.run(browser_sessions.authenticate_session, token, runtime.get(make_session_limits))
+    token = await runtime.db.run(users.create_session_token, user_id, key=key_prefix, replaced_token=replaced_token)
+    opened = await runtime.db.run(users.authenticate_session, token, runtime.get(make_session_limits))
     return None if opened is None else StartedSession(token, opened.principal)
 
 
 async def sign_out(db: Database, token: str) -> None:
-    await db.run(browser_sessions.end_session, token)
+    await db.run(users.end_session, token)
 
 
 async def list_sessions(runtime: Runtime, user_id: int, token: str | None) -> list[ListedSession]:
     """Return the browser sessions of a user; ``token`` is the secret of the current session."""
-    return await runtime.db.run(browser_sessions.list_sessions, user_id, token, runtime.get(make_session_limits))
+    return await runtime.db.run(users.list_sessions, user_id, token, runtime.get(make_session_limits))
 
 
 async def end_other_sessions(db: Database, user_id: int, token: str | None) -> None:
     """End all browser sessions of a user except the one with this secret."""
-    await db.run(browser_sessions.end_other_sessions, user_id, token)
+    await db.run(users.end_other_sessions, user_id, token)
 
 
 async def list_users(db: Database) -> list[ListedUser]:
@@ -114,7 +111,7 @@ async def change_quota(runtime: Runtime, name_or_id: str, changes: Mapping[str, 
 async def create_sign_in_link(db: Database, name_or_id: str) -> str:
     """Return the path of a new sign-in link. It works once and expires after ``SIGN_IN_LINK_TTL_S`` seconds."""
     user = await get_user(db, name_or_id)
-    return f"/sign-in/{await db.run(browser_sessions.create_sign_in_token, user.id, SIGN_IN_LINK_TTL_S)}"
+    return f"/sign-in/{await db.run(users.create_sign_in_token, user.id, SIGN_IN_LINK_TTL_S)}"
 
 
 async def list_keys(db: Database, user: str | None) -> list[ListedKey]:

@@ -60,7 +60,7 @@ def _collect_kind_state(context: EngineContext, semaphore: AdaptiveSemaphore) ->
     )
     return {
         "provider": handler.limiter or handler.kind,
-        "item_ms": _round_or_none(context.sizing.get_pace(semaphore.kind).item_ms),
+        "item_ms": _round_or_none(context.sizing.pace_by_kind[semaphore.kind].item_ms),
         "claim_size": claim_size,
         "lease_s": _round_or_none(context.sizing.compute_lease_seconds(semaphore.kind, claim_size)),
         "concurrency": semaphore.slots,

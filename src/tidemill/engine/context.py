@@ -4,23 +4,74 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from tidemill.config import Settings
+from tidemill.core.decide import describe_exception
 from tidemill.core.input_source import InputSourceOpener, SourceDownloader
 from tidemill.core.kinds import Handler, HandlerLookup
 from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.concurrency import AdaptiveSemaphore, SharedExclusiveLock
-from tidemill.engine.job_stop_monitor import JobStopMonitor
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.engine.sizing import Sizing
 from tidemill.engine.tracebacks import TracebackCapture
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_permit import LimiterRegistry
 from tidemill.runtime import FindKindHooks
+from tidemill.store import job_lifecycle
 from tidemill.store.database import Database
+from tidemill.telemetry.events import emit
+
+MAX_STOP_POLL_S = 1.0
+StopCallback = Callable[[], None]
+
+
+class JobStopMonitor:
+    """Polls the jobs of running batches with one query per interval, and no query while no batch runs."""
+
+    def __init__(self, db: Database, poll_s: float) -> None:
+        self._db = db
+        self._poll_s = min(poll_s, MAX_STOP_POLL_S)
+        self._callbacks: dict[UUID, list[StopCallback]] = {}
+        self._polling: asyncio.Task[None] | None = None
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether a batch runs whose job has not stopped."""
+        return bool(self._callbacks)
+
+    @contextlib.contextmanager
+    def watch_job(self, job_id: UUID, on_stop: StopCallback) -> Iterator[None]:
+        """Call ``on_stop`` at most once if the job may not run any more while the context is open."""
+        self._callbacks.setdefault(job_id, []).append(on_stop)
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll_until_unused())
+        try:
+            yield
+        finally:
+            waiting = self._callbacks.get(job_id, [])
+            if on_stop in waiting:
+                waiting.remove(on_stop)
+                if not waiting:
+                    del self._callbacks[job_id]
+
+    async def _poll_until_unused(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll_s)
+            if not self._callbacks:
+                return
+            try:
+                stopped = await self._db.read(job_lifecycle.list_stopped_jobs, list(self._callbacks))
+            except Exception as error:  # noqa: BLE001  the database may be available again at the next poll
+                emit("loop.failed", loop="job stop monitor", error=describe_exception(error))
+                continue
+            for job_id in stopped:
+                for on_stop in self._callbacks.pop(job_id, []):
+                    on_stop()
+
 
 SPARE_LANES = 1  # lanes of a child that an owner who uses all the others cannot use
 INGESTERS = 2  # of a child, each for sources of another owner

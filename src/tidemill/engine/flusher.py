@@ -45,7 +45,7 @@ class Flusher:
             self._flush_size = self._max_pending = handler.flush_size
         else:
             settings = context.settings
-            pace = context.sizing.get_pace(lease.kind)
+            pace = context.sizing.pace_by_kind[lease.kind]
             self._flush_size = pace.flush_size(low=settings.batch_size, high=settings.claim_max)
             self._max_pending = max(settings.flush_buffer, 2 * self._flush_size)
         self._pending: list[Verdict] = []

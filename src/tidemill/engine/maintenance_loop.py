@@ -18,13 +18,13 @@ from tidemill.limits import limiter_records
 from tidemill.runtime import FindKindHooks, return_no_kind_hooks
 from tidemill.store import (
     batch_leases,
-    browser_sessions,
     database_clock,
     duties,
     job_lifecycle,
     operation_records,
     progress_samples,
     retention,
+    users,
     workers,
 )
 from tidemill.store import progress_samples as samples
@@ -224,7 +224,7 @@ class MaintenanceLoop(PeriodicLoop):
             await self._sampler.thin_samples()
             await self._db.run(partitions.create_missing_partitions)
             await self._db.run(workers.forget_silent_workers)
-            await self._db.run(browser_sessions.forget_expired_sessions)
+            await self._db.run(users.forget_expired_sessions)
             await self._db.run(outbox.forget_broker_and_clear_outbox_if_unused)
             await self._db.run(quarantine.delete_surplus_quarantined)
             await self._db.run(limiter_records.forget_idle_members)

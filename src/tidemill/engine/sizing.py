@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import psutil
@@ -119,8 +120,6 @@ class ItemPace:
         return int(max(low, min(wanted, high)))
 
 
-UNKNOWN_PACE = ItemPace()
-
 CHUNK_GROWTH_FACTOR = 2
 FAILED_CHUNK_DIVISOR = 4  # the chunk after a failed one has a quarter of its rows
 MAX_COUNTED_CHUNK_FAILURES = 8  # more failures change nothing: the chunk is at its minimum
@@ -197,13 +196,10 @@ class Sizing:
         )
         self.slice_ends_at: float | None = None  # monotonic; set in a child that runs time slices on demand
         self._settings = settings
-        self._pace_by_kind: dict[str, ItemPace] = {}
-
-    def get_pace(self, kind: str) -> ItemPace:
-        return self._pace_by_kind.get(kind, UNKNOWN_PACE)
+        self.pace_by_kind: defaultdict[str, ItemPace] = defaultdict(ItemPace)
 
     def record_pace(self, kind: str, items: int, seconds: float) -> None:
-        self._pace_by_kind[kind] = self.get_pace(kind).with_batch(items=items, seconds=seconds)
+        self.pace_by_kind[kind] = self.pace_by_kind[kind].with_batch(items=items, seconds=seconds)
 
     def get_target_batch_s(self) -> float:
         """Return how long a claimed batch should take; in a time slice, at most the rest of the slice."""
@@ -233,7 +229,7 @@ class Sizing:
             # All lanes together fill the concurrency. If a claim were smaller, each item would take a larger share of
             # the batch's time, so the next claim would be smaller still and end at one item.
             low = max(low, min(math.ceil(slots / settings.worker_lanes), high))
-        size = self.get_pace(handler.kind).claim_size(
+        size = self.pace_by_kind[handler.kind].claim_size(
             slice_ms=self.get_target_batch_s() * 1000 * load.claim_time_factor,
             safety=settings.safety_factor,
             first=first,
@@ -244,7 +240,7 @@ class Sizing:
 
     def compute_lease_seconds(self, kind: str, items: int) -> float:
         settings = self._settings
-        return self.get_pace(kind).lease_seconds(
+        return self.pace_by_kind[kind].lease_seconds(
             items=items, floor=settings.lock_floor_ms / 1000, cap=settings.lock_cap_ms / 1000
         )
 

@@ -28,9 +28,14 @@ from tidemill.enrichment.external_service import (
     describe_http_status,
     make_invalid_answer_error,
 )
-from tidemill.enrichment.match_batcher import MatchQueryBatcher
 from tidemill.enrichment.match_request import MATCH_COLUMNS, MatchQuery, MatchRequest
-from tidemill.enrichment.reconciliation import MatchCandidate, MatchResult, build_match_result, choose_candidate
+from tidemill.enrichment.reconciliation import (
+    MatchCandidate,
+    MatchQueryBatcher,
+    MatchResult,
+    build_match_result,
+    choose_candidate,
+)
 from tidemill.enrichment.service_client import ServiceClients, outcome_from_call_error
 from tidemill.enrichment.use_cases import list_service_requirements, load_services
 from tidemill.runtime import Runtime

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tidemill.config import Settings
 from tidemill.http.middleware import ABORT_CONNECTION_KEY, SECURITY_HEADERS
 from tidemill.rest import problems
-from tidemill.rest.rate_limit import normalize_caller_address
+from tidemill.rest.auth import normalize_caller_address
 from tidemill.telemetry.events import emit
 
 RESERVED_DESCRIPTORS = 256  # for the database, stored files, child processes and connections that are rejected

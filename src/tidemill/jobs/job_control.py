@@ -13,12 +13,12 @@ from tidemill.failpoints import failpoint
 from tidemill.jobs.reprocessing import add_operation_once, run_operation_until_end_or_timeout
 from tidemill.runtime import FindKindHooks, return_no_kind_hooks
 from tidemill.store import job_lifecycle, job_records
+from tidemill.store import job_lifecycle as store
 from tidemill.store import retention as store_delete
-from tidemill.store import waiting_items as store
 from tidemill.store.database import Connection, Database
 from tidemill.store.job_events import bind_job_fields, report_job_closed
+from tidemill.store.job_lifecycle import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
 from tidemill.store.operation_records import BulkOperation
-from tidemill.store.waiting_items import CANCELLABLE_STATUSES, CancelSelection, RunNowCounts, lock_job_for_cancel
 from tidemill.telemetry.events import emit
 
 __all__ = ["CANCELLABLE_STATUSES", "CancelSelection"]  # used in signatures of this module

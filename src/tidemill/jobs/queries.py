@@ -40,8 +40,8 @@ from tidemill.store.dead_letter_lists import (
     DeadLetterListRequest,
     RetryForecast,
 )
+from tidemill.store.job_lifecycle import CANCELLABLE_STATUSES
 from tidemill.store.job_lists import ItemListScope, JobStatusCounts, OpenItemSums, read_item_list_scope
-from tidemill.store.waiting_items import CANCELLABLE_STATUSES
 from tidemill.telemetry.events import emit
 
 T = TypeVar("T")

@@ -2,8 +2,12 @@
 
 import hmac
 import ipaddress
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -13,11 +17,70 @@ from tidemill.core.principal import Principal
 from tidemill.rest import problems
 from tidemill.rest.dependencies import get_runtime
 from tidemill.rest.problems import HttpError
-from tidemill.rest.rate_limit import make_rate_limiter, normalize_caller_address
 from tidemill.rest.request_body import BodyLimit
 from tidemill.runtime import Runtime
-from tidemill.store import browser_sessions, users
-from tidemill.store.browser_sessions import SessionLimits
+from tidemill.store import users
+from tidemill.store.users import SessionLimits
+
+TRACKED_CALLERS_MAX = 10_000
+
+
+CALLER_IPV6_PREFIX_BITS = 64  # a client usually controls all addresses of its /64 network
+
+
+def normalize_caller_address(address: str | None) -> str:
+    """Return the part of an address that an unauthenticated client cannot choose."""
+    try:
+        parsed = ip_address(address or "")
+    except ValueError:
+        return "unknown"
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or IPv6Network((int(parsed), CALLER_IPV6_PREFIX_BITS), strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTokenBucket:
+    """The tokens that were left at a time."""
+
+    tokens: float
+    at: float
+
+    def take_token(self, now: float, *, rate: float, burst: float) -> tuple["RequestTokenBucket", bool]:
+        tokens = min(burst, self.tokens + (now - self.at) * rate)
+        return (RequestTokenBucket(tokens - 1, now), True) if tokens >= 1 else (RequestTokenBucket(tokens, now), False)
+
+
+class RequestRateLimiter:
+    """Token buckets in memory, because they protect this process only. The least recently seen callers are evicted."""
+
+    def __init__(self, *, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._buckets: OrderedDict[str, RequestTokenBucket] = OrderedDict()
+
+    def admit_request(self, caller: str) -> tuple[bool, dict[str, str]]:
+        """Return whether the request is admitted, and the rate-limit headers of the response."""
+        now = self._clock()
+        bucket = self._buckets.pop(caller, RequestTokenBucket(self._burst, now))
+        bucket, is_admitted = bucket.take_token(now, rate=self._rate, burst=self._burst)
+        self._buckets[caller] = bucket
+        if len(self._buckets) > TRACKED_CALLERS_MAX:
+            self._buckets.popitem(last=False)
+        window = max(1, round(self._burst / self._rate))
+        wait = max(1, round((1 - bucket.tokens) / self._rate + 0.5))
+        headers = {
+            "ratelimit-policy": f'"default";q={self._burst:.0f};w={window}',
+            "ratelimit": f'"default";r={max(0, int(bucket.tokens))};t={window if is_admitted else wait}',
+        }
+        return is_admitted, headers if is_admitted else headers | {"retry-after": str(wait)}
+
+
+def make_rate_limiter(runtime: Runtime) -> RequestRateLimiter:
+    settings = runtime.settings
+    return RequestRateLimiter(rate=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
+
 
 SESSION_COOKIE = "tidemill_session"
 CSRF_HEADER = "X-CSRF-Token"
@@ -98,7 +161,7 @@ async def is_still_authorized(request: Request, me: Principal) -> bool:
         found = await _authenticate_api_key(runtime, keys)
     else:  # peek: an open stream must not extend the session, and cannot send a new cookie
         found = await runtime.db.run(
-            browser_sessions.peek_session_principal,
+            users.peek_session_principal,
             request.cookies.get(SESSION_COOKIE, ""),
             runtime.get(make_session_limits),
         )
@@ -173,9 +236,7 @@ async def _authenticate_api_key(runtime: Runtime, headers: list[str]) -> Princip
 async def _authenticate_session(runtime: Runtime, request: Request) -> Principal | None:
     token = request.cookies.get(SESSION_COOKIE)
     opened = (
-        await runtime.db.run(browser_sessions.authenticate_session, token, runtime.get(make_session_limits))
-        if token
-        else None
+        await runtime.db.run(users.authenticate_session, token, runtime.get(make_session_limits)) if token else None
     )
     if opened is None:
         return None

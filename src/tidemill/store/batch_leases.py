@@ -66,23 +66,19 @@ async def claim_batch(conn: Connection, claim: BatchClaim) -> Lease | None:
         return None
     if claim.may_run is not None and (ready.limiter or ready.requires) and not claim.may_run(ready):
         return None
-    lease = await _lease_ready_batch(conn, ready, claim)
-    failpoint("claim.leased")
-    return lease
-
-
-async def _lease_ready_batch(conn: Connection, ready: Lease, claim: BatchClaim) -> Lease:
     holder = {"lease_id": claim.lease_id, "lease": claim.lease_seconds, "worker": claim.worker}
     item_count = 1 if ready.isolated else claim.item_count
     match choose_claim_method(ready, item_count):
         case "carve":
-            return await _lease_carved_range(conn, ready, item_count, holder)
+            lease = await _lease_carved_range(conn, ready, item_count, holder)
         case "slice":
-            return await _lease_carved_list(conn, ready, item_count, holder)
+            lease = await _lease_carved_list(conn, ready, item_count, holder)
         case "merge":
-            return await _lease_merged_lists(conn, ready, min(item_count, SEQ_LIST_MAX), holder)
+            lease = await _lease_merged_lists(conn, ready, min(item_count, SEQ_LIST_MAX), holder)
         case "whole":
-            return await _lease_entire_batch(conn, ready, holder)
+            lease = await _lease_entire_batch(conn, ready, holder)
+    failpoint("claim.leased")
+    return lease
 
 
 async def find_leased_batch(conn: Connection, worker: str, lease_id: UUID) -> Lease | None:

@@ -11,8 +11,7 @@ from psycopg_pool import PoolTimeout
 
 from tidemill.config import Settings
 from tidemill.store.database import Database, translate_access_error
-from tidemill.store.embedded_postgres import start_embedded_server
-from tidemill.store.embedded_programs import find_programs_folder
+from tidemill.store.embedded_postgres import find_programs_folder, start_embedded_server
 from tidemill.store.migrate import check_schema
 
 

@@ -14,10 +14,10 @@ from tidemill.core.status import ItemStatus
 from tidemill.failpoints import failpoint
 from tidemill.store import job_records
 from tidemill.store.database import Connection, is_transient
+from tidemill.store.job_lifecycle import CancelSelection, cancel_waiting_items_step
 from tidemill.store.job_records import get_job
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items, set_dismissed_for_chunk
 from tidemill.store.statements import SqlParams, fetch_records, sql
-from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items_step
 from tidemill.store.workers import read_max_attempts_of_kind
 
 LOWEST_JOB_ID = UUID(int=0)

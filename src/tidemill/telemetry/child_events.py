@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from tidemill.telemetry.events import Event, emit, publish_child_event, subscribe
-from tidemill.telemetry.metric_families import filter_measured_codes
+from tidemill.telemetry.metric_labels import filter_measured_codes
 
 EVENT_PIPE_VARIABLE = "_TIDEMILL_EVENTS"  # environment variable of a child: the file descriptor of its pipe
 MAX_BACKLOG_EVENTS = 1_000

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -23,15 +24,40 @@ from tidemill.core.principal import Role
 from tidemill.store import users, workers
 from tidemill.store.database import Connection, Database
 from tidemill.store.migrate import check_schema, migrate_schema
-from tidemill.torture.client import Client, Operations
+from tidemill.torture.client import MISSING_ROW_EVERY, Client, Operations
 from tidemill.torture.database_server import OwnServer, ServerAddress, execute, fetch, find_server_address
-from tidemill.torture.faults import FAULTS, Faults
+from tidemill.torture.faults import FAULTS, LOOPBACK, Faults, Link, open_links
 from tidemill.torture.ledgers import OutsideLedger, Report
 from tidemill.torture.plan import FEATURE_JOBS, JOB_SHAPES, plan_rounds
 from tidemill.torture.processes import Fleet, ManagedProcess
-from tidemill.torture.proxy import LOOPBACK, Link, open_links, run_local_service
 from tidemill.torture.rounds import RoundRunner
 from tidemill.torture.workload import LEDGER_VARIABLE, MILL_REFERENCE, OWN_KINDS, make_mill
+
+REQUEST_TIMEOUT_S = 10.0
+_REQUEST_REGEX = re.compile(rb"GET /rows/(\d+) ")
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            request = _REQUEST_REGEX.match(await reader.readuntil(b"\r\n\r\n"))
+        number = int(request[1]) if request else 0
+        status, body = (404, b"{}") if number % MISSING_ROW_EVERY == 0 else (200, json.dumps({"n": number}).encode())
+        head = f"HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+        await writer.drain()
+    writer.close()
+
+
+@contextlib.asynccontextmanager
+async def run_local_service() -> AsyncIterator[int]:
+    """Run the service and yield its port."""
+    server = await asyncio.start_server(_answer, LOOPBACK, 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
 
 API, WORKERS, CLIENT = "api", ("worker-1", "worker-2"), "client"
 CHILDREN_PER_WORKER = 2

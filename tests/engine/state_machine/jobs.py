@@ -15,9 +15,9 @@ from tidemill.jobs.queries import list_items
 from tidemill.store import ingestion, job_lifecycle
 from tidemill.store import retention as deletes
 from tidemill.store.ingestion import IngestChunk
+from tidemill.store.job_lifecycle import CancelSelection, cancel_waiting_items_step
 from tidemill.store.outcome_flush import FlushResult
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items
-from tidemill.store.waiting_items import CancelSelection, cancel_waiting_items_step
 
 MAY_BE_WANTED = {
     Intent.PAUSE: (Intent.RUN, Intent.PAUSE),

@@ -12,8 +12,8 @@ from engine.state_machine.model import MAX_ATTEMPTS, ReaderModel
 from engine.state_machine.rules import CODES, SIZES, WORKERS, BatchRules
 from engine.state_machine.seeded_choices import Dice
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, Intent, ItemStatus
+from tidemill.store.job_lifecycle import CANCELLABLE_STATUSES, CancelSelection
 from tidemill.store.reprocess_items import ReprocessSelection
-from tidemill.store.waiting_items import CANCELLABLE_STATUSES, CancelSelection
 from tidemill.testing.throwaway_postgres import ThrowawayServer
 
 MOST_JOBS = 4
