@@ -18,8 +18,7 @@ from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import FieldReader
 from tidemill.store.jsonb import decode_input_or_text, encode_json
 from tidemill.tables.introspection.catalog_columns import CatalogColumn, build_field
-from tidemill.tables.introspection.check_constraints import is_fully_translated, parse_check_rules
-from tidemill.tables.introspection.postgres_regex import translate_regex
+from tidemill.tables.introspection.check_constraints import is_fully_translated, parse_check_rules, translate_regex
 from tidemill.tables.introspection.sql_expressions import UnsupportedExpression
 from tidemill.tables.resource import Field
 

@@ -32,7 +32,7 @@ from tidemill.files.remote.response_headers import (
     parse_retry_after,
 )
 from tidemill.watches.file_names import FilePattern, find_name_problem, make_printable_path
-from tidemill.watches.source_address import get_source_key, parse_source_address
+from tidemill.watches.watch import get_source_key, parse_source_address
 
 HOSTS = (
     *("127.0.0.1", "[::1]", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:7f00:1::]", "169.254.169.254", "0x7f.1"),

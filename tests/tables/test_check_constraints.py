@@ -8,7 +8,7 @@ from support import rows
 from tables.introspect import look_at
 from tables.unusual_tables import assert_checks_are_read
 from tidemill.store.database import Database
-from tidemill.tables.introspection.postgres_regex import translate_regex
+from tidemill.tables.introspection.check_constraints import translate_regex
 from tidemill.tables.introspection.sql_expressions import UnsupportedExpression
 
 

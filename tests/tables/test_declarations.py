@@ -10,7 +10,6 @@ from tidemill.config_file import load_config_file
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
 from tidemill.tables.config import parse_resource_declarations
-from tidemill.tables.merge_declaration import merge_declaration
 from tidemill.tables.resource import (
     ConditionalRequirement,
     Field,
@@ -20,6 +19,7 @@ from tidemill.tables.resource import (
     TableName,
     is_granted,
 )
+from tidemill.tables.resource_registry import merge_declaration
 
 MISTAKES = r"""
 resourcse = 1

@@ -16,8 +16,7 @@ from tidemill.watches.file_state import (
     decide_file_state,
     find_new_and_changed_files,
 )
-from tidemill.watches.source_address import FolderAddress, HostAddress, WebAddress
-from tidemill.watches.watch import compute_scan_delay, parse_duration_s
+from tidemill.watches.watch import FolderAddress, HostAddress, WebAddress, compute_scan_delay, parse_duration_s
 
 FILE_TASKS = {"import": ImportFileTask}
 DECLARED = """

@@ -13,10 +13,10 @@ from support.s3 import S3Server
 from tidemill.core.errors import Interrupted, InvalidInput, TooLarge
 from tidemill.files.blobs.folder_store import FolderBlobStore
 from tidemill.watches.file_state import FileState, ListedFile
-from tidemill.watches.source_address import HostAddress
 from tidemill.watches.sources import http_source
 from tidemill.watches.sources.ftp_source import FtpWatchSource
 from tidemill.watches.sources.watch_source import FetchLimits
+from tidemill.watches.watch import HostAddress
 from watches.file_servers import PASSWORD, USER, Rclone
 from watches.scenes import ROWS, Scene
 from watches.tls_proxy import TlsFront

@@ -12,13 +12,13 @@ from tidemill.core.blob_location import BucketLocation, parse_blob_location
 from tidemill.core.errors import StorageUnavailable
 from tidemill.watches import watch_records
 from tidemill.watches.file_state import FileState
-from tidemill.watches.source_address import HostAddress
 from tidemill.watches.sources import folder_source
 from tidemill.watches.sources.bucket_source import BucketWatchSource
 from tidemill.watches.sources.folder_source import FolderWatchSource
 from tidemill.watches.sources.ftp_source import FtpWatchSource
 from tidemill.watches.sources.sftp_source import SftpCredentials, SftpWatchSource
 from tidemill.watches.sources.watch_source import WatchSource
+from tidemill.watches.watch import HostAddress
 from watches.file_servers import PASSWORD, USER, Rclone
 from watches.scenes import ROWS, Scene
 

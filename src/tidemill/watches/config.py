@@ -29,13 +29,15 @@ from tidemill.runtime import FileTask, FileTaskView, Runtime
 from tidemill.store.job_submission import Submission
 from tidemill.store.users import User
 from tidemill.watches.file_names import FilePattern
-from tidemill.watches.source_address import SourceAddress, get_source_kind, parse_source_address
 from tidemill.watches.watch import (
     DEFAULT_FAILED_FOLDER,
     DEFAULT_PROCESSED_FOLDER,
     SourceAccess,
+    SourceAddress,
     Watch,
+    get_source_kind,
     parse_duration_s,
+    parse_source_address,
 )
 
 

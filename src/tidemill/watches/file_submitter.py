@@ -26,9 +26,8 @@ from tidemill.store.users import User
 from tidemill.telemetry.events import emit
 from tidemill.watches import watch_records
 from tidemill.watches.file_state import FileState, WatchFile, build_idempotency_key
-from tidemill.watches.source_address import WebAddress
 from tidemill.watches.sources.watch_source import FetchLimits, WatchSource
-from tidemill.watches.watch import Watch
+from tidemill.watches.watch import Watch, WebAddress
 
 CHANGED_WHILE_READ_MESSAGE = "The file changed while a worker read it. Waiting until the file stops changing"
 NOT_SUBMITTED_STATES = (FileState.SEEN, FileState.TAKEN)

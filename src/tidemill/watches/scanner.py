@@ -25,10 +25,9 @@ from tidemill.watches.file_archiver import FileArchiver
 from tidemill.watches.file_names import find_name_problem, make_printable_path, sanitize_problem_text
 from tidemill.watches.file_state import ListedFile, WatchFile
 from tidemill.watches.file_submitter import FileSubmissionResult, WatchFileSubmitter
-from tidemill.watches.source_address import FolderAddress, WebAddress
 from tidemill.watches.sources import open_watch_source
 from tidemill.watches.sources.watch_source import FetchLimits, WatchSource
-from tidemill.watches.watch import Watch, compute_scan_delay, find_overlap_problems
+from tidemill.watches.watch import FolderAddress, Watch, WebAddress, compute_scan_delay, find_overlap_problems
 from tidemill.watches.watch_records import WatchLease, WatchScanResult, WatchScope
 
 LISTED_FILES_MAX = 100_000

@@ -7,9 +7,8 @@ from tidemill.config import Settings
 from tidemill.core.blob_location import BucketLocation
 from tidemill.core.errors import InvalidInput, StorageAccessDenied
 from tidemill.files.blobs import open_blob_store
-from tidemill.watches.source_address import FolderAddress, HostAddress, WebAddress
 from tidemill.watches.sources.watch_source import WatchSource
-from tidemill.watches.watch import SourceAccess, Watch
+from tidemill.watches.watch import FolderAddress, HostAddress, SourceAccess, Watch, WebAddress
 
 DEFAULT_KNOWN_HOSTS_PATH = "~/.ssh/known_hosts"
 

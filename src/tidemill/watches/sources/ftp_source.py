@@ -10,7 +10,6 @@ from typing import Any
 
 from tidemill.core.errors import RemoteUnreachable, StorageAccessDenied, StorageUnavailable, TidemillError, UnknownFile
 from tidemill.watches.file_state import ListedFile
-from tidemill.watches.source_address import HostAddress
 from tidemill.watches.sources.watch_source import (
     SERVER_SILENCE_TIMEOUT_S,
     ByteChunks,
@@ -19,6 +18,7 @@ from tidemill.watches.sources.watch_source import (
     join_path,
     parse_reported_file_size,
 )
+from tidemill.watches.watch import HostAddress
 
 FTP_READ_BYTES = 256 << 10
 FTP_TIMESTAMP_CHARS = len("20261115120000")

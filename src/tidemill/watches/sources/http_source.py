@@ -17,8 +17,8 @@ from tidemill.files.remote.downloader import Downloader, ProbeResponse
 from tidemill.files.remote.remote_urls import get_url_origin
 from tidemill.files.remote.response_headers import TRANSIENT_STATUSES, describe_http_status
 from tidemill.watches.file_state import ListedFile
-from tidemill.watches.source_address import WebAddress, strip_query_and_fragment
 from tidemill.watches.sources.watch_source import ByteChunks, FetchLimits, WatchSource, parse_reported_file_size
+from tidemill.watches.watch import WebAddress, strip_query_and_fragment
 
 INDEX_MAX_BYTES = 4 << 20
 INDEX_FILES_MAX = 10_000

@@ -17,7 +17,6 @@ from tidemill.core.errors import (
     UnknownFile,
 )
 from tidemill.watches.file_state import ListedFile
-from tidemill.watches.source_address import HostAddress
 from tidemill.watches.sources.watch_source import (
     SERVER_SILENCE_TIMEOUT_S,
     ByteChunks,
@@ -25,6 +24,7 @@ from tidemill.watches.sources.watch_source import (
     FolderTreeSource,
     join_path,
 )
+from tidemill.watches.watch import HostAddress
 
 try:
     import asyncssh
