@@ -37,7 +37,7 @@ def inspect_command(
     count = _parse_row_count(rows)
     if (output is None) != (count is not None):
         raise InvalidInput("--rows all and --output go together: all rows are written to files")
-    targets = [None] * len(files) if output is None else _list_targets(files, output)
+    targets = [None] * len(files) if output is None else _list_table_paths(files, output)
     has_failed = False
     for file, target in zip(files, targets, strict=True):
         try:
@@ -49,7 +49,7 @@ def inspect_command(
         if as_json:
             typer.echo(json.dumps({"file": str(file), **found.to_json()}, ensure_ascii=False))
         elif target:
-            typer.echo(f"{file}: {_summarize(found)}")
+            typer.echo(f"{file}: {_format_layout_summary(found)}")
         else:
             _print_inspection(file, found)
     if has_failed:
@@ -64,7 +64,7 @@ def _parse_row_count(text: str) -> int | None:
     return int(text)
 
 
-def _list_targets(files: list[Path], folder: Path) -> list[Path]:
+def _list_table_paths(files: list[Path], folder: Path) -> list[Path]:
     """Return the path for the table of each file: its name, with .csv if it has another suffix."""
     names = [file.name if file.suffix.lower() == ".csv" else f"{file.name}.csv" for file in files]
     repeated = [name for name, count in Counter(names).items() if count > 1]
@@ -77,7 +77,7 @@ def _list_targets(files: list[Path], folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _summarize(found: TableInspection) -> str:
+def _format_layout_summary(found: TableInspection) -> str:
     first = "" if found.is_complete else "the first "
     counts = [first + _format_count(found.row_count, "row"), _format_count(len(found.columns), "column")]
     if found.defect_count:
@@ -91,13 +91,13 @@ def _format_count(count: int, noun: str) -> str:
 
 
 def _print_inspection(file: Path, found: TableInspection) -> None:
-    typer.echo(f"{file}: {_summarize(found)}")
+    typer.echo(f"{file}: {_format_layout_summary(found)}")
     findings = {each.option for each in found.detected.findings}
     for name, value in found.layout.to_json().items():
         if name not in findings:
             typer.echo(f"  {name} {_format_value(value)}")
     for each in found.detected.findings:
-        typer.echo(f"  {_describe_finding(each)}")
+        typer.echo(f"  {_format_finding(each)}")
     if found.columns:
         _print_rows(found)
     for defect in found.defects[:DEFECTS_SHOWN_MAX]:
@@ -106,25 +106,25 @@ def _print_inspection(file: Path, found: TableInspection) -> None:
         typer.echo(f"  and {found.defect_count - DEFECTS_SHOWN_MAX:,} more rows with a defect")
 
 
-def _describe_finding(each: LayoutFinding) -> str:
-    doubt = "" if each.is_certain or each.option == "columns" else f". Set --{_name_option(each)} if it is wrong"
+def _format_finding(each: LayoutFinding) -> str:
+    doubt = "" if each.is_certain or each.option == "columns" else f". Set --{_format_option_name(each)} if it is wrong"
     return f"{each.option} {_format_value(each.value)} ({each.confidence:.0%}: {each.reason}{doubt})"
 
 
-def _name_option(each: LayoutFinding) -> str:
+def _format_option_name(each: LayoutFinding) -> str:
     return "header-rows" if each.option == "header" else each.option.replace("_", "-")
 
 
 def _print_rows(found: TableInspection) -> None:
     table = [found.columns, *(row.cells for row in found.rows)]
     width = len(found.columns)
-    cells = [[_cut(cell) for cell in row[:width]] for row in table]
+    cells = [[_truncate_cell(cell) for cell in row[:width]] for row in table]
     widths = [max((len(row[at]) for row in cells if at < len(row)), default=0) for at in range(width)]
     for row in cells:
         typer.echo("  " + "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=False)).rstrip())
 
 
-def _cut(cell: str) -> str:
+def _truncate_cell(cell: str) -> str:
     text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in cell[:CELL_CHARS_MAX])
     return text[:-1] + "…" if len(cell) > CELL_CHARS_MAX else text
 

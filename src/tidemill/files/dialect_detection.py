@@ -36,7 +36,7 @@ def detect_dialect(text: str, kind: str, given: FileLayout) -> tuple[dict[str, s
     """Return delimiter, quote, escape and line end, and the findings for the ones that are not given."""
     findings: list[LayoutFinding] = []
     line_end = given.line_end or _detect_line_end(text)
-    text = _cut_lines(text, given.skip_lines or 0)[:DIALECT_SAMPLE_CHARS]
+    text = _drop_first_lines(text, given.skip_lines or 0)[:DIALECT_SAMPLE_CHARS]
     best = _detect_delimiter_and_quote(text, kind, given, line_end)
     escape = given.escape if given.escape is not None else _detect_escape(text, best)
     if given.line_end is None:
@@ -58,7 +58,7 @@ def _make_finding(option: str, value: str, confidence: float, reason: str) -> La
     return LayoutFinding(option=option, value=value, confidence=confidence, reason=reason)
 
 
-def _cut_lines(text: str, count: int) -> str:
+def _drop_first_lines(text: str, count: int) -> str:
     return re.split(r"\r\n|\n|\r", text, maxsplit=count)[-1] if count else text
 
 
@@ -82,38 +82,43 @@ def _splits_rows(text: str) -> bool:
 
 
 def _detect_delimiter_and_quote(text: str, kind: str, given: FileLayout, line_end: str) -> _Candidate:
-    quotes = _list_quotes(text) if given.quote is None else [given.quote]
+    quotes = _list_possible_quotes(text) if given.quote is None else [given.quote]
     if given.delimiter is not None or kind == "tsv":
         delimiters: Iterable[str] = [given.delimiter or "\t"]
-        return max((_score(text, each, quote, line_end) for each in delimiters for quote in quotes), key=_rank)
+        return max(
+            (_score_candidate(text, each, quote, line_end) for each in delimiters for quote in quotes),
+            key=_get_candidate_rank,
+        )
     spaced = [each + " " for each in _COMMON_DELIMITERS if each + " " in text]  # first, as they win if both fit
     long = [each for each in _LONG_DELIMITERS if text.count(each) > 1]
     present = [
-        each for each in _COMMON_DELIMITERS + _RARE_DELIMITERS if each in text and not _is_part(each, long, text)
+        each
+        for each in _COMMON_DELIMITERS + _RARE_DELIMITERS
+        if each in text and not _occurs_only_in_longer_delimiter(each, long, text)
     ]
-    scored = [_score(text, each, quote, line_end) for each in spaced + long + present for quote in quotes]
-    best = max(scored, key=_rank, default=_Candidate(",", quotes[0], 0, 1, 0))
+    scored = [_score_candidate(text, each, quote, line_end) for each in spaced + long + present for quote in quotes]
+    best = max(scored, key=_get_candidate_rank, default=_Candidate(",", quotes[0], 0, 1, 0))
     if best.width < 2 or best.share < _COMMON_SHARE_MIN:  # noqa: PLR2004
-        blanks = [_score(text, each, quote, line_end) for each in _BLANK_DELIMITERS for quote in quotes]
+        blanks = [_score_candidate(text, each, quote, line_end) for each in _BLANK_DELIMITERS for quote in quotes]
         fitting = [each for each in blanks if each.is_header_equal and each.share > best.share]
         fitting = _prefer_runs_of_blanks(fitting)
-        best = max([*fitting, best], key=_rank)
-    if best.width < 2 or _is_two_words(best, text, line_end):  # noqa: PLR2004
+        best = max([*fitting, best], key=_get_candidate_rank)
+    if best.width < 2 or _is_one_column_of_two_words(best, text, line_end):  # noqa: PLR2004
         return _Candidate(",", best.quote, best.share, 1, best.rows)
     return best
 
 
-def _is_two_words(best: _Candidate, text: str, line_end: str) -> bool:
+def _is_one_column_of_two_words(best: _Candidate, text: str, line_end: str) -> bool:
     """Return whether the fields are more likely one column of two words each."""
     return best.delimiter in (" ", BLANKS_DELIMITER) and best.width == 2 and not _has_typed_column(best, text, line_end)  # noqa: PLR2004
 
 
 def _has_typed_column(best: _Candidate, text: str, line_end: str) -> bool:
-    rows = _split(text, best.delimiter, best.quote, "", line_end)[1:]
+    rows = _split_rows_with_dialect(text, best.delimiter, best.quote, "", line_end)[1:]
     return any(map(is_typed, find_column_shapes((row.fields for row in rows), best.width)))
 
 
-def _is_part(delimiter: str, longer: list[str], text: str) -> bool:
+def _occurs_only_in_longer_delimiter(delimiter: str, longer: list[str], text: str) -> bool:
     """Return whether a character occurs only as part of a longer delimiter."""
     return any(
         delimiter in each and text.count(delimiter) == each.count(delimiter) * text.count(each) for each in longer
@@ -128,23 +133,27 @@ def _prefer_runs_of_blanks(candidates: list[_Candidate]) -> list[_Candidate]:
     return [each for each in candidates if each.delimiter != " " or each.share > runs.share or each.width <= runs.width]
 
 
-def _list_quotes(text: str) -> list[str]:
+def _list_possible_quotes(text: str) -> list[str]:
     """Return the quote characters to test: an apostrophe only if fields begin and end with it."""
     begins = len(re.findall(r"(?:^|[,;\t|] ?)'(?=[^'\s])", text, re.MULTILINE))
     ends = len(re.findall(r"'[ ]?(?=[,;\t|]|\r?$)", text, re.MULTILINE))
     is_double = re.search(r"(?:^|[,;\t|] ?)\"", text, re.MULTILINE) is not None
-    return ["'"] if begins > 1 and ends > 1 and not is_double and _are_balanced(text) else ['"']
+    return ["'"] if begins > 1 and ends > 1 and not is_double and _have_apostrophes_pairs(text) else ['"']
 
 
-def _are_balanced(text: str) -> bool:
+def _have_apostrophes_pairs(text: str) -> bool:
     """Return whether most fields that begin with an apostrophe also end with one."""
     whole = len(re.findall(r"(?:^|[,;\t|] ?)'(?:[^'\n]|''|'(?![,;\t|\r\n]))*'(?=[,;\t|]|\r?$)", text, re.MULTILINE))
     begun = len(re.findall(r"(?:^|[,;\t|] ?)'", text, re.MULTILINE))
     return whole >= 0.5 * begun
 
 
-def _score(text: str, delimiter: str, quote: str, line_end: str) -> _Candidate:
-    rows = [row for row in _split(text, delimiter, quote, "", line_end) if not row.fields[0].startswith(_COMMENT_MARKS)]
+def _score_candidate(text: str, delimiter: str, quote: str, line_end: str) -> _Candidate:
+    rows = [
+        row
+        for row in _split_rows_with_dialect(text, delimiter, quote, "", line_end)
+        if not row.fields[0].startswith(_COMMENT_MARKS)
+    ]
     widths = Counter(row.width for row in rows)
     wide = [(count, width) for width, count in widths.items() if width > 1]
     if not wide:
@@ -153,11 +162,11 @@ def _score(text: str, delimiter: str, quote: str, line_end: str) -> _Candidate:
     return _Candidate(delimiter, quote, count / len(rows), width, len(rows), rows[0].width == width)
 
 
-def _split(text: str, delimiter: str, quote: str, escape: str, line_end: str) -> list[SampleRow]:
+def _split_rows_with_dialect(text: str, delimiter: str, quote: str, escape: str, line_end: str) -> list[SampleRow]:
     return split_sample_rows(text, CsvDialect(delimiter, quote, escape=escape), line_end)
 
 
-def _rank(candidate: _Candidate) -> tuple[float, int]:
+def _get_candidate_rank(candidate: _Candidate) -> tuple[float, int]:
     return round(candidate.share, 1), candidate.width
 
 

@@ -25,7 +25,7 @@ class HeaderGuess:
 def detect_header(rows: Sequence[SampleRow]) -> HeaderGuess:
     """Return the header rows at the beginning of the rows of one table."""
     if len(rows) == 1:
-        return _judge_single_row(rows[0])
+        return _guess_header_of_single_row(rows[0])
     width = rows[0].width
     body = rows[min(HEADER_ROWS_DETECTED_MAX, len(rows) // 2) or 1 :][:SHAPE_SAMPLE_ROWS]
     shapes = find_column_shapes((row.fields for row in body), max(width, *(row.width for row in body)))
@@ -34,10 +34,10 @@ def detect_header(rows: Sequence[SampleRow]) -> HeaderGuess:
     if repeated > 1:
         return HeaderGuess(repeated, 0.95, f"The first {repeated} rows are equal and contain the column names")
     if not typed:
-        return _judge_text_table(rows)
-    first = _compare(rows[0], shapes, typed)
+        return _guess_header_of_text_table(rows)
+    first = _compare_row_with_columns(rows[0], shapes, typed)
     if first.matches and not first.differs:
-        return _judge_data_like_row(rows[0], shapes, first.matches)
+        return _guess_whether_data_like_row_is_header(rows[0], shapes, first.matches)
     if _has_gaps(rows[0]) and len(rows) > 2 and _is_header_like(rows[1], shapes, typed):  # noqa: PLR2004
         return HeaderGuess(
             2, 0.8, "The first row has headings for groups of columns, and the second row has the column names"
@@ -69,7 +69,7 @@ class _Comparison:
     differs: int  # texts in a column with another shape
 
 
-def _compare(row: SampleRow, shapes: list[str], typed: list[int]) -> _Comparison:
+def _compare_row_with_columns(row: SampleRow, shapes: list[str], typed: list[int]) -> _Comparison:
     matches = differs = 0
     for at in typed:
         value = row.fields[at] if at < row.width else ""
@@ -84,13 +84,13 @@ def _compare(row: SampleRow, shapes: list[str], typed: list[int]) -> _Comparison
 
 
 def _is_header_like(row: SampleRow, shapes: list[str], typed: list[int]) -> bool:
-    found = _compare(row, shapes, typed)
+    found = _compare_row_with_columns(row, shapes, typed)
     return found.differs > 0 and found.matches == 0
 
 
 def _continues_header(row: SampleRow, shapes: list[str], typed: list[int]) -> bool:
     """Return whether a row is part of the header: one odd value in a single column is no proof."""
-    found = _compare(row, shapes, typed)
+    found = _compare_row_with_columns(row, shapes, typed)
     has_code = any(shapes[at] == "code" and _has_digit(row.fields[at]) for at in typed if at < row.width)
     return not has_code and found.matches == 0 and found.differs == len(typed) > 1
 
@@ -114,7 +114,7 @@ def _has_gaps(row: SampleRow) -> bool:
     return 2 <= row.filled < row.width  # noqa: PLR2004
 
 
-def _judge_single_row(row: SampleRow) -> HeaderGuess:
+def _guess_header_of_single_row(row: SampleRow) -> HeaderGuess:
     shapes = [classify_value(value) for value in row.fields]
     if not any(map(is_typed, shapes)):
         return HeaderGuess(1, 0.7, "The file has only one row, which has text and no numbers")
@@ -123,7 +123,7 @@ def _judge_single_row(row: SampleRow) -> HeaderGuess:
     return HeaderGuess(0, 0.7, "The file has only one row, which has numbers or dates")
 
 
-def _judge_data_like_row(row: SampleRow, shapes: list[str], matches: int) -> HeaderGuess:
+def _guess_whether_data_like_row_is_header(row: SampleRow, shapes: list[str], matches: int) -> HeaderGuess:
     numbers = [value.strip() for value, shape in zip(row.fields, shapes, strict=False) if shape == NUMBER]
     if len(numbers) > 1 and all(n.isdecimal() for n in numbers) and _are_consecutive([int(n) for n in numbers]):
         if all(int(number) in _YEARS for number in numbers):
@@ -138,7 +138,7 @@ def _are_consecutive(numbers: list[int]) -> bool:
     return all(after - before == 1 for before, after in itertools.pairwise(numbers))
 
 
-def _judge_text_table(rows: Sequence[SampleRow]) -> HeaderGuess:
+def _guess_header_of_text_table(rows: Sequence[SampleRow]) -> HeaderGuess:
     """Judge the first row of a table whose columns all have text."""
     first = rows[0]
     names = [name.strip() for name in first.fields if name.strip()]

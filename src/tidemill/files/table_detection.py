@@ -230,7 +230,7 @@ def _find_header(rows: Sequence[SampleRow], table: DetectedTable) -> HeaderGuess
             guess = HeaderGuess(0, 0.5, "")
     if guess.rows:
         names = join_header_rows([row.fields for row in rows[: guess.rows]])
-        if table.given.trailing_delimiter or _is_trailing(rows, guess.rows):
+        if table.given.trailing_delimiter or _has_trailing_delimiter_in_all_rows(rows, guess.rows):
             names = names[:-1] if len(names) == get_common_width(rows) and not names[-1].strip() else names
         derived = describe_derived_names(names, derive_column_names(names))
         if derived:
@@ -246,7 +246,7 @@ def _find_header(rows: Sequence[SampleRow], table: DetectedTable) -> HeaderGuess
 
 
 def _check_header_width(rows: Sequence[SampleRow], guess: HeaderGuess) -> tuple[float, str]:
-    if guess.rows == 0 or len(rows) <= guess.rows or _is_trailing(rows, guess.rows):
+    if guess.rows == 0 or len(rows) <= guess.rows or _has_trailing_delimiter_in_all_rows(rows, guess.rows):
         return guess.confidence, guess.reason
     body = rows[guess.rows :]
     width, names = get_common_width(body), max(row.width for row in rows[: guess.rows])
@@ -255,7 +255,7 @@ def _check_header_width(rows: Sequence[SampleRow], guess: HeaderGuess) -> tuple[
     return guess.confidence, guess.reason
 
 
-def _is_trailing(rows: Sequence[SampleRow], header_rows: int) -> bool:
+def _has_trailing_delimiter_in_all_rows(rows: Sequence[SampleRow], header_rows: int) -> bool:
     """Return whether each row ends with a delimiter after which neither a name nor a value follows."""
     header, body = rows[:header_rows], rows[header_rows:]
     if not header or not body:
@@ -269,7 +269,7 @@ def _is_trailing(rows: Sequence[SampleRow], header_rows: int) -> bool:
 
 
 def _detect_trailing_delimiter(rows: Sequence[SampleRow], guess: HeaderGuess, table: DetectedTable) -> None:
-    if table.given.trailing_delimiter is not None or not _is_trailing(rows, guess.rows):
+    if table.given.trailing_delimiter is not None or not _has_trailing_delimiter_in_all_rows(rows, guess.rows):
         return
     width = get_common_width(rows[guess.rows :])
     if any(row.width == width for row in rows[: guess.rows]):
@@ -290,7 +290,7 @@ def _detect_footer(body: Sequence[SampleRow], tail: Sequence[SampleRow], tail_li
     begin, confidence = len(tail), 1.0
     first_index = len(tail) - min(_FOOTER_ROWS_MAX, len(tail) - 1)
     while begin > first_index:
-        certainty = _judge_footer_row(tail[begin - 1], tail[begin - 2], body, shapes)
+        certainty = _compute_footer_certainty(tail[begin - 1], tail[begin - 2], body, shapes)
         if not certainty:
             break
         begin, confidence = begin - 1, min(confidence, certainty)
@@ -300,7 +300,7 @@ def _detect_footer(body: Sequence[SampleRow], tail: Sequence[SampleRow], tail_li
         table.add("footer_lines", tail_lines - tail[begin].line, confidence, reason)
 
 
-def _judge_footer_row(row: SampleRow, before: SampleRow, body: Sequence[SampleRow], shapes: list[str]) -> float:
+def _compute_footer_certainty(row: SampleRow, before: SampleRow, body: Sequence[SampleRow], shapes: list[str]) -> float:
     """Return how certain a row is no row of the table; 0 if it is one, or if that is for the reader to report."""
     width, first = len(shapes), next(filter(None, (value.strip() for value in row.fields)), "")
     if width < 2 or not first:  # noqa: PLR2004
@@ -321,11 +321,11 @@ def _judge_footer_row(row: SampleRow, before: SampleRow, body: Sequence[SampleRo
         blank = [at for at, value in enumerate(row.fields) if not value.strip()]
         is_sparse = any(all(each.fields[at].strip() for each in others[:100] if at < each.width) for at in blank)
         at = next(n for n, value in enumerate(row.fields) if value.strip())
-        return 0.9 if is_typed(shapes[at]) or is_sparse or _is_sum(row, others) else 0.5
+        return 0.9 if is_typed(shapes[at]) or is_sparse or _has_sum_of_column(row, others) else 0.5
     return 0
 
 
-def _is_sum(row: SampleRow, others: Sequence[SampleRow]) -> bool:
+def _has_sum_of_column(row: SampleRow, others: Sequence[SampleRow]) -> bool:
     """Return whether a number of the row is the sum of its column."""
     for at, value in enumerate(row.fields):
         try:

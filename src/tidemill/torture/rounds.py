@@ -82,12 +82,16 @@ class RoundRunner:
             await asyncio.sleep(max(0.0, started + event.at - time.monotonic()))
             match event:
                 case PlannedFault():
-                    _start(self._active_faults, FAULTS_AT_ONCE, self._apply_fault, event)
+                    _start_task_unless_too_many(self._active_faults, FAULTS_AT_ONCE, self._apply_fault, event)
                 case PlannedJob():
                     key = f"torture-{self.owner_id}-{self.report.seed}-{planned.number}-{number}"
-                    _start(self._calls, CALLS_AT_ONCE, self._run_call, partial(self._submit, event, key))
+                    _start_task_unless_too_many(
+                        self._calls, CALLS_AT_ONCE, self._run_call, partial(self._submit, event, key)
+                    )
                 case PlannedOperation():
-                    _start(self._calls, CALLS_AT_ONCE, self._run_call, partial(self.operations.run, event))
+                    _start_task_unless_too_many(
+                        self._calls, CALLS_AT_ONCE, self._run_call, partial(self.operations.run, event)
+                    )
         await asyncio.gather(*self._active_faults, *self._calls)
         await self.reach_quiet_point()
         await self._delete_jobs(planned.number)
@@ -108,7 +112,7 @@ class RoundRunner:
         except NotApplied:
             self.announce(f"{shown}: no target")
         except Exception as error:  # noqa: BLE001  the server cannot be started again, for example
-            self._add(Violation("stuck", planned.name, None, describe_traceback(error)))
+            self._add_and_announce_violation(Violation("stuck", planned.name, None, describe_traceback(error)))
         else:
             self.report.faults[planned.name] += 1
             self.announce(shown)
@@ -119,9 +123,9 @@ class RoundRunner:
         try:
             await call()
         except NoAnswer as error:
-            self._add(Violation("stuck", "client", None, str(error)))
+            self._add_and_announce_violation(Violation("stuck", "client", None, str(error)))
         except Exception as error:  # noqa: BLE001  the API refused a valid request, for example
-            self._add(Violation("lost", "client", None, describe_traceback(error)))
+            self._add_and_announce_violation(Violation("lost", "client", None, describe_traceback(error)))
 
     async def _submit(self, planned: PlannedJob, key: str) -> None:
         if len(self.client.jobs) < JOBS_PER_ROUND_MAX and self._open_items + planned.rows <= OPEN_ITEMS_MAX:
@@ -134,7 +138,7 @@ class RoundRunner:
         began, before = time.monotonic(), len(self.report.violations)
         await self.faults.heal()
         for _ in range(RERUNS_MAX):
-            await self._wait_for_ends()
+            await self._wait_until_jobs_and_operations_end()
             if not await self._rerun_items_failed_by_faults():
                 break
         self.outside.read()
@@ -143,31 +147,33 @@ class RoundRunner:
             try:
                 await self._compare_job(job)
             except Exception as error:  # noqa: BLE001  a file cannot be read, for example
-                self._add(Violation("lost", f"{job.what} job {job.id}", None, describe_traceback(error)))
+                self._add_and_announce_violation(
+                    Violation("lost", f"{job.what} job {job.id}", None, describe_traceback(error))
+                )
             if len(self.report.violations) > found:
-                self._suspect(job)
+                self._move_job_to_suspects(job)
         accepted = [*self.client.jobs, *self.client.suspects]
         for violation in await self.db.read_snapshot(ledgers.check_stored_jobs, self.owner_id, accepted):
-            self._add(violation)
+            self._add_and_announce_violation(violation)
         found, seconds = len(self.report.violations) - before, time.monotonic() - began
         self.announce(f"  quiet point: {len(accepted)} jobs, {found} violations, {seconds:.0f} s")
 
     async def _compare_job(self, job: ClientJob) -> None:
         stored = await self._read_stored_job(job)
         for violation in ledgers.compare_ledgers(job, stored, self.outside.get(job.id)):
-            self._add(violation)
+            self._add_and_announce_violation(violation)
         if stored is not None:
             await self._compare_files(job, stored)
 
-    def _suspect(self, job: ClientJob) -> None:
+    def _move_job_to_suspects(self, job: ClientJob) -> None:
         self.client.jobs.remove(job)
         self.client.suspects.append(job)
 
-    def _add(self, violation: Violation) -> None:
+    def _add_and_announce_violation(self, violation: Violation) -> None:
         self.report.violations.append(violation)
         self.announce(f"  {violation}")
 
-    async def _wait_for_ends(self) -> None:
+    async def _wait_until_jobs_and_operations_end(self) -> None:
         """Resume paused jobs and wait until all jobs are closed and all bulk operations have ended."""
         deadline, progress_deadline, last = time.monotonic() + QUIET_DEADLINE_S, 0.0, None
         while True:
@@ -185,10 +191,12 @@ class RoundRunner:
         for one, job in opened:
             batches = await self.db.read(fetch, "describe_open_batches", {"job_id": one.id})
             evidence = f"{job.status}: {job.counts} {[*map(str, batches)]}"
-            self._add(Violation("stuck", f"{one.what} job {one.id}", None, evidence))
-            self._suspect(one)
+            self._add_and_announce_violation(Violation("stuck", f"{one.what} job {one.id}", None, evidence))
+            self._move_job_to_suspects(one)
         if row["operations"]:
-            self._add(Violation("stuck", "bulk operations", None, f"{row['operations']} still run"))
+            self._add_and_announce_violation(
+                Violation("stuck", "bulk operations", None, f"{row['operations']} still run")
+            )
 
     async def _resume_and_read(self, one: ClientJob) -> Job | None:
         """Return a job that is still open; None if it is closed or does not exist."""
@@ -211,21 +219,25 @@ class RoundRunner:
                 continue
             for code, seqs in ledgers.select_failed_by_faults(one, stored).items():
                 self.report.failed_by_faults[code] += len(seqs)
-                await self._rerun(one.id, ReprocessSelection(statuses=[ItemStatus.FAILED], seqs=seqs))
+                await self._reprocess_or_report_stuck_job(
+                    one.id, ReprocessSelection(statuses=[ItemStatus.FAILED], seqs=seqs)
+                )
                 has_run = True
             job = await self.db.read(job_records.get_job, one.id)
             if job.status is JobStatus.FAILED:
                 self.report.failed_by_faults[f"the job failed: {job.failure_reason}"] += job.counts.cancelled
                 statuses = [ItemStatus.FAILED, ItemStatus.CANCELLED]
-                await self._rerun(one.id, ReprocessSelection(statuses=statuses))
+                await self._reprocess_or_report_stuck_job(one.id, ReprocessSelection(statuses=statuses))
                 has_run = True
         return has_run
 
-    async def _rerun(self, job_id: UUID, selection: ReprocessSelection) -> None:
+    async def _reprocess_or_report_stuck_job(self, job_id: UUID, selection: ReprocessSelection) -> None:
         try:
             await reprocess_items(self.db, job_id, selection, user_id=self.owner_id)
         except TidemillError as error:
-            self._add(Violation("stuck", str(job_id), None, f"its failed items cannot run again: {error}"))
+            self._add_and_announce_violation(
+                Violation("stuck", str(job_id), None, f"its failed items cannot run again: {error}")
+            )
 
     async def _read_stored_job(self, job: ClientJob) -> ledgers.StoredJob | None:
         try:
@@ -241,13 +253,13 @@ class RoundRunner:
                 found = (await asyncio.to_thread(file.read)).decode().splitlines()
             wanted = ledgers.build_export_lines(await self.db.read(fetch, "list_source", {}))
             for violation in ledgers.compare_file(job, 0, found, wanted):
-                self._add(violation)
+                self._add_and_announce_violation(violation)
         elif job.what == DISTRIBUTION:
             for seq in done:
                 response = await self.client.call("GET", f"/distributions/{job.id}/files/{seq}", follow_redirects=True)
                 wanted = ["n,line", *(f"{row['n']},{row['line']}" for row in build_file_rows(seq))]
                 for violation in ledgers.compare_file(job, seq, response.text.splitlines(), wanted):
-                    self._add(violation)
+                    self._add_and_announce_violation(violation)
 
     async def _delete_jobs(self, number: int) -> None:
         """Delete the checked jobs. Jobs with violations stay, as evidence."""
@@ -268,12 +280,14 @@ class RoundRunner:
         params = {"owner_id": self.owner_id, "job_ids": self.client.deleted}
         while (left := (await self.db.read(fetch, "count_unfinished", params))[0]["deleted_jobs"]) > 0:
             if time.monotonic() > deadline:
-                self._add(Violation("stuck", "deletion", None, f"rows of {left} deleted jobs still exist"))
+                self._add_and_announce_violation(
+                    Violation("stuck", "deletion", None, f"rows of {left} deleted jobs still exist")
+                )
                 return
             await asyncio.sleep(QUIET_POLL_S)
 
 
-def _start(
+def _start_task_unless_too_many(
     tasks: set["asyncio.Task[None]"], most: int, work: Callable[[T], Coroutine[Any, Any, None]], argument: T
 ) -> None:
     """Run the work in a task, unless there are already ``most`` tasks."""

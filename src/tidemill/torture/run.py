@@ -37,7 +37,7 @@ REQUEST_TIMEOUT_S = 10.0
 _REQUEST_REGEX = re.compile(rb"GET /rows/(\d+) ")
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer_service_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             request = _REQUEST_REGEX.match(await reader.readuntil(b"\r\n\r\n"))
@@ -52,7 +52,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 @contextlib.asynccontextmanager
 async def run_local_service() -> AsyncIterator[int]:
     """Run the service and yield its port."""
-    server = await asyncio.start_server(_answer, LOOPBACK, 0)
+    server = await asyncio.start_server(_answer_service_request, LOOPBACK, 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
