@@ -16,7 +16,7 @@ from tidemill.core.status import JobStatus
 from tidemill.engine import maintenance_loop
 from tidemill.engine.maintenance_loop import BlobCleanupLoop
 from tidemill.exports import table_exporter
-from tidemill.exports.table_copy import copy_query_to_sink
+from tidemill.exports.table_exporter import copy_query_to_sink
 from tidemill.exports.use_cases import open_export_file, read_export_file_info
 from tidemill.jobs import job_control
 from tidemill.telemetry.events import Event, subscribe

@@ -94,7 +94,7 @@ async def test_dropping_table_waits_until_stream_is_complete(scene: Scene) -> No
 
 async def test_stream_of_locked_table_fails_with_lock_timeout(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = await scene.plan("wide")
-    monkeypatch.setattr("tidemill.exports.table_copy.EXPORT_LOCK_TIMEOUT_MS", 50)
+    monkeypatch.setattr("tidemill.exports.table_exporter.EXPORT_LOCK_TIMEOUT_MS", 50)
     async with scene.db.transaction() as conn:
         await conn.execute("LOCK TABLE wide")
         with pytest.raises(Unavailable, match="lock timeout"):

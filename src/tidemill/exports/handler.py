@@ -11,7 +11,7 @@ from tidemill.core.policies import RetryPolicy
 from tidemill.core.result_grid import GridColumns, GridRow
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver
-from tidemill.exports import export_records, result_export
+from tidemill.exports import result_export
 from tidemill.exports.result_export import (
     RESULT_CONTENT_TYPES,
     ExportedFile,
@@ -20,8 +20,7 @@ from tidemill.exports.result_export import (
     StoredResult,
     is_table_export_input,
 )
-from tidemill.exports.serial_thread import SerialThread
-from tidemill.exports.table_exporter import TableExporter
+from tidemill.exports.table_exporter import SerialThread, TableExporter
 from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_row_writer
@@ -162,8 +161,8 @@ class ResultExporter:
 
     async def _stop_unless_file_needed(self, request: ResultExportRequest, item: Item) -> None:
         """Raise, which removes the file, if the export was cancelled or has finished, or the job was deleted."""
-        if not await self._db.run(export_records.is_result_export_file_needed, request.job_id, item.job_id):
-            if not await self._db.read(export_records.is_export_file_needed, item.job_id):
+        if not await self._db.run(result_export.is_result_export_file_needed, request.job_id, item.job_id):
+            if not await self._db.read(result_export.is_export_file_needed, item.job_id):
                 raise Wait("The export was cancelled or has already finished", after=1.0, code="unwanted")
             raise _make_job_gone_failure(request)
 

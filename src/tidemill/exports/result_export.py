@@ -1,24 +1,26 @@
 """Requests for a file with the results of a job, and the queries that read them. For tables, see ``table_export``."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, Self, TypedDict, cast
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row
 
 from tidemill.core import file_format
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, UnknownJob
 from tidemill.core.file_format import ResultFileFormat
+from tidemill.core.json_input import JsonObject
+from tidemill.core.outcome import ErrorDetails
 from tidemill.core.result_grid import GridColumns
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver, parse_item_status
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import ItemSelection, find_selected_seqs
 from tidemill.store.job_lists import read_item_list_scope
-from tidemill.store.statements import SqlParams, make_sql_loader
+from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_loader
 
 sql = make_sql_loader("tidemill.exports")
 
@@ -189,3 +191,42 @@ class ExportedFile(TypedDict):
 def is_table_export_input(value: Mapping[str, Any]) -> bool:
     """Return whether the input belongs to a table export, whose request is in the params of the job."""
     return "resource" in value
+
+
+async def is_export_file_needed(conn: Connection, export_id: UUID) -> bool:
+    """Return whether an export still needs its file: it is not deleted, not cancelled and not finished."""
+    cursor = await conn.execute(sql("job/is_wanted"), {"export_id": export_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRecord:
+    """The request of an export, and its result or error if it has one."""
+
+    id: UUID
+    idem_key: str | None
+    input: JsonObject | None
+    result: ExportedFile | None
+    error: ErrorDetails | None
+
+
+async def read_export_records_by_id(conn: Connection, export_ids: Sequence[UUID]) -> dict[UUID, ExportRecord]:
+    async with conn.cursor(row_factory=class_row(ExportRecord)) as cursor:
+        await cursor.execute(sql("job/exports"), {"ids": list(export_ids)})
+        return {record.id: record for record in await cursor.fetchall()}
+
+
+async def read_results_version(conn: Connection, job_id: UUID) -> RowDict:
+    """Return the columns of a job that change whenever its results do; raise UnknownJob if the job does not exist."""
+    rows = await fetch_rows(conn, sql("job/results_state"), {"job_id": job_id})
+    if not rows:
+        raise UnknownJob(f'Unknown job "{job_id}"')
+    return rows[0]
+
+
+async def is_result_export_file_needed(conn: Connection, job_id: UUID, export_id: UUID) -> bool:
+    """Return whether an export still needs its file and the job with the results still exists."""
+    cursor = await conn.execute(sql("job/is_exportable"), {"job_id": job_id, "export_id": export_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])

@@ -18,9 +18,8 @@ from tidemill.core.kinds import EXPORT_KIND
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus, JobStatus
-from tidemill.exports import export_records
-from tidemill.exports.export_records import ExportRecord
-from tidemill.exports.result_export import ResultExportRequest
+from tidemill.exports import result_export
+from tidemill.exports.result_export import ExportRecord, ResultExportRequest
 from tidemill.exports.table_export import TableExportPlan, TableExportRequest, build_table_export_plan
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.jobs.staged_files import DownloadInfo
@@ -91,7 +90,7 @@ async def submit_result_export(
     """
     check_storable_text("A filter", request.rows.key, *(request.rows.codes or ()))
     db = runtime.db
-    state = await db.run(export_records.read_results_version, job.id)
+    state = await db.run(result_export.read_results_version, job.id)
     if state["purged_at"] is not None:
         raise Conflict(f"Job {job.key} was purged. Its rows are no longer available.")
     row = encode_json(request.to_item_input())
@@ -138,7 +137,7 @@ async def read_exports(runtime: Runtime, jobs: Sequence[Job]) -> list[ExportDeta
     """Return the details of these export jobs, in the same order."""
     if not jobs:
         return []
-    records = await runtime.db.read(export_records.read_export_records_by_id, [job.id for job in jobs])
+    records = await runtime.db.read(result_export.read_export_records_by_id, [job.id for job in jobs])
     now = await runtime.db.run(database_clock.read_database_clock)
     return [_build_export_details(runtime, job, records.get(job.id), now) for job in jobs]
 
