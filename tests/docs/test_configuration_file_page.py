@@ -19,7 +19,7 @@ from tidemill.distributions.dataset import Dataset
 from tidemill.enrichment.config import ServiceTable, parse_services
 from tidemill.enrichment.external_service import ExternalService
 from tidemill.imports.import_file_task import ImportFileTask
-from tidemill.jobs.kind_grants import KindTable, parse_kind_roles
+from tidemill.jobs.submission import KindTable, parse_kind_roles
 from tidemill.limits.config import LimiterTable, parse_limiters
 from tidemill.tables.config import (
     ConditionTable,

@@ -16,7 +16,7 @@ from support.loopback_server import Request, Server
 from tidemill.core.allowed_hosts import AllowedHost
 from tidemill.core.errors import Interrupted, InvalidInput, RemoteUnreachable
 from tidemill.files.blobs.folder_store import FolderBlobStore
-from tidemill.files.remote.remote_urls import parse_allowed_url
+from tidemill.files.remote.checked_connection import parse_allowed_url
 
 BLOB = "0123456789abcdef" * 2
 

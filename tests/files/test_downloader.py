@@ -14,7 +14,7 @@ from files.conftest import Make, Serve
 from support.loopback_server import Request
 from tidemill.core.errors import InvalidInput, RemoteUnreachable, TidemillError, TooLarge
 from tidemill.files.blobs.folder_store import FolderBlobStore
-from tidemill.files.remote.remote_urls import derive_file_name
+from tidemill.files.remote.checked_connection import derive_file_name
 
 BLOB = "0123456789abcdef" * 2
 ROWS = b"".join(b"%d,row\n" % n for n in range(20_000))

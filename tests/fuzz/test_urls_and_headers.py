@@ -16,7 +16,7 @@ from tidemill.core.blob_location import parse_blob_location
 from tidemill.core.errors import InvalidInput
 from tidemill.core.throttling import extract_retry_after_s
 from tidemill.enrichment.external_service import check_service_url
-from tidemill.files.remote.remote_urls import (
+from tidemill.files.remote.checked_connection import (
     URL_FILE_NAME_MAX_CHARS,
     derive_file_name,
     get_url_host,
@@ -24,7 +24,7 @@ from tidemill.files.remote.remote_urls import (
     remove_url_query,
     resolve_redirect_url,
 )
-from tidemill.files.remote.response_headers import (
+from tidemill.files.remote.partial_download import (
     check_content_encoding,
     choose_http_validator,
     parse_content_length,

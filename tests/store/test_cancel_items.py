@@ -103,7 +103,7 @@ async def test_reprocess_requeues_selected_items_of_cancelled_ranges(db: Databas
 
 
 async def test_item_key_selection_searches_every_window(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("reprocess_items", "waiting_items", "item_selection"):
+    for module in ("reprocess_items", "job_lifecycle", "item_selection"):
         monkeypatch.setattr(f"tidemill.store.{module}.SELECTION_WINDOW_ITEMS", 7)
     job_id = await add_job(db, 30, batch_size=10)  # inputs are {"n": seq}
     twenties = CountSelection(key="2*")

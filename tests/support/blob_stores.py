@@ -9,9 +9,8 @@ from obstore.store import MemoryStore
 from support.s3 import S3Server
 from tidemill.core.blob_location import BucketLocation
 from tidemill.files.blobs.blob_store import BlobStore
-from tidemill.files.blobs.bucket_store import BucketBlobStore
+from tidemill.files.blobs.bucket_store import BucketBlobStore, ObjectStoreLimits
 from tidemill.files.blobs.folder_store import FolderBlobStore
-from tidemill.files.blobs.object_store_client import ObjectStoreLimits
 
 IMPATIENT = ObjectStoreLimits(connect_s=0.5, request_s=0.5, tries=2, all_tries_s=1.0)
 

@@ -37,7 +37,7 @@ from tidemill.enrichment.external_service import (
     make_invalid_answer_error,
     make_service_from_url,
 )
-from tidemill.files.remote.response_headers import REDIRECT_STATUSES, parse_retry_after
+from tidemill.files.remote.partial_download import REDIRECT_STATUSES, parse_retry_after
 from tidemill.telemetry.events import emit
 
 AsyncResolver = Callable[[str, int], Awaitable[Sequence[str]]]

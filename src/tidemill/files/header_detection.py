@@ -4,8 +4,16 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemill.files.table_rows import SampleRow
-from tidemill.files.value_shapes import EMPTY, NUMBER, TEXT, classify_value, find_column_shapes, is_null_word, is_typed
+from tidemill.files.table_rows import (
+    EMPTY,
+    NUMBER,
+    TEXT,
+    SampleRow,
+    classify_value,
+    find_column_shapes,
+    is_null_word,
+    is_typed,
+)
 
 HEADER_ROWS_DETECTED_MAX = 5
 SHAPE_SAMPLE_ROWS = 100

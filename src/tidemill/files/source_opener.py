@@ -66,7 +66,7 @@ def _resolve_layout(reference: SourceReference, file: BinaryIO) -> FileLayout:
     options = {"format": reference.format} | (reference.layout.to_json() if reference.layout else {})
     if not reference.url:
         return parse_layout_options(options)
-    from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  it imports an HTTP client
+    from tidemill.files.remote.checked_connection import get_url_file_name  # noqa: PLC0415  it imports an HTTP client
 
     return detect_layout(file, name=get_url_file_name(reference.url), options=options)
 

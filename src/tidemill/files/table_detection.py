@@ -8,8 +8,15 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout, LayoutFinding
 from tidemill.files.formats.column_names import derive_column_names, describe_derived_names, join_header_rows
 from tidemill.files.header_detection import HeaderGuess, detect_header
-from tidemill.files.table_rows import SampleRow
-from tidemill.files.value_shapes import TEXT, classify_value, find_column_shapes, is_null_word, is_total_word, is_typed
+from tidemill.files.table_rows import (
+    TEXT,
+    SampleRow,
+    classify_value,
+    find_column_shapes,
+    is_null_word,
+    is_total_word,
+    is_typed,
+)
 
 _COMMENT_PREFIXES = ("##", "#", "//", "%")
 _FOOTER_ROWS_MAX = 10

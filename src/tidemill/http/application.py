@@ -11,7 +11,7 @@ from tidemill.http import openapi, resource_routes, system_routes
 from tidemill.http.middleware import RequestMiddleware
 from tidemill.jobs import bulk_operation_routes, cross_job_routes, job_event_routes, submit_routes
 from tidemill.jobs import routes as job_routes
-from tidemill.jobs.kind_grants import make_kind_grants
+from tidemill.jobs.submission import make_kind_grants
 from tidemill.limits import routes as limiter_routes
 from tidemill.rest import auth, problems
 from tidemill.runtime import Runtime

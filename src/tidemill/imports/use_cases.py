@@ -128,8 +128,11 @@ class ImportUseCases:
 
         The worker checks the address that its host resolves to.
         """
-        from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415  they import an HTTP client
-        from tidemill.files.remote.remote_urls import parse_allowed_url, remove_url_query  # noqa: PLC0415
+        from tidemill.files.remote.checked_connection import (  # noqa: PLC0415  it imports an HTTP client
+            DownloadLimits,
+            parse_allowed_url,
+            remove_url_query,
+        )
 
         return remove_url_query(parse_allowed_url(url, DownloadLimits.from_settings(self._runtime.settings).allowed))
 
@@ -204,7 +207,7 @@ class ImportUseCases:
 
     async def submit_url(self, submission: ImportSubmission, url: str) -> SubmittedImport:
         """Create the job of an import whose file a worker downloads. The worker makes the plan from the columns."""
-        from tidemill.files.remote.remote_urls import get_url_file_name  # noqa: PLC0415  it imports an HTTP client
+        from tidemill.files.remote.checked_connection import get_url_file_name  # noqa: PLC0415  it imports an HTTP client
 
         blob_id = uuid4().hex
         source = SourceReference(blob=blob_id, url=url, layout=submission.layout, name=get_url_file_name(url))

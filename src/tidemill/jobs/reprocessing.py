@@ -22,8 +22,7 @@ from tidemill.core.job import Job
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID, Principal
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus
-from tidemill.jobs.kind_grants import list_revoked_kinds, make_kind_grants
-from tidemill.jobs.submission import encode_inputs
+from tidemill.jobs.submission import encode_inputs, list_revoked_kinds, make_kind_grants
 from tidemill.runtime import FindKindHooks, Runtime, return_no_kind_hooks
 from tidemill.store import item_fixes as store
 from tidemill.store import job_records, operation_records, workers

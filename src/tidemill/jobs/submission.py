@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -10,8 +11,10 @@ from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
 
+from tidemill.config_sections import ConfigTable, Roles, parse_section
 from tidemill.core.errors import (
     Conflict,
+    Forbidden,
     IdempotencyKeyReused,
     InvalidInput,
     QuotaExceeded,
@@ -22,15 +25,14 @@ from tidemill.core.errors import (
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
-from tidemill.core.kinds import BUILTIN_KIND_PREFIX
+from tidemill.core.kinds import BUILTIN_KIND_PREFIX, KIND_REGEX
 from tidemill.core.policies import FailurePolicy
-from tidemill.core.principal import Role
+from tidemill.core.principal import Principal, Role, has_role
 from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
 from tidemill.files.layout_detection import COMPRESSED_SUFFIXES, detect_layout
 from tidemill.jobs.file_inspection import inspect_file
-from tidemill.jobs.kind_grants import make_kind_grants
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store import job_records, quota_records, workers
@@ -50,7 +52,52 @@ from tidemill.store.job_submission import (
     run_steps_sync,
 )
 from tidemill.store.jsonb import encode_json
+from tidemill.store.workers import KindOptions
 from tidemill.telemetry.events import bind_fields, emit
+
+_KIND_PATTERN = re.compile(KIND_REGEX)
+
+
+class KindTable(ConfigTable):
+    """One table of the section ``[kinds]``."""
+
+    roles: Roles
+
+
+def parse_kind_roles(document: Mapping[str, Any]) -> dict[str, Sequence[Role]]:
+    """Return the roles in a document by kind; raise InvalidSettings with all problems."""
+    return parse_section(document, "kinds", KindTable, lambda _, table: table.roles, names=_KIND_PATTERN)
+
+
+class KindGrants:
+    """Decides which roles may run jobs of a kind. The configuration file overrides the declaration of the handler."""
+
+    def __init__(self, configured: Mapping[str, Sequence[Role]], default: Sequence[Role]) -> None:
+        self._configured = configured
+        self._default = default
+
+    def is_allowed(self, kind: str, options: KindOptions | None, role: Role) -> bool:
+        """Return whether a role may run a kind. ``options`` are those that a worker registered, if one did."""
+        declared = None if options is None else options.roles
+        return has_role(self._configured.get(kind, self._default if declared is None else declared), role)
+
+    def select_allowed(self, known: Mapping[str, KindOptions], role: Role) -> dict[str, KindOptions]:
+        return {kind: options for kind, options in known.items() if self.is_allowed(kind, options, role)}
+
+    def require(self, kind: str, options: KindOptions | None, role: Role) -> None:
+        if not self.is_allowed(kind, options, role):
+            raise Forbidden(f'You may not run jobs of kind "{kind}". Ask an administrator to grant it to your role.')
+
+
+def make_kind_grants(runtime: Runtime) -> KindGrants:
+    return KindGrants(runtime.load_section(parse_kind_roles), runtime.settings.kind_roles)
+
+
+async def list_revoked_kinds(runtime: Runtime, me: Principal) -> list[str]:
+    """Return the registered kinds that the user may not run."""
+    known = await runtime.db.read(workers.read_options_by_kind)
+    return sorted(known.keys() - runtime.get(make_kind_grants).select_allowed(known, me.role).keys())
+
 
 __all__ = ["Submission"]  # used in signatures of this module
 PRIORITY_RANGE = (-100, 100)

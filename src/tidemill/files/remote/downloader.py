@@ -18,28 +18,24 @@ from tidemill.files.remote.checked_connection import (
     InterruptibleDeadline,
     ShouldContinue,
     SyncCheckedBackend,
-    resolve_host,
-)
-from tidemill.files.remote.partial_download import (
-    PartialDownload,
-    PartRequest,
-    ProgressReport,
-    RemoteFileInfo,
-    RetryableDownloadError,
-    make_common_request_headers,
-)
-from tidemill.files.remote.remote_urls import (
     get_url_host,
     get_url_origin,
     get_url_port,
     parse_allowed_url,
     remove_url_query,
+    resolve_host,
     resolve_redirect_url,
 )
-from tidemill.files.remote.response_headers import (
+from tidemill.files.remote.partial_download import (
     REDIRECT_STATUSES,
     TRANSIENT_STATUSES,
+    PartialDownload,
+    PartRequest,
+    ProgressReport,
+    RemoteFileInfo,
+    RetryableDownloadError,
     describe_http_status,
+    make_common_request_headers,
     parse_retry_after,
 )
 

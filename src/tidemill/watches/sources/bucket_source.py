@@ -8,7 +8,7 @@ import obstore
 
 from tidemill.core.blob_location import BucketLocation
 from tidemill.core.errors import UnknownFile
-from tidemill.files.blobs.object_store_client import ObjectStoreLimits, open_object_store, translate_store_errors
+from tidemill.files.blobs.bucket_store import ObjectStoreLimits, open_object_store, translate_store_errors
 from tidemill.watches.file_state import ListedFile
 from tidemill.watches.sources.watch_source import ByteChunks, WatchSource
 

@@ -12,10 +12,9 @@ import httpx2
 
 from tidemill.core.errors import InvalidInput, RemoteUnreachable, StorageAccessDenied, TooLarge, UnknownFile
 from tidemill.files.blobs.blob_store import Blob, BlobStore
-from tidemill.files.remote.checked_connection import DownloadLimits
+from tidemill.files.remote.checked_connection import DownloadLimits, get_url_origin
 from tidemill.files.remote.downloader import Downloader, ProbeResponse
-from tidemill.files.remote.remote_urls import get_url_origin
-from tidemill.files.remote.response_headers import TRANSIENT_STATUSES, describe_http_status
+from tidemill.files.remote.partial_download import TRANSIENT_STATUSES, describe_http_status
 from tidemill.watches.file_state import ListedFile
 from tidemill.watches.sources.watch_source import ByteChunks, FetchLimits, WatchSource, parse_reported_file_size
 from tidemill.watches.watch import WebAddress, strip_query_and_fragment
