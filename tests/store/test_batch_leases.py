@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from store.scenes import at_once, batches, expire
-from support import add_job, assert_sound, eventually, job_of, rows, settle, take, verdict
+from support import RETRY, add_job, assert_sound, eventually, job_of, rows, settle, take, verdict
 from tidemill.core.batch import Lease, split_off_suspects
 from tidemill.core.job import Counts
 from tidemill.engine.maintenance_loop import MaintenanceLoop
@@ -62,6 +62,26 @@ async def test_heartbeat_does_not_extend_leases_of_other_workers(db: Database) -
     job_id = await add_job(db, 20, batch_size=10)
     mine, theirs = await take(db, job_id), await take(db, job_id, worker="w2")
     assert await db.run_async_commit(batch_leases.extend_leases, "w1", [mine.lease_id, theirs.lease_id], 60) == 1
+
+
+async def test_sweep_postpones_isolated_item_at_random_and_flush_resets_its_expiries(db: Database) -> None:
+    job_id = await add_job(db, 1)
+    await rows(db, "UPDATE tidemill.batch SET isolated = true, expiries = 20")
+    query = """SELECT expiries, extract(epoch FROM not_before - since)::float FROM tidemill.batch
+        WHERE state = 'ready' AND expiries > 0"""
+    pauses = set()
+    for expiries in (21, 22, 23):
+        await expire(db, await take(db, job_id))
+        await db.run(batch_leases.reclaim_expired_leases)
+        [(found, pause)] = await rows(db, query)
+        assert found == expiries
+        assert 0 <= pause <= batch_leases.POSTPONE_AFTER_EXPIRY_MAX_S + 1
+        pauses.add(pause)
+        await rows(db, "UPDATE tidemill.batch SET not_before = '2000-01-01' WHERE expiries > 0")
+    assert len(pauses) == 3
+    await settle(db, await take(db, job_id), [verdict(0, RETRY, delay=0.0)])
+    assert await rows(db, query) == []
+    await assert_sound(db)
 
 
 async def test_sweep_skips_expired_lease_during_flush(db: Database) -> None:

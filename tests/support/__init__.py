@@ -107,6 +107,13 @@ async def settle(db: Database, lease: Lease, verdicts: Iterable[Verdict] | None 
     return await db.run(flush_outcomes, lease, list(verdicts), lease_s=30.0)
 
 
+async def reclaim_without_pauses(db: Database) -> list[tuple[int, UUID, int]]:
+    """Reclaim expired leases. Isolated items are due at once, without their random pause."""
+    reclaimed = await db.run(batch_leases.reclaim_expired_leases)
+    await rows(db, "UPDATE tidemill.batch SET not_before = since WHERE state = 'ready' AND expiries > 0")
+    return reclaimed
+
+
 async def job_of(db: Database, job_id: UUID) -> Job:
     return await db.read(job_records.get_job, job_id)
 

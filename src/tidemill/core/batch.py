@@ -31,6 +31,7 @@ class Lease:
     crashes: int = 0
     losses: int = 0
     disconnects: int = 0  # transactions of the batch that lost their database connection
+    expiries: int = 0  # leases that expired in a row while the item ran alone
     retrying: bool = False
     half: bool = False  # half of a list that its handler could not process: it is not merged with other lists
     sparse: bool = False

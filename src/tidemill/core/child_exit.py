@@ -11,7 +11,10 @@ A SIGKILL may come from another process or from the item itself, and the kernel 
    against no item.
 
 An innocent item fails only if six random kills hit it, three of them while it runs alone, and none hits an idle child
-in the meantime. A lost host or parent counts against no item.
+in the meantime.
+
+If a host or a parent is lost, no process reports a cause, and the leases expire. The third expired lease in a row
+isolates the items of a batch. Then each further one postpones its item for a random time, and the eighth fails it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,6 +25,7 @@ from uuid import UUID
 
 POISON_CRASH_COUNT = 3
 ISOLATE_AFTER_LOST_LEASES = 3
+POISON_EXPIRY_COUNT = 8  # leases that expire in a row while an item runs alone
 ISOLATE_AFTER_KILLS = 3
 KILL_COUNTS_MAX_ITEMS = 10_000
 OUTSIDE_KILL_MEMORY_S = 60.0

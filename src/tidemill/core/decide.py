@@ -156,6 +156,11 @@ def make_poison_failure(deaths: int) -> Fail:
     return Fail(f"The item ran alone, and its process died {deaths} times", code="poison", retryable=True)
 
 
+def make_lost_worker_failure(expiries: int) -> Fail:
+    reason = f"The item ran alone, and its worker disappeared {expiries} times in a row"
+    return Fail(reason, code="poison", retryable=True)
+
+
 def make_connection_loss_failure(losses: int, reason: str) -> Fail:
     return Fail(
         f"The item ran alone and lost its database connection {losses} times: {reason}",

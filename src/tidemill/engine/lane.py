@@ -6,6 +6,8 @@ from collections.abc import Awaitable
 from uuid import UUID, uuid4
 
 from tidemill.core.batch import Lease
+from tidemill.core.child_exit import POISON_EXPIRY_COUNT
+from tidemill.core.decide import make_lost_worker_failure
 from tidemill.core.errors import StaleLease
 from tidemill.core.job import Item
 from tidemill.core.kinds import Handler
@@ -15,7 +17,7 @@ from tidemill.engine.batch_handler_executor import BatchHandlerExecutor, BatchIn
 from tidemill.engine.children.shared_state import LaneState
 from tidemill.engine.claimer import BatchClaimer
 from tidemill.engine.context import EngineContext
-from tidemill.engine.flusher import Flusher
+from tidemill.engine.flusher import Flusher, write_verdicts
 from tidemill.engine.item_handler_executor import ItemHandlerExecutor
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.engine.verdicts import BatchDecision, decide, decide_batch
@@ -59,9 +61,12 @@ class Lane(PeriodicLoop):
                 isolated=lease.isolated,
             )
             try:
-                async with context.isolation_lock.hold(exclusive=lease.isolated):
-                    run = self._run_batch_handler if handler.is_batch else self._run_item_handler
-                    flusher = await run(lease, handler)
+                if lease.expiries >= POISON_EXPIRY_COUNT:
+                    flusher = await self._fail_first_item_as_poison(lease, handler)
+                else:
+                    async with context.isolation_lock.hold(exclusive=lease.isolated):
+                        run = self._run_batch_handler if handler.is_batch else self._run_item_handler
+                        flusher = await run(lease, handler)
                 await fail_or_close_job_if_due(
                     context.db, lease.job_id, context.find_kind_hooks, failed=flusher.written.failed
                 )
@@ -130,6 +135,23 @@ class Lane(PeriodicLoop):
         is_typical = executor.has_handler_returned or 2 * len(items) >= context.sizing.get_max_batch_items(handler)
         seconds = executor.handler_seconds if is_typical else 0.0
         await self._record_pace_and_release(lease, len(items), seconds, release=not is_over)
+        return flusher
+
+    async def _fail_first_item_as_poison(self, lease: Lease, handler: Handler) -> Flusher:
+        """Fail the item during whose attempts the leases expired, without another attempt; release the others."""
+        context, flusher = self._context, Flusher(self._context, lease, handler, self._lane_state)
+        items = (await context.db.read(item_records.read_unsettled_items, lease, exact=handler.exact))[:1]
+        failure = make_lost_worker_failure(lease.expiries)
+        verdicts = [decide(item._replace(attempt=item.attempt - 1), failure, handler, 0) for item in items]
+        seconds = context.sizing.compute_lease_seconds(lease.kind, lease.open)
+        written = await write_verdicts(context.db, lease, verdicts, handler, lease_seconds=seconds)
+        if written.result is FlushResult.STALE:
+            flusher.report_lease_lost(len(verdicts))
+            return flusher
+        for item in items:
+            emit("item.poison", job=lease.job_id, seq=item.seq)
+        flusher.report_durable_verdicts(written.verdicts)
+        await self._record_pace_and_release(written.lease, 0, 0.0)
         return flusher
 
     async def _record_pace_and_release(self, lease: Lease, items: int, seconds: float, *, release: bool = True) -> None:

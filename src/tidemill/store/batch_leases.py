@@ -14,6 +14,8 @@ from tidemill.failpoints import failpoint
 from tidemill.store.database import Connection
 from tidemill.store.statements import sql
 
+POSTPONE_AFTER_EXPIRY_MAX_S = 300
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimableJob:
@@ -245,7 +247,8 @@ async def terminate_sessions_stuck_in_copy(conn: Connection, seconds: float) -> 
 
 async def reclaim_expired_leases(conn: Connection) -> list[tuple[int, UUID, int]]:
     """Reclaim expired leases. Return (batch, job, losses in a row) for each."""
-    cursor = await conn.execute(sql("batch/sweep"), {"isolate_at": ISOLATE_AFTER_LOST_LEASES})
+    limits = {"isolate_at": ISOLATE_AFTER_LOST_LEASES, "postpone_max_s": POSTPONE_AFTER_EXPIRY_MAX_S}
+    cursor = await conn.execute(sql("batch/sweep"), limits)
     reclaimed = await cursor.fetchall()
     if reclaimed:
         failpoint("sweep.reclaimed")

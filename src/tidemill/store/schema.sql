@@ -447,6 +447,7 @@ CREATE TABLE tidemill.batch (
     half        boolean NOT NULL DEFAULT false,
     further_codes jsonb,
     disconnects smallint NOT NULL DEFAULT 0,
+    expiries    smallint NOT NULL DEFAULT 0,
     CHECK (lo < hi),
     CHECK ((state IN ('ready', 'leased')) = (open > 0)),
     CHECK (seqs IS NULL OR open = 0 OR cardinality(seqs) = open),

@@ -38,7 +38,7 @@ limiter.unblocked    limiter, key, by                           an admin unblock
 buffer.high          job, batch, fill                           the buffer of outcomes is at least 80 % full
 item.retry           job, batch, items, codes, decisions        items of a flush will be retried
 handler.failed       job, batch, seq, attempt, status, type, traceback, suppressed  a handler raised (once per minute)
-item.poison          job, seq                                   an item broke its process or connection three times
+item.poison          job, seq                                   an item broke its process, connection or worker
 child.started        child, pid                                 a child process started
 child.stopped        child, pid, cause, returncode, in_hand     a child process stopped on request
 child.died           child, pid, cause, returncode, in_hand     a child process died

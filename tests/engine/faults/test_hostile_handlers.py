@@ -1,5 +1,6 @@
 """Tests of handlers that damage their own process, task or item: every item still ends, and each under its own name."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -7,6 +8,8 @@ import signal
 import pytest
 
 from support import Workers, add_job, assert_sound, closed, eventually, fates, rows
+from tidemill.core.child_exit import ISOLATE_AFTER_LOST_LEASES, POISON_EXPIRY_COUNT
+from tidemill.store import batch_leases
 from tidemill.store.database import Database
 
 WITHIN = 60.0
@@ -39,6 +42,45 @@ async def test_item_that_kills_its_process_fails_as_poison_and_others_are_done(
     job = await closed(db, job_id, WITHIN)
     assert (job.counts.done, job.codes) == (49, {"poison": 1})
     assert await fates(db, job_id) == {("done", None, 1): 49, ("failed", "poison", 0): 1}
+    await assert_sound(db)
+
+
+KILL_WORKER = "os.kill(os.getppid(), signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.mark.parametrize("declare", ["handler", "batch_handler"])
+async def test_item_that_kills_its_worker_fails_as_poison_and_others_are_done(
+    declare: str, workers: Workers, db: Database
+) -> None:
+    workers.app(f"""
+        import signal
+
+        @mill.{declare}("test")
+        async def run(given):
+            for item in given if isinstance(given, list) else [given]:
+                if item.input["n"] == 7:
+                    {KILL_WORKER}
+    """)
+    job_id = await add_job(db, 20)
+
+    async def lose_worker() -> int:
+        """Return the largest number of leases of an isolated item that expired in a row. Without pauses in between."""
+        await asyncio.to_thread(workers.start(claim_max=20).wait, WITHIN)
+        await rows(db, "UPDATE tidemill.batch SET lease_until = '2000-01-01' WHERE state = 'leased'")
+        assert await db.run(batch_leases.reclaim_expired_leases)
+        await rows(db, "UPDATE tidemill.batch SET not_before = '2000-01-01' WHERE state = 'ready'")
+        [(expiries,)] = await rows(db, "SELECT max(expiries) FROM tidemill.batch WHERE state = 'ready'")
+        return int(expiries)
+
+    await rows(db, "UPDATE tidemill.batch SET losses = %s", ISOLATE_AFTER_LOST_LEASES - 1)
+    assert [await lose_worker(), await lose_worker()] == [0, 1]
+    await rows(db, "UPDATE tidemill.batch SET expiries = %s WHERE expiries > 0", POISON_EXPIRY_COUNT - 1)
+    assert await lose_worker() == POISON_EXPIRY_COUNT
+    workers.start()
+    await closed(db, job_id, WITHIN)
+    assert await fates(db, job_id) == {("done", None, 1): 19, ("failed", "poison", 0): 1}
+    [(error,)] = await rows(db, "SELECT error->>'reason' FROM tidemill.outcome WHERE error IS NOT NULL")
+    assert error == "The item ran alone, and its worker disappeared 8 times in a row"
     await assert_sound(db)
 
 

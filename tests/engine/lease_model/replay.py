@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from engine.lease_model.model_state import ModelAction, ModelFlush, ModelState
 from engine.lease_model.protocol import Protocol, halve
 from engine.state_machine.database import World
-from support import add_job, assert_sound, close_job_as, rows, verdict
+from support import add_job, assert_sound, close_job_as, reclaim_without_pauses, rows, verdict
 from tidemill.core.batch import BatchPart, Lease
 from tidemill.core.decide import Verdict
 from tidemill.core.status import ItemStatus
@@ -145,7 +145,7 @@ class Replay:
 
     async def _sweep(self, before: ModelState, _: ModelAction, __: ModelState) -> None:
         expected = {self.batch_ids[b.id] for b in before.batches if b.state == "leased" and b.has_expired}
-        assert {row[0] for row in await self.db.run(batch_leases.reclaim_expired_leases)} == expected
+        assert {row[0] for row in await reclaim_without_pauses(self.db)} == expected
 
     async def _make_due(self, *_: object) -> None:
         await rows(self.db, MAKE_DUE, self.job_id)

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 from engine.state_machine.database import World
 from engine.state_machine.model import HandModel, JobModel, Model
-from support import add_job, rows
+from support import add_job, reclaim_without_pauses, rows
 from tidemill.core.batch import BatchPart, Lease
 from tidemill.core.decide import Verdict
 from tidemill.core.input_source import SourceReference
@@ -142,7 +142,7 @@ class BatchVerbs:
 
     async def sweep(self) -> None:
         lost = [hand for hand in self.model.hands if hand.expired]
-        swept = await self.db.run(batch_leases.reclaim_expired_leases)
+        swept = await reclaim_without_pauses(self.db)
         assert sorted(row[0] for row in swept) == sorted(hand.lease.batch_id for hand in lost)
         self.model.let_go(lost)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from support import close_job_as, job_of, rows, settle, try_take, verdict
+from support import close_job_as, job_of, reclaim_without_pauses, rows, settle, try_take, verdict
 from tidemill.core.batch import Lease, split_evenly, split_off_suspects
 from tidemill.core.decide import Verdict
 from tidemill.core.errors import Conflict, UnknownJob
@@ -128,7 +128,7 @@ class Actor:
 
     async def take_away(self, job_id: UUID) -> None:
         await rows(self._db, EXPIRE, job_id)
-        await self._db.run(batch_leases.reclaim_expired_leases)
+        await reclaim_without_pauses(self._db)
 
     async def tend(self, job_id: UUID) -> None:
         await self._db.run(job_lifecycle.fold_tally, job_id)

@@ -7,7 +7,7 @@ UPDATE tidemill.batch SET
     codes = CASE WHEN %(codes)s::jsonb IS NULL THEN codes ELSE tidemill.add_codes(codes, %(codes)s) END,
     further_codes = CASE WHEN %(further_codes)s::jsonb IS NULL THEN further_codes
         ELSE tidemill.add_codes(further_codes, %(further_codes)s) END,
-    flush_no = flush_no + 1, losses = 0,
+    flush_no = flush_no + 1, losses = 0, expiries = 0,
     lease_until = greatest(lease_until, tidemill.now() + %(lease)s * interval '1 second'),
     seqs = CASE WHEN seqs IS NULL THEN NULL WHEN open = %(settled)s THEN '{}'::bigint[]
         ELSE ARRAY(SELECT unnest(seqs) EXCEPT SELECT unnest(%(seqs)s::bigint[]) ORDER BY 1) END,

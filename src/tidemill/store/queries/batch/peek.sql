@@ -3,7 +3,8 @@
 -- is due. Index: batch_claim, job_pkey, ingest_pkey.
 SELECT ready.*, j.sparse, j.request_id, j.traceparent, j.limiter, j.requires
 FROM (
-    SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, disconnects, retrying, half
+    SELECT id AS batch_id, job_id, owner_id, kind, lo, hi, seqs, open, flush_no, isolated, crashes, losses, disconnects, expiries,
+        retrying, half
     FROM tidemill.batch
     WHERE job_id = %(job_id)s AND state = 'ready' AND not_before <= tidemill.now()
       AND EXISTS (SELECT 1 FROM tidemill.job WHERE id = %(job_id)s AND intent = 'run' AND closed_as IS NULL
