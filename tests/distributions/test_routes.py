@@ -12,6 +12,7 @@ from support import FAILED, rows, settle, take, verdict
 from support.api import Api
 from support.import_requests import stocked
 from tidemill import Mill
+from tidemill.core.principal import Role
 from tidemill.testing import drain
 
 SENT = {"first_name": "Ada", "sent_on": 20240202}
@@ -173,6 +174,38 @@ async def test_distribution_redrive_requeues_failed_inputs_and_completes(api: Ap
     assert (answer.status_code, answer.json()["items"]) == (200, 1)
     await drain(Mill(api.settings), db=api.db)
     assert (await ada.get(f"/v1/distributions/{failed['key']}")).json()["status"] == "completed"
+
+
+async def test_files_of_distributions_count_in_storage_quota_also_after_their_job_is_deleted(
+    api: Api, ada: httpx2.AsyncClient
+) -> None:
+    root = await api.user("root", Role.ADMIN)
+
+    async def limit(stored_bytes: int | str) -> None:
+        assert (await root.patch("/v1/users/ada/quota", json={"stored_bytes": stored_bytes})).status_code == 200
+
+    first = await worked(api, ada)
+    size = len(text_of(first["data_content"][0]["path"]))
+    await limit(size)
+    asked = {"dataset": "letters", "inputs": [SENT | {"edition": 2}]}
+    rejected = await ada.post("/v1/distributions", json=asked)
+    assert (rejected.status_code, rejected.json()["quota"]["name"]) == (403, "stored_bytes")
+    await limit(size + 1)
+    waiting = await ada.post("/v1/distributions", json=asked)
+    assert waiting.status_code == 202
+    await limit(size)
+    await drain(Mill(api.settings), db=api.db)
+    failed = (await ada.get(f"/v1/distributions/{waiting.json()['key']}")).json()
+    assert failed["data_content"][0]["error"]["code"] == "quota_exceeded"
+    assert 'Quota "stored_bytes" exceeded' in failed["error_message"]
+    await limit("default")
+    await ada.post(f"/v1/distributions/{failed['job_id']}/redrive")
+    await drain(Mill(api.settings), db=api.db)
+    assert (await ada.get(f"/v1/distributions/{failed['key']}")).json()["status"] == "completed"
+    assert (await ada.delete(f"/v1/jobs/{first['job_id']}")).status_code == 204
+    used = (await ada.get("/v1/limits")).json()["quota"]["stored_bytes"]["used"]
+    assert used == 2 * size, "the file of the deleted job stays"
+    assert len((await worked(api, ada))["data_content"]) == 1
 
 
 async def test_distribution_route_returns_404_for_job_of_other_kind(ada: httpx2.AsyncClient) -> None:

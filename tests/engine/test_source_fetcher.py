@@ -9,9 +9,11 @@ from support import Workers, assert_sound, closed, eventually, job_of
 from support.loopback_server import Request, Server
 from tidemill.config import Settings
 from tidemill.core.input_source import SourceReference
+from tidemill.core.job import Job
+from tidemill.core.principal import Role
 from tidemill.core.status import JobStatus
 from tidemill.files.blobs import open_blob_store
-from tidemill.store import ingestion
+from tidemill.store import ingestion, quota_records, users
 from tidemill.store.database import Database
 from tidemill.store.ingestion import IngestLease
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
@@ -26,6 +28,12 @@ def slow_server() -> Iterator[Server]:
         request.stall()
 
     with Server(send_half) as server:
+        yield server
+
+
+@pytest.fixture
+def quick_server() -> Iterator[Server]:
+    with Server(lambda request: request.answer("200 OK", f"Content-Length: {len(HALF)}", body=HALF)) as server:
         yield server
 
 
@@ -86,3 +94,28 @@ async def test_downloads_of_one_user_are_limited_and_leave_others(db: Database) 
     lease = await take()
     assert lease is not None
     assert lease.job_id == other
+
+
+async def test_downloads_count_in_storage_quota_and_end_when_they_exceed_it(
+    workers: Workers, db: Database, slow_server: Server, quick_server: Server
+) -> None:
+    workers.app('mill.handler("test")(lambda item: None)')
+    user = await db.run(users.add_user, "ada", Role.USER)
+    limit = 2 * len(HALF) - 1
+    await db.run(quota_records.set_quota, user.id, {"stored_bytes": limit}, [])
+    ports = f"127.0.0.1:{slow_server.port},127.0.0.1:{quick_server.port}"
+    workers.start(remote_allow=ports, poll_ms=100)
+
+    async def download(server: Server) -> Job:
+        source = SourceReference(url=server.url(), blob=uuid4().hex, format="ndjson")
+        return await closed(db, await submit(db, source, user.id), 30)
+
+    endless = await download(slow_server)
+    expected = f'Quota "stored_bytes" exceeded: {2 * len(HALF):,} of {limit:,}. Send a smaller file.'
+    assert (endless.status, endless.failure_reason) == (JobStatus.FAILED, expected)
+    assert (await download(quick_server)).status is JobStatus.COMPLETED
+    assert await db.read(quota_records.count_stored_bytes, user.id) == len(HALF)
+    second = await download(quick_server)
+    assert second.status is JobStatus.FAILED
+    assert str(second.failure_reason).endswith("Delete jobs whose files are no longer needed.")
+    await assert_sound(db)

@@ -88,6 +88,20 @@ async def test_import_fix_keeps_columns_named_like_reserved_columns(shop: Shop, 
     assert await rows(shop.api.db, "SELECT * FROM shop.odd ORDER BY 1") == [(1, 77, "mine", 9), (2, 88, "yours", 7)]
 
 
+async def test_fixed_rows_beyond_quota_are_429_and_change_nothing(shop: Shop) -> None:
+    root = await shop.api.user("root", Role.ADMIN)
+    done = await shop.imported(MIXED)
+    assert (await shop.ada.post("/v1/jobs", json={"kind": "echo", "inputs": [1, 2]})).status_code == 202
+    assert (await root.patch("/v1/users/ada/quota", json={"open_rows": 3})).status_code == 200
+    fixed = b"_row,email,name,age\n2,bob@x.org,Bob,41\n3,cy@x.org,Cy,7\n"
+    rejected = await send_back(shop, done["job_id"], fixed)
+    assert (rejected.status_code, rejected.json()["quota"]["name"]) == (429, "open_rows")
+    assert (await shop.ada.get(f"/v1/imports/{done['job_id']}")).json()["status"] == "completed_with_errors"
+    await shop.work()
+    assert (await send_back(shop, done["job_id"], fixed)).status_code == 200
+    assert (await shop.worked(done["job_id"]))["status"] == "completed"
+
+
 async def test_import_completes_after_downloaded_errors_are_fixed(shop: Shop) -> None:
     done = await shop.imported(MIXED)
     found = await errors_csv(shop, done["job_id"])

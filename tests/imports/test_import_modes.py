@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from imports.scenes import Scene
+from tidemill import Mill
+from tidemill.config import Settings
+from tidemill.store.database import Database
 from tidemill.telemetry.events import Event, subscribe
 from tidemill.telemetry.logs import choose_log_level
 
@@ -25,6 +28,17 @@ async def test_insert_imports_valid_rows_and_reports_errors_of_others(scene: Sce
     ]
     (_, _, error), *_ = await scene.outcomes(job)
     assert [(one["field"], one["code"]) for one in error["errors"]] == [("name", "name.required"), ("age", "age.type")]
+
+
+async def test_import_batch_rows_limits_rows_of_one_transaction(db: Database, settings: Settings) -> None:
+    few = settings.model_copy(update={"import_batch_rows": 7})
+    scene = Scene(db, few, Mill(few))
+    await scene.table(PEOPLE)
+    job = await scene.run("email,name\n" + "".join(f"{n}@x,A\n" for n in range(30)), "people")
+    assert job.counts.done == 30
+    sizes = await scene.rows("SELECT count(*) FROM people GROUP BY xmin::text ORDER BY 1 DESC")
+    assert sizes[0] == (7,)
+    assert await scene.rows("SELECT max(hi - lo) FROM tidemill.batch") == [(7,)]
 
 
 async def test_upsert_counts_inserted_updated_and_unchanged_rows(scene: Scene) -> None:

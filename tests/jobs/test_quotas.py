@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import httpx2
 import pytest
 
-from support import assert_sound, closed, eventually, rows
+from support import assert_sound, closed, eventually, job_of, rows
 from support.api import Api
 from tidemill import Mill
 from tidemill.core.principal import Role
@@ -116,3 +117,25 @@ async def test_admin_sets_quota_of_user_and_restores_default(make_api: Callable[
     assert (await root.patch(path, json={"open_jobs": "default"})).json()["open_jobs"] == {"used": 2, "limit": 1}
     assert (await ada.patch(path, json={"open_jobs": 9})).status_code == 403
     assert (await root.patch(path, json={"open_jobs": 0})).status_code == 422
+
+
+async def test_reprocess_and_redrive_beyond_quota_are_429_and_change_nothing(
+    make_api: Callable[..., Any], toy: Mill
+) -> None:
+    api: Api = await make_api(quota_open_rows=10, quota_open_jobs=2)
+    ada = await api.user("ada")
+    failing = await ada.post("/v1/jobs", json={"kind": "echo", "inputs": [{"fail": n} for n in range(8)]})
+    job = failing.json()["id"]
+    await drain(toy)
+    assert (await submit(ada, 4)).status_code == 202
+    again, every = {"scope": "job", "statuses": ["failed"]}, {"all_matching": True}
+    for path, body in ((f"/v1/jobs/{job}/reprocess", again), ("/v1/dead-letters/redrive", every)):
+        assert quota(await ada.post(path, json=body)) == (429, "open_rows", 12, 10)
+    assert (await job_of(api.db, UUID(job))).counts.failed == 8
+    assert (await submit(ada)).status_code == 202
+    assert quota(await ada.post(f"/v1/jobs/{job}/reprocess", json=again))[:2] == (429, "open_jobs")
+    await drain(toy)
+    done = await ada.post(f"/v1/jobs/{job}/reprocess", json=again)
+    assert (done.status_code, done.json()["items"], done.json()["state"]) == (200, 8, "done")
+    assert "quota" not in done.json()["predicate"]
+    await assert_sound(api.db)

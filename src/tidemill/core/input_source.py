@@ -101,11 +101,11 @@ class SourceFetchProgress(Protocol):
 class SourceDownloader(Protocol):
     """Downloads the source of a job. Blocks, for long if the server is slow.
 
-    Returns the size of the file; None if it is already stored. Raises Interrupted soon after ``should_continue``
-    returns False.
+    Returns the size of the file, and whether this call downloaded it; otherwise it was stored before. Raises
+    Interrupted soon after ``should_continue`` returns False.
     """
 
-    def __call__(self, reference: SourceReference, progress: SourceFetchProgress) -> int | None: ...
+    def __call__(self, reference: SourceReference, progress: SourceFetchProgress) -> tuple[int, bool]: ...
 
 
 class InputSourceOpener(Protocol):

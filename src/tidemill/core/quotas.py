@@ -9,6 +9,7 @@ from tidemill.core.principal import Role
 QUOTA_LIMIT_MAX = 1 << 60
 OPEN_JOBS_REMEDY = "Wait until jobs end, or cancel some."
 OPEN_ROWS_REMEDY = "Wait until rows are processed, or send fewer rows."
+REQUEUED_ROWS_REMEDY = "Wait until rows are processed, or select fewer rows."
 STORED_BYTES_REMEDY = "Delete jobs whose files are no longer needed."
 
 
@@ -36,12 +37,25 @@ class Quota:
         if self.open_jobs is not None and used.open_jobs >= self.open_jobs:
             raise QuotaExceeded("open_jobs", used.open_jobs + 1, self.open_jobs, OPEN_JOBS_REMEDY)
         self.check_rows(used.open_rows, 1)
-        if self.stored_bytes is not None and file_bytes is not None:
-            total = used.stored_bytes + max(file_bytes, 1)
-            if file_bytes > self.stored_bytes:
-                raise InputExceedsQuota("stored_bytes", total, self.stored_bytes, "Send a smaller file.")
-            if total > self.stored_bytes:
-                raise StorageQuotaExceeded("stored_bytes", total, self.stored_bytes, STORED_BYTES_REMEDY)
+        if file_bytes is not None:
+            self.check_file(used.stored_bytes, file_bytes)
+
+    def check_file(self, used: int, file_bytes: int) -> None:
+        """Raise QuotaExceeded if the user stores ``used`` bytes and a file does not fit; 0: its size is not known."""
+        if self.stored_bytes is None:
+            return
+        total = used + max(file_bytes, 1)
+        if file_bytes > self.stored_bytes:
+            raise InputExceedsQuota("stored_bytes", total, self.stored_bytes, "Send a smaller file.")
+        if total > self.stored_bytes:
+            raise StorageQuotaExceeded("stored_bytes", total, self.stored_bytes, STORED_BYTES_REMEDY)
+
+    def check_requeued(self, used: "QuotaUse") -> None:
+        """Raise QuotaExceeded if the user exceeds a limit; ``used`` includes the requeued rows and their open job."""
+        if self.open_jobs is not None and used.open_jobs > self.open_jobs:
+            raise QuotaExceeded("open_jobs", used.open_jobs, self.open_jobs, OPEN_JOBS_REMEDY)
+        if self.open_rows is not None and used.open_rows > self.open_rows:
+            raise QuotaExceeded("open_rows", used.open_rows, self.open_rows, REQUEUED_ROWS_REMEDY)
 
     def check_rows(self, used: int, more: int) -> None:
         """Raise QuotaExceeded if the user has ``used`` open rows and ``more`` rows do not fit."""

@@ -14,9 +14,12 @@ from tidemill.distributions.distribution_request import Artifact
 from tidemill.failpoints import failpoint
 from tidemill.store.database import Connection
 from tidemill.store.jsonb import encode_json
+from tidemill.store.quota_records import record_stored_file_size
 from tidemill.store.statements import make_sql_loader
 
 sql = make_sql_loader("tidemill.distributions")
+
+STORED_FILES_PREFIX = "distribution:"  # file/condemn_one keeps these sizes: the files stay when the job is deleted
 
 ArtifactKey = tuple[str, str, str]
 """The name of a dataset, its fingerprint, and the key of an input."""
@@ -26,6 +29,7 @@ class _ArtifactResult(msgspec.Struct):
     """The part of an item's result that this module reads."""
 
     reused: bool = True
+    size: int = 0
 
 
 _decode_artifact_result = msgspec.json.Decoder(_ArtifactResult).decode
@@ -47,8 +51,12 @@ async def record_artifacts_and_count_reuse(
     ``fingerprints`` has the fingerprint of each dataset by its name.
     """
     results = [(verdict.seq, verdict.result) for verdict in done if verdict.result is not None]
-    generated = [(seq, result) for seq, result in results if not _decode_artifact_result(result).reused]
+    decoded = [(seq, result, _decode_artifact_result(result)) for seq, result in results]
+    generated = [(seq, result) for seq, result, read in decoded if not read.reused]
     if generated:
+        stored_bytes = sum(read.size for _, _, read in decoded if not read.reused)
+        name = f"{STORED_FILES_PREFIX}{lease.lease_id.hex}-{lease.flush_no}"  # one row per flush, not per file
+        await record_stored_file_size(conn, name, lease.job_id, stored_bytes)
         # One JSON text: an array parameter would escape every quotation mark, which is most of the cost.
         json_array = b"[" + b",".join(result for _, result in generated) + b"]"
         params = {"job_id": lease.job_id, "seqs": [seq for seq, _ in generated], "results": json_array.decode()}
@@ -105,11 +113,12 @@ async def read_distribution_progress_by_job(
 
 @dataclass(frozen=True, slots=True)
 class DistributionJob:
-    """The properties of a distribution's job that determine its files; ``created_at`` is in UTC."""
+    """The properties of a distribution's job that determine its files, and its owner; ``created_at`` is in UTC."""
 
     key: str
     created_at: datetime
     params: JsonObject
+    owner_id: int
 
 
 async def find_distribution_job(conn: Connection, job_id: UUID) -> DistributionJob | None:

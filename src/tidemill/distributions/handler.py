@@ -5,15 +5,18 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 from uuid import UUID
 
 from tidemill.core.coalescers import Coalescer
-from tidemill.core.errors import InvalidInput, StorageAccessDenied, StorageUnavailable
+from tidemill.core.errors import InvalidInput, QuotaExceeded, StorageAccessDenied, StorageUnavailable
 from tidemill.core.file_format import OutputFileSpec
 from tidemill.core.job import Item
 from tidemill.core.kinds import DISTRIBUTION_KIND, Handler
 from tidemill.core.outcome import Fail, Retry, Wait
 from tidemill.core.policies import RetryPolicy
+from tidemill.core.principal import LOCAL_USER_ID
+from tidemill.core.quotas import UNLIMITED, Quota
 from tidemill.distributions import artifact_records
 from tidemill.distributions.artifact_producer import ArtifactProducer
 from tidemill.distributions.artifact_records import ArtifactKey, ArtifactLookup, DistributionJob
@@ -32,12 +35,14 @@ from tidemill.distributions.use_cases import load_datasets
 from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.runtime import Runtime
+from tidemill.store import quota_records
 from tidemill.store.database import Database
 from tidemill.telemetry.events import emit
 
 DISTRIBUTION_CONCURRENCY = 100
 ARTIFACT_STORE_THREADS = 32
 DISTRIBUTION_JOBS_CACHED_MAX = 64
+STORAGE_USE_MAX_AGE_S = 1.0
 SETTLED_CHECK_AFTER_S = 1.0  # no lease is shorter, so a faster attempt still holds its lease
 
 
@@ -47,6 +52,7 @@ class DistributionOptions:
     backoff: float = 1.0
     timeout_s: float = 300.0  # per file
     max_queries: int = 4  # concurrent queries per process
+    quota: Quota = UNLIMITED  # of users for whom no other limits are set
 
 
 def make_distribution_handler(runtime: Runtime) -> Handler:
@@ -56,6 +62,7 @@ def make_distribution_handler(runtime: Runtime) -> Handler:
         backoff=settings.distribution_backoff_ms / 1000,
         timeout_s=settings.distribution_timeout_s,
         max_queries=max(1, settings.db_max_conns // 2),
+        quota=settings.default_quota,
     )
     retry = RetryPolicy(max_attempts=options.max_attempts, backoff=options.backoff)
     datasets = runtime.get(load_datasets)
@@ -77,18 +84,62 @@ def make_distribution_handler(runtime: Runtime) -> Handler:
 
 @dataclass(frozen=True, slots=True)
 class _PreparedJob:
-    """The request, the dataset and the folder of one job."""
+    """The owner, the request, the dataset and the folder of one job."""
 
+    owner_id: int
     request: DistributionRequest
     dataset: Dataset
     form: OutputFileSpec
     folder: str
 
 
+class _StorageUse(NamedTuple):
+    """The limits of a user, and the bytes that the user stored at a monotonic time."""
+
+    read_at: float
+    quota: Quota
+    stored_bytes: int
+
+
+class _StorageQuotas:
+    """Checks whether the owners of distributions may store more files.
+
+    The use is read every STORAGE_USE_MAX_AGE_S, so the files that are generated meanwhile may exceed the quota.
+    """
+
+    def __init__(self, db: Database, defaults: Quota) -> None:
+        self._db = db
+        self._defaults = defaults
+        self._reads: Coalescer[int, _StorageUse] = Coalescer(self._read_uses)
+        self._known: dict[int, _StorageUse] = {}
+
+    async def check(self, owner_id: int) -> None:
+        """Raise QuotaExceeded if the owner has reached the quota of stored bytes."""
+        if owner_id == LOCAL_USER_ID:
+            return
+        use = self._known.get(owner_id)
+        if use is None or time.monotonic() - use.read_at > STORAGE_USE_MAX_AGE_S:
+            use = await self._reads.get(owner_id)
+        use.quota.check_file(use.stored_bytes, 0)
+
+    async def _read_uses(self, owner_ids: Sequence[int]) -> list[_StorageUse]:
+        return [await self._read_and_cache_use(owner_id) for owner_id in owner_ids]
+
+    async def _read_and_cache_use(self, owner_id: int) -> _StorageUse:
+        quota = await self._db.read(quota_records.read_quota, owner_id, self._defaults)
+        stored = 0 if quota.is_unlimited else await self._db.read(quota_records.count_stored_bytes, owner_id)
+        self._known.pop(owner_id, None)
+        while len(self._known) >= DISTRIBUTION_JOBS_CACHED_MAX:
+            del self._known[next(iter(self._known))]
+        use = self._known[owner_id] = _StorageUse(time.monotonic(), quota, stored)
+        return use
+
+
 class DistributionRunner:
     def __init__(
         self, db: Database, blobs: BlobStore, datasets: Mapping[str, Dataset], options: DistributionOptions
     ) -> None:
+        self._quotas = _StorageQuotas(db, options.quota)
         self._db = db
         self._blobs = blobs
         self._datasets = datasets
@@ -113,10 +164,13 @@ class DistributionRunner:
             artifact = await self._find_reusable_artifact(order, given)
             if artifact is not None:
                 return _build_item_result(order, given, artifact, reused=True)
+            await self._quotas.check(order.owner_id)
             return _build_item_result(order, given, await self._generate_artifact(order, given, item), reused=False)
         except StorageUnavailable as error:
             # An outage is no failure of the input: as for a throttled call, the first attempts do not count.
             raise Retry(str(error), code="store_unavailable", throttled=True) from error
+        except QuotaExceeded as error:
+            raise Fail(str(error), code="quota_exceeded", retryable=True) from error
         except StorageAccessDenied as error:
             raise Fail(str(error), code="store_denied", retryable=True) from error
         except InvalidInput as error:  # such as a format that this worker cannot write
@@ -193,7 +247,7 @@ class DistributionRunner:
         while len(self._jobs_by_id) >= DISTRIBUTION_JOBS_CACHED_MAX:
             del self._jobs_by_id[next(iter(self._jobs_by_id))]
         order = self._jobs_by_id[job_id] = _PreparedJob(
-            request, dataset, form, build_artifact_folder_of_job(job.key, job.created_at)
+            job.owner_id, request, dataset, form, build_artifact_folder_of_job(job.key, job.created_at)
         )
         return order
 

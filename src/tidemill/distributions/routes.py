@@ -241,15 +241,20 @@ async def cancel_distribution(
     **build_route_options(Permission.USER, 404, 409, extra_responses=_RUNNING_REPROCESS_RESPONSE),
 )
 async def redrive_distribution(
-    distribution_id: RunnableDistribution, me: CurrentUser, request: Request, response: Response, db: DatabaseDep
+    distribution_id: RunnableDistribution,
+    me: CurrentUser,
+    request: Request,
+    response: Response,
+    runtime: RuntimeDep,
 ) -> OperationOut:
     """Retry failed inputs, and inputs that were cancelled because another input failed. The distribution reopens."""
     operation = await run_dead_letter_operation(
-        db,
+        runtime.db,
         owner_id=None,
         filters={"jobs": [str(distribution_id.id)]},
         user_id=me.user_id,
         request_id=request.state.request_id,
         timeout_s=bulk_operation_routes.OPERATION_WAIT_S,
+        quota=runtime.settings.default_quota,
     )
     return bulk_operation_routes.set_operation_headers_and_build_out(response, operation)

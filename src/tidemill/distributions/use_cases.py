@@ -108,6 +108,7 @@ class DistributionUseCases:
         Raises:
             InvalidDistributionInputs: With every problem in the request; nothing is stored.
             IdempotencyKeyReused: The key was used for a different request.
+            QuotaExceeded: The owner has reached a quota.
         """
         submission = replace(
             submission,
@@ -116,6 +117,7 @@ class DistributionUseCases:
             priority=wanted.priority,
             fingerprint_params=wanted.fingerprint_params,
             batch_size=self._batch_size,
+            file_bytes=0,
         )
         if submission.idem_key is not None:
             fingerprint = await asyncio.to_thread(_fingerprint_inputs, wanted.inputs)

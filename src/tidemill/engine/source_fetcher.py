@@ -2,18 +2,32 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from tidemill.core.errors import DiskFull, Interrupted, StorageUnavailable, TidemillError
+from tidemill.core.errors import DiskFull, Interrupted, QuotaExceeded, StorageUnavailable, TidemillError
+from tidemill.core.quotas import Quota
 from tidemill.engine.context import EngineContext
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.failpoints import failpoint
 from tidemill.store import ingestion as store
-from tidemill.store import job_lifecycle
+from tidemill.store import job_lifecycle, quota_records
 from tidemill.store.ingestion import IngestLease
 from tidemill.telemetry.events import bind_fields, emit
 
 MAX_FETCH_LEASE_MISSES = 2  # a single miss may be a conflict with another statement on the same row
+
+
+@dataclass(frozen=True, slots=True)
+class _StorageRoom:
+    """The limits of a job's owner, and the bytes that the owner's other files store."""
+
+    quota: Quota
+    used: int
+
+    def check(self, size: int) -> None:
+        """Raise QuotaExceeded if a file of this size does not fit."""
+        self.quota.check_file(self.used, size)
 
 
 class FetchProgress:
@@ -30,6 +44,17 @@ class FetchProgress:
 
     def report(self, fetched_bytes: int, total_bytes: int | None) -> None:
         self.fetched_bytes, self.total_bytes = fetched_bytes, total_bytes
+
+    @property
+    def known_bytes(self) -> int:
+        return max(self.fetched_bytes, self.total_bytes or 0)
+
+    def exceeds(self, room: _StorageRoom) -> bool:
+        try:
+            room.check(self.known_bytes)
+        except QuotaExceeded:
+            return True
+        return False
 
 
 class SourceFetcher(PeriodicLoop):
@@ -90,7 +115,11 @@ class SourceFetcher(PeriodicLoop):
         with bind_fields(**lease.event_fields):
             failpoint("fetch.leased")
             try:
-                fetched_bytes = await self._download(lease, lease_id)
+                room = await self._read_storage_room(lease)
+                size, is_new = await self._download(lease, lease_id, room)
+                # The job has the file from now on, also if it does not fit and the job fails.
+                await db.run(quota_records.record_stored_file_size, lease.source.blob, lease.job_id, size)
+                room.check(size)
             except Interrupted:
                 await db.run(store.release_ingest_lease, lease.job_id, lease_id)
             except StorageUnavailable as error:
@@ -100,18 +129,29 @@ class SourceFetcher(PeriodicLoop):
                 await self._fail_job_and_report(lease, lease_id, error)
             else:
                 failpoint("fetch.stored")
-                await db.run(store.finish_fetch, lease.job_id, lease_id, fetched_bytes)
+                await db.run(store.finish_fetch, lease.job_id, lease_id, size if is_new else None)
 
-    async def _download(self, lease: IngestLease, lease_id: UUID) -> int | None:
+    async def _read_storage_room(self, lease: IngestLease) -> _StorageRoom:
+        db = self._context.db
+        _, quota = await db.read(quota_records.read_quota_of_job, lease.job_id, self._context.settings.default_quota)
+        used = await db.read(quota_records.count_stored_bytes, lease.owner_id, lease.source.blob)
+        return _StorageRoom(quota, used)
+
+    async def _download(self, lease: IngestLease, lease_id: UUID, room: _StorageRoom) -> tuple[int, bool]:
+        """Return the size of the source, and whether it was downloaded now; raise QuotaExceeded if it does not fit."""
         progress, source = FetchProgress(self._context), lease.source
         loop = asyncio.get_running_loop()
         download = loop.run_in_executor(self._threads, self._context.fetch_source, source, progress)
         misses = 0
         while not (await asyncio.wait([download], timeout=self._context.settings.poll_ms / 1000))[0]:
             misses = 0 if await self._record_progress(lease.job_id, lease_id, progress) else misses + 1
-            if misses >= MAX_FETCH_LEASE_MISSES:
+            if misses >= MAX_FETCH_LEASE_MISSES or progress.exceeds(room):
                 progress.is_over = True
-        return download.result()
+        try:
+            return download.result()
+        except Interrupted:
+            room.check(progress.known_bytes)
+            raise
 
     async def _record_progress(self, job_id: UUID, lease_id: UUID, progress: FetchProgress) -> bool:
         try:
@@ -130,7 +170,7 @@ class SourceFetcher(PeriodicLoop):
         db, idle = self._context.db, FetchProgress(self._context)
         if not await self._record_progress(lease.job_id, lease_id, idle):
             return  # the lease is lost: the worker that holds it now gets the error itself
-        prefix = "" if isinstance(error, DiskFull) else "Cannot read the source: "
+        prefix = "" if isinstance(error, DiskFull | QuotaExceeded) else "Cannot read the source: "
         reason = f"{prefix}{error}"
         await db.run(job_lifecycle.fail_job, lease.job_id, reason)
         await db.run(store.release_ingest_lease, lease.job_id, lease_id)

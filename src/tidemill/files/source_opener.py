@@ -132,19 +132,19 @@ def make_source_fetch(settings: "Settings") -> SourceDownloader:
     """Return the function that downloads a source with a URL into the blob store, unless it is already stored."""
     blobs = open_blob_store(settings.blobs)
 
-    def fetch_source(reference: SourceReference, progress: SourceFetchProgress) -> int | None:
+    def fetch_source(reference: SourceReference, progress: SourceFetchProgress) -> tuple[int, bool]:
         # Most processes never download and need no HTTP client.
         from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415
         from tidemill.files.remote.downloader import Downloader  # noqa: PLC0415
 
         if reference.url is None or blobs.has(reference.blob):
-            return None
+            return blobs.size(reference.blob), False
         downloaded = Downloader(blobs, DownloadLimits.from_settings(settings)).download(
             reference.url,
             reference.blob,
             should_continue=progress.should_continue,
             report_progress=progress.report,
         )
-        return downloaded.blob.size
+        return downloaded.blob.size, True
 
     return fetch_source

@@ -24,7 +24,7 @@ from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs.file_inspection import FileInspection, inspect_file
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import Runtime
-from tidemill.store import item_fixes, job_records, operation_records, reprocess_items
+from tidemill.store import item_fixes, job_records, operation_records, quota_records, reprocess_items
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.store.item_records import read_item
 from tidemill.store.job_events import report_operation_step
@@ -227,6 +227,7 @@ async def fix_rows_from_file(runtime: Runtime, job: Job, fixes: FixedRowsFile) -
     Raises:
         InvalidInput, InvalidColumns: The file cannot be read, or its columns do not match the import.
         InvalidRows: Rows cannot be fixed. It lists the problems, and no row is changed.
+        QuotaExceeded: The rows exceed a quota of the user. No row is changed.
         Unavailable: The database is not available. No row is changed.
     """
     try:
@@ -253,6 +254,7 @@ async def _store_all_fixes_and_requeue(runtime: Runtime, job: Job, fixes: FixedR
                 step = await _RowFixer(
                     conn, job, mapping, fixes, names, merge, runtime.settings.max_row_bytes
                 ).fix_all_rows(source)
+                await quota_records.check_requeue_quota(conn, fixes.by, runtime.settings.default_quota)
     except Exception as error:
         if not is_transient(error):
             raise

@@ -77,6 +77,7 @@ async def reprocess_job(
         request_id=request.state.request_id,
         timeout_s=OPERATION_WAIT_S,
         find_kind_hooks=runtime.find_kind_hooks,
+        quota=runtime.settings.default_quota,
     )
     return set_operation_headers_and_build_out(response, operation)
 

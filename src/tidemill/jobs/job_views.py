@@ -9,7 +9,7 @@ from tidemill.jobs.schemas import FetchOut, JobOut
 from tidemill.runtime import Runtime
 from tidemill.store import ingestion, workers
 from tidemill.store.database import Database
-from tidemill.store.operation_records import BulkOperation
+from tidemill.store.operation_records import QUOTA_KEY, BulkOperation
 
 JOB_LINKS = ("items", "batches", "activity", "events", "kickoff", "pause", "resume", "cancel", "reprocess", "export")
 
@@ -74,4 +74,6 @@ async def read_source_download_view(db: Database, job: Job) -> FetchOut | None:
 
 
 def build_operation_out(operation: BulkOperation) -> OperationOut:
-    return OperationOut.model_validate(operation, from_attributes=True)
+    out = OperationOut.model_validate(operation, from_attributes=True)
+    out.predicate.pop(QUOTA_KEY, None)
+    return out

@@ -5,7 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from tidemill.core.errors import (
 from tidemill.core.job import Job
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import LOCAL_USER_ID, Principal
+from tidemill.core.quotas import UNLIMITED, Quota
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus
 from tidemill.jobs.submission import encode_inputs, list_revoked_kinds, make_kind_grants
 from tidemill.runtime import FindKindHooks, Runtime, return_no_kind_hooks
@@ -45,12 +46,15 @@ async def reprocess_items(
     request_id: str | None = None,
     timeout_s: float | None = None,
     find_kind_hooks: FindKindHooks = return_no_kind_hooks,
+    quota: Quota = UNLIMITED,
 ) -> BulkOperation:
     """Requeue the selected items of a job and reopen it.
 
-    After ``timeout_s`` seconds the operation is returned unfinished, and a maintenance loop continues it.
+    After ``timeout_s`` seconds the operation is returned unfinished, and a maintenance loop continues it. ``quota`` has
+    the limits of users for whom no others are set.
 
     Raises:
+        QuotaExceeded: The items exceed a quota of the user.
         Conflict: The job cannot be reprocessed, or only done items are selected and its kind does not run them again.
     """
     reject_unsettled_statuses(choice.statuses)
@@ -65,8 +69,13 @@ async def reprocess_items(
     predicate |= ({"but": sorted(set(choice.excluded_seqs))} if choice.excluded_seqs else {}) | (
         {"key": choice.key} if choice.key else {}
     )
+    predicate |= _build_quota_part(quota)
     added = await add_operation_once(db, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id)
     return await run_operation_until_end_or_timeout(db, added, timeout_s)
+
+
+def _build_quota_part(quota: Quota) -> dict[str, object]:
+    return {} if quota.is_unlimited else {operation_records.QUOTA_KEY: asdict(quota)}
 
 
 def _exclude_done_items(choice: ReprocessSelection, refusal: str) -> ReprocessSelection:
@@ -90,6 +99,7 @@ async def run_dead_letter_operation(
     user_id: int = LOCAL_USER_ID,
     request_id: str | None = None,
     timeout_s: float | None = None,
+    quota: Quota = UNLIMITED,
 ) -> BulkOperation:
     """Requeue dead letters across jobs, and the items that a failed ``fail_fast`` job had cancelled.
 
@@ -99,6 +109,7 @@ async def run_dead_letter_operation(
     given = dict(filters or {})
     check_storable_text("The filter", given.get("kind"), *(given.get("codes") or ()))
     predicate = given | {"owner_id": owner_id, "except": _group_by_job(excluded_items)}
+    predicate |= _build_quota_part(quota) if verb == "redrive" else {}
     if items is not None:
         predicate["items"] = _group_by_job(items)
     added = await add_operation_once(db, verb, predicate, user_id=user_id, request_id=request_id)
@@ -140,6 +151,7 @@ async def run_dead_letter_operation_for_user(
         user_id=me.user_id,
         request_id=request_id,
         timeout_s=timeout_s,
+        quota=runtime.settings.default_quota,
     )
 
 

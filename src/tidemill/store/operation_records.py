@@ -9,6 +9,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from tidemill.core.errors import Conflict, TidemillError, UnknownEntity, UnknownJob
+from tidemill.core.quotas import Quota
 from tidemill.core.row_ranges import merge_ranges
 from tidemill.core.status import ItemStatus
 from tidemill.failpoints import failpoint
@@ -16,11 +17,13 @@ from tidemill.store import job_records
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.job_lifecycle import CancelSelection, cancel_waiting_items_step
 from tidemill.store.job_records import get_job
+from tidemill.store.quota_records import check_requeue_quota
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items, set_dismissed_for_chunk
 from tidemill.store.statements import SqlParams, fetch_records, sql
 from tidemill.store.workers import read_max_attempts_of_kind
 
 LOWEST_JOB_ID = UUID(int=0)
+QUOTA_KEY = "quota"  # of a predicate: the default limits of users, which the requeued items must not exceed
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ async def run_operation_step(conn: Connection, operation_id: UUID | None = None)
     try:
         async with conn.transaction():
             items, place, job_id = await run(conn, operation)
+            if items and QUOTA_KEY in operation.predicate:
+                await check_requeue_quota(conn, operation.user_id, Quota(**operation.predicate[QUOTA_KEY]))
     except Exception as error:
         if is_transient(error):
             raise

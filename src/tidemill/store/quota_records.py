@@ -39,6 +39,24 @@ async def count_open_rows(conn: Connection, owner_id: int) -> int:
     return 0 if row is None else int(row[0])
 
 
+async def count_stored_bytes(conn: Connection, owner_id: int, without_file: str = "") -> int:
+    """Return the bytes of a user's stored files, without one of them."""
+    cursor = await conn.execute(sql("quota/stored_bytes"), {"owner_id": owner_id, "file_id": without_file})
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])
+
+
+async def check_requeue_quota(conn: Connection, user_id: int, defaults: Quota) -> None:
+    """Raise QuotaExceeded if the rows that this transaction requeued exceed the limits of the user.
+
+    The lock serializes it with the submissions of the user.
+    """
+    quota = await read_quota(conn, user_id, defaults)
+    if not quota.is_unlimited:
+        await conn.execute(sql("quota/lock"), {"owner_id": user_id})
+        quota.check_requeued(await read_quota_use(conn, user_id))
+
+
 async def set_quota(conn: Connection, user_id: int, limits: Mapping[str, int | None], removed: Sequence[str]) -> None:
     """Set limits of a user, None for no limit; the defaults apply again to those in ``removed``."""
     await conn.execute(sql("quota/set"), {"id": user_id, "limits": Jsonb(dict(limits)), "removed": list(removed)})
