@@ -44,6 +44,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/imports/preview"): {"params": {"resource": "people"}, "content": GOOD, "headers": CSV_TYPE},
     ("POST", "/v1/imports/{import_id}/fixes"): {"content": b"_row,age\n2,1\n", "headers": CSV_TYPE},
     ("POST", "/v1/imports/{import_id}/reprocess"): {"json": {}},
+    ("PATCH", "/v1/import-mappings/{mapping_id}"): {"json": {"shared": False}},
     ("POST", "/v1/exports"): {"json": {"resource": "people"}},
     ("POST", "/v1/distributions"): {
         "json": {"dataset": "letters", "inputs": [{"first_name": "Ada", "sent_on": 20240202}]}
@@ -56,7 +57,16 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "/v1/users/{name}/quota"): {"json": {"open_jobs": 50}},
     ("POST", "/v1/keys"): {"json": {}},
 }
-SOMEBODYS = ("{job}", "{operation_id}", "{prefix}", "{export}", "{import_id}", "{distribution_id}", "{source_name}")
+SOMEBODYS = (
+    "{job}",
+    "{operation_id}",
+    "{prefix}",
+    "{export}",
+    "{import_id}",
+    "{distribution_id}",
+    "{source_name}",
+    "{mapping_id}",
+)
 # Statuses of an authorized request: its result depends on the state of the resource.
 LET_IN = {200, 201, 202, 204, 303, 409}
 
@@ -73,13 +83,16 @@ class Scene:
         values = {"{name}": "carl", "{seq}": "0", "{source_name}": "letters", "{limiter}": "shop"}
         if "{name}" in path:
             await self.api.user("carl")
-        if "{job}" in path:
-            values["{job}"] = await self.failed_job()
+        makers = {
+            "{job}": self.failed_job,
+            "{import_id}": self.failed_import,
+            "{mapping_id}": self.remembered_mapping,
+        }
+        for name in filter(path.__contains__, makers):
+            values[name] = await makers[name]()
         if "{export}" in path:
             answer = await self.ada.post(f"/v1/jobs/{await self.failed_job()}/export?format=csv")
             values["{export}"] = answer.json()["id"]
-        if "{import_id}" in path:
-            values["{import_id}"] = await self.failed_import()
         if "{distribution_id}" in path:
             _, asked = next(one for one in BODIES.items() if one[0][1] == "/v1/distributions")
             values["{distribution_id}"] = (await self.ada.post("/v1/distributions", **asked)).json()["job_id"]
@@ -99,6 +112,13 @@ class Scene:
         answer = await self.ada.post("/v1/jobs", json={"kind": "echo", "inputs": [{"fail": "x"}, 1]})
         await drain(self.toy, db=self.api.db)
         return str(answer.json()["id"])
+
+    async def remembered_mapping(self) -> str:
+        words = {"resource": "people", "mode": "upsert"}
+        await self.ada.post("/v1/imports", params=words, content=MIXED, headers=CSV_TYPE)
+        await drain(self.toy, db=self.api.db)
+        (mapping,) = (await self.ada.get("/v1/import-mappings")).json()["mappings"]
+        return str(mapping["id"])
 
     async def failed_import(self) -> str:
         words: dict[str, str | bool] = {"resource": "people", "mode": "upsert", "validate_only": True}

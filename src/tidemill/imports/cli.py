@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 from uuid import UUID
@@ -12,15 +12,24 @@ from rich.markup import escape
 
 from tidemill.core.errors import InvalidColumns, InvalidInput
 from tidemill.core.job import Job
+from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import DISTRIBUTION_KIND, ENRICH_KIND, EXPORT_KIND, IMPORT_KIND, MATCH_KIND
+from tidemill.core.list_pages import PAGE_MAX_ROWS
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import JobStatus
 from tidemill.imports import error_files
-from tidemill.imports.cli_views import print_error_samples, print_import_effects, print_layout, print_preview
+from tidemill.imports.cli_views import (
+    print_error_samples,
+    print_import_effects,
+    print_layout,
+    print_preview,
+    print_remembered,
+)
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode, Translations
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
+from tidemill.imports.remembered_mappings import forget_mapping, get_own_mapping, list_mappings, share_mapping
 from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, open_use_cases_for_local_preview
 from tidemill.jobs import queries
 from tidemill.jobs.cli import JobArgument, WorkerCheck, show_progress_until_closed
@@ -36,7 +45,14 @@ from tidemill.terminal.command_host import (
     silence_logs_unless_configured,
 )
 from tidemill.terminal.command_options import FORMAT_HELP, PolicyOption, add_layout_options, parse_policy_option
-from tidemill.terminal.console import console, format_job_counts, format_job_status
+from tidemill.terminal.console import (
+    JsonOption,
+    console,
+    format_job_counts,
+    format_job_status,
+    print_json_lines,
+    print_table,
+)
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
 commands = typer.Typer()
@@ -57,6 +73,7 @@ class ImportArguments:
     file: str
     options: ImportOptions
     app: str = BUILTIN_MILL_REFERENCE
+    uses_memory: bool = True
 
 
 @commands.command("import")
@@ -99,6 +116,9 @@ def import_command(
         list[str] | None,
         typer.Option(help="FIELD:TEXT=NEW to import NEW where the file has TEXT, as country:Germany=DE; repeatable"),
     ] = None,
+    no_memory: Annotated[
+        bool, typer.Option("--no-memory", help="Ignore the mappings of earlier imports with the same columns")
+    ] = False,
     spreadsheet_safe: Annotated[
         bool,
         typer.Option("--spreadsheet-safe", help="Remove the apostrophes that an export with --spreadsheet-safe added"),
@@ -157,7 +177,7 @@ def import_command(
         layout=layout,
         policy=parse_policy_option(policy),
     )
-    arguments = ImportArguments(file, options, app)
+    arguments = ImportArguments(file, options, app, uses_memory=not no_memory)
     silence_logs_unless_configured()
     if preview or preview_rows is not None:
         rows = preview_rows or PREVIEW_ROWS_DEFAULT
@@ -217,11 +237,14 @@ async def _follow_import_with_worker(
 async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
     imports = runtime.get(make_import_use_cases)
     submission = await imports.check_and_prepare_submission(arguments.options, role=None)
+    submission = replace(submission, uses_memory=arguments.uses_memory)
     source = await _reference_url_or_stage_input(runtime.get(make_staged_files), arguments.file)
     try:
         submitted = await imports.submit(submission, source)
     except InvalidColumns as error:
         raise InvalidInput(f"{error}. {MAP_OPTION_HINT}") from error
+    if submitted.remembered is not None and submitted.remembered.is_noteworthy:
+        print_remembered(submitted.remembered.to_json())
     if submitted.layout is not None:
         print_layout(submitted.layout.to_json())
     return submitted.job_id
@@ -232,9 +255,9 @@ async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: in
         raise InvalidInput("Cannot preview a URL. Download the file and preview the copy.")
     with open_use_cases_for_local_preview(runtime) as (imports, staged):
         submission = await imports.check_and_prepare_submission(arguments.options, role=None)
-        preview = await imports.preview_and_delete_file(
-            submission, await _reference_url_or_stage_input(staged, arguments.file), rows=rows
-        )
+        submission = replace(submission, uses_memory=arguments.uses_memory)
+        source = await _reference_url_or_stage_input(staged, arguments.file)
+        preview = await imports.preview_and_delete_file(submission, source, rows=rows)
         print_preview(preview)
         fields = list(preview["mapping"].values())
         if preview["unknown"] or preview["missing"] or len(fields) > len(set(fields)):
@@ -326,6 +349,60 @@ def _parse_translations(options: list[str]) -> Translations:
         if translations.setdefault(name, {}).setdefault(text, new) != new:
             raise InvalidInput(f'--translate: "{text}" in field "{name}" has two translations')
     return translations
+
+
+mappings_commands = typer.Typer(no_args_is_help=True)
+commands.add_typer(
+    mappings_commands, name="mappings", help="List the remembered column mappings of imports, and share or forget them."
+)
+MappingArgument = Annotated[int, typer.Argument(metavar="MAPPING", help="Number of a mapping, as the list shows it")]
+
+
+@mappings_commands.command("list")
+def list_mappings_command(
+    into: Annotated[str | None, typer.Option(help="Only mappings of this table or resource")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the remembered mappings of all users, the most recently used first."""
+
+    async def action(runtime: Runtime) -> list[JsonObject]:
+        page = await list_mappings(runtime.db, None, (), resource=into, limit=PAGE_MAX_ROWS, after=None)
+        return [one.to_json() for one in page.items]
+
+    mappings = run_with_runtime(action)
+    if as_json:
+        print_json_lines(mappings)
+        return
+    names = ("id", "resource", "owner", "shared", "uses", "job_key", "used_at")
+    cells = [[str(one[name]) for name in names[:-1]] + [f"{one['used_at']:%Y-%m-%d %H:%M}"] for one in mappings]
+    print_table(names, [[escape(cell) for cell in row] for row in cells], numbers=["id", "uses"])
+
+
+@mappings_commands.command("show")
+def show_mapping_command(mapping: MappingArgument) -> None:
+    """Print a mapping with its columns and options as JSON."""
+
+    async def action(runtime: Runtime) -> JsonObject:
+        return (await get_own_mapping(runtime.db, None, mapping)).to_json()
+
+    print_json_lines([run_with_runtime(action)])
+
+
+@mappings_commands.command("share")
+def share_mapping_command(
+    mapping: MappingArgument,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop sharing it")] = False,
+) -> None:
+    """Share a mapping with all users who may import into its resource."""
+    run_with_runtime(lambda runtime: share_mapping(runtime.db, None, mapping, shared=not stop))
+    console.print(f"{'Stopped sharing' if stop else 'Shared'} mapping {mapping}", highlight=False)
+
+
+@mappings_commands.command("forget")
+def forget_mapping_command(mapping: MappingArgument) -> None:
+    """Delete a mapping. Imports of files with its columns no longer propose it."""
+    run_with_runtime(lambda runtime: forget_mapping(runtime.db, None, mapping))
+    console.print(f"Forgot mapping {mapping}", highlight=False)
 
 
 FallbackProcessesOption = Annotated[

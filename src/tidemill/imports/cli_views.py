@@ -1,5 +1,6 @@
 """Prints imports, their errors and previews on a terminal."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,7 +76,25 @@ def print_findings(findings: Sequence[Mapping[str, Any]]) -> None:
             console.print(f"  {escape_text(text)}", highlight=False, soft_wrap=True)
 
 
+def print_remembered(remembered: Mapping[str, Any]) -> None:
+    """Print which mapping completed the options, and the differences between the columns, to standard error."""
+    used_at = remembered["used_at"]
+    whose = f"import {remembered['job_key']} of {used_at.day} {used_at:%B %Y}"
+    whose += f", shared by {remembered['owner']}" if remembered["shared"] else ""
+    subject = "Columns" if remembered["exact"] else "Known columns"
+    lines = [f"{subject} as in {whose}. Use --no-memory to ignore it."]
+    lines += [f'  New since then: "{name}"' for name in remembered["new"]]
+    lines += [f'  Missing since then: "{name}"' for name in remembered["missing"]]
+    for one in remembered["renamed"]:
+        option = shlex.quote(f"{one['column']}={one['field']}")
+        lines.append(f'  "{one["column"]}" may be the new name of "{one["before"]}" ({one["reason"]}): --map {option}')
+    for line in lines:
+        error_console.print(escape_text(line), highlight=False, soft_wrap=True)
+
+
 def print_preview(preview: ImportPreview) -> None:
+    if preview["remembered"] is not None:
+        print_remembered(preview["remembered"])
     console.print(f"[bold]{escape_text(_format_layout(preview['layout']))}[/]", highlight=False, soft_wrap=True)
     print_findings(preview["findings"])
     for column in preview["columns"]:

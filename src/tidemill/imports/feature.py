@@ -7,14 +7,16 @@ FEATURE = Feature(
     name="imports",
     handlers={IMPORT_KIND: "tidemill.imports.handler:make_import_handler"},
     kinds={IMPORT_KIND: "tidemill.imports.use_cases:IMPORT_HOOKS"},
-    routers=["tidemill.imports.routes:router"],
+    routers=["tidemill.imports.routes:router", "tidemill.imports.mapping_routes:router"],
     openapi_tag=("imports", "Import files into tables, with an error for every invalid row"),
-    openapi_examples="tidemill.imports.schemas:OPENAPI_EXAMPLES",
+    openapi_examples="tidemill.imports.mapping_routes:OPENAPI_EXAMPLES",
     file_tasks={"import": "tidemill.imports.import_file_task:ImportFileTask"},
+    housekeeping=["tidemill.imports.remembered_mappings:delete_excess_mappings"],
     commands_module="tidemill.imports.cli",
     commands={
         "import": "Import a file into a table of your database, and report every invalid row.",
         "fix": "Send back fixed rows of an import, and retry only these rows.",
         "promote": "Promote a dry run: import its file with all fixed rows.",
+        "mappings": "List the remembered column mappings of imports, and share or forget them.",
     },
 )

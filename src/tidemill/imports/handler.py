@@ -17,6 +17,7 @@ from tidemill.core.policies import RetryPolicy
 from tidemill.failpoints import failpoint
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan
+from tidemill.imports.remembered_mappings import MappingToRemember, save_mapping
 from tidemill.imports.table_checks import TableChecker, format_row_values
 from tidemill.imports.target_table import TableRejection, TargetTable, TargetUnusable
 from tidemill.imports.validation.canonical_values import canonicalize_texts
@@ -103,14 +104,20 @@ def _have_same_key(
 
 
 CACHED_PLANS_MAX = 100
+MAPPING_SAVES_MAX = 3  # batches of a job, in each process, that save its mapping
 
 
 @dataclass(slots=True)
 class _CachedPlan:
-    """A job's plan. ``expects_existing`` is set when COPY meets an existing value; until then two lookups are saved."""
+    """A job's plan. ``expects_existing`` is set when COPY meets an existing value; until then two lookups are saved.
+
+    ``to_remember`` is saved with several batches, because the transaction of a batch can roll back.
+    """
 
     plan: ImportPlan
     checker: RowChecker
+    to_remember: MappingToRemember | None
+    saves_left: int = MAPPING_SAVES_MAX
     expects_existing: bool = False
 
 
@@ -143,6 +150,9 @@ class ImportHandler:
         failpoint("import.rows_written")
         known.expects_existing |= checks.has_found_existing
         await import_records.add_import_effects(conn, job_id, effects)
+        if known.to_remember is not None and known.saves_left and effects.total():
+            known.saves_left -= 1
+            await save_mapping(conn, job_id, known.to_remember)
         waiting = (
             {}
             if wait_policy is None
@@ -154,8 +164,10 @@ class ImportHandler:
     async def _get_or_read_plan(self, conn: Connection, job_id: UUID) -> _CachedPlan:
         known = self._plans.get(job_id)
         if known is None:
-            plan = msgspec.convert((await job_records.read_job_params(conn, job_id))["plan"], ImportPlan)
-            known = self._plans[job_id] = _CachedPlan(plan, self._make_checker(plan))
+            params = await job_records.read_job_params(conn, job_id)
+            plan = msgspec.convert(params["plan"], ImportPlan)
+            to_remember = MappingToRemember.from_job_params(params, plan)
+            known = self._plans[job_id] = _CachedPlan(plan, self._make_checker(plan), to_remember)
             while len(self._plans) > CACHED_PLANS_MAX:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(job_id)

@@ -15,6 +15,7 @@ from tidemill.core.principal import Role
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportRequest
+from tidemill.imports.remembered_mappings import MappingProposal
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.work_gates import make_preview_download_gate
 from tidemill.runtime import Runtime
@@ -67,8 +68,16 @@ class ImportSubmission:
     request: ImportRequest = field(default_factory=ImportRequest)
     layout: FileLayout = field(default_factory=FileLayout)
     stored_request: JsonObject = field(default_factory=dict)
+    uses_memory: bool = False  # complete the request from a remembered mapping
     existing_job: ExistingJob | None = None
     """The job of an earlier request that had the same idempotency key and the same options."""
+
+    def copy_with_request(self, request: ImportRequest, layout: FileLayout) -> "ImportSubmission":
+        """Return the submission with other options of the file."""
+        options = msgspec.to_builtins(request) | {"key": list(request.key), "layout": layout.to_json()}
+        stored = self.stored_request | options
+        spec = replace(self.spec, fingerprint_params=stored)
+        return replace(self, spec=spec, request=request, layout=layout, stored_request=stored)
 
     def copy_for_source(self, source: Mapping[str, object], idempotency_key: str) -> "ImportSubmission":
         """Return the submission of one of several files with the same options. ``submit`` looks up the key."""
@@ -107,6 +116,7 @@ class SubmittedImport(NamedTuple):
     job_id: UUID
     is_new: bool
     layout: FileLayout | None = None  # the layout, if this submission inspected the file
+    remembered: MappingProposal | None = None  # the mapping that completed the request
 
 
 PREVIEW_DOWNLOAD_TIMEOUT_S = 20  # short, as the HTTP client waits

@@ -93,10 +93,15 @@ async def submit_import(
 
 @router.post("/imports/preview", **_PREVIEW_IMPORT_OPTIONS)
 async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep) -> PreviewOut:
-    """Return the layout and column mapping of a file, and the errors in its first rows. The service stores nothing."""
+    """Return the layout and column mapping of a file, and the errors in its first rows. The service stores nothing.
+
+    If you, or a user who shares the mapping, imported a file with the same or similar columns, that mapping completes
+    the options. `remembered` has the completed options and the differences.
+    """
     received = await receive_import(request, runtime, me, PreviewIn, make_submission_from_request(request, me))
+    submission = replace(received.submission, uses_memory=received.body.memory)
     preview = await runtime.get(make_import_use_cases).preview_and_delete_file(
-        received.submission, received.source, rows=received.body.rows
+        submission, received.source, rows=received.body.rows
     )
     return PreviewOut.model_validate(preview)
 

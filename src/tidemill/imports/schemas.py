@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypeAliasType
 
 from tidemill.core.status import JobStatus
@@ -125,6 +125,7 @@ class PreviewIn(ImportIn):
     """The options of an import, and the number of rows to preview."""
 
     creates_job: ClassVar[bool] = False
+    memory: bool = Field(True, description="Complete the options from an earlier import of a file with such columns")
     rows: int = Field(20, ge=1, le=PREVIEW_ROWS_MAX)
 
 
@@ -178,6 +179,42 @@ class RejectedValueOut(BaseModel):
     reason: str
 
 
+class ProbableRenameOut(BaseModel):
+    """A new column that may be a column of the earlier import under another name."""
+
+    column: str
+    before: str = Field(description="The missing column")
+    field: str = Field(description="The field of the missing column")
+    reason: str
+
+
+class RememberedRequest(BaseModel):
+    """The options of an import, completed from a remembered mapping. Send them with the import."""
+
+    model_config = ConfigDict(extra="allow")
+
+    mapping: dict[str, str] = Field({}, description="Column of the file -> field")
+    translations: dict[str, dict[str, str]] = {}
+
+
+class RememberedOut(BaseModel):
+    """The remembered mapping that completed the options of a preview, and how the columns differ."""
+
+    id: int
+    owner: str
+    resource: str
+    shared: bool
+    uses: int
+    job_key: str = Field(description="The last import that used the mapping")
+    used_at: datetime
+    exact: bool = Field(description="True if the file has the same columns")
+    new: list[str] = Field(description="Columns that the earlier file did not have")
+    missing: list[str] = Field(description="Imported columns of the earlier file that this file does not have")
+    renamed: list[ProbableRenameOut] = Field(description="Probable renames. They are not applied")
+    request: RememberedRequest
+    layout: dict[str, Any] = Field(description="The layout options of the request, completed from the mapping")
+
+
 class PreviewOut(BaseModel):
     """The layout of a file, its column mapping, and the errors in its first rows. The file is not stored."""
 
@@ -192,6 +229,7 @@ class PreviewOut(BaseModel):
     missing: list[str] = Field(description="Required fields without a column")
     problems: list[str] = Field(description="Why the import would be rejected; empty if it would be accepted")
     fields: list[TargetFieldOut] = Field([], description="Fields of the resource, in order")
+    remembered: RememberedOut | None = Field(None, description="The remembered mapping that completed the options")
     rejected_values: dict[str, list[RejectedValueOut]] = Field(
         {}, description="Field -> invalid texts of its column in the first 1,000 rows, the most frequent first"
     )
@@ -318,7 +356,10 @@ _IMPORT_PROPERTIES: dict[str, dict[str, Any]] = {
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     **_LAYOUT_PROPERTIES,
 }
-_PREVIEW_PROPERTIES: dict[str, dict[str, Any]] = {"rows": {"type": "integer", "minimum": 1, "maximum": 1000}}
+_PREVIEW_PROPERTIES: dict[str, dict[str, Any]] = {
+    "rows": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "memory": {"type": "boolean", "description": "Complete the options from an earlier import"},
+}
 _IMPORT_SOURCE_EXAMPLES = {
     "url": {
         "summary": "A file at a URL",

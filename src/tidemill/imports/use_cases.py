@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, QuotaExceeded, UnknownJob
-from tidemill.core.file_format import FileLayout, list_layout_doubts
+from tidemill.core.file_format import DetectedLayout, FileLayout, list_layout_doubts
 from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
@@ -45,6 +45,7 @@ from tidemill.imports.import_submission import (
     download_preview_file,
     stage_referenced_file,
 )
+from tidemill.imports.remembered_mappings import MappingProposal, propose_mapping
 from tidemill.imports.validation.row_checker import RowChecker
 from tidemill.jobs import queries
 from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, check_record_format, inspect_file
@@ -163,7 +164,7 @@ class ImportUseCases:
         """
         blob_id = file.blob.id
         async with self._discard_staged_file_on_error(blob_id):
-            inspection = await self._inspect_import_file(submission, file)
+            submission, inspection, remembered = await self._inspect_and_complete(submission, file)
             spec = _add_file_fingerprint(submission, file, inspection)
             # A repeated submission returns the first job even if the table has changed and the plan would fail.
             if submission.existing_job is not None:
@@ -195,7 +196,7 @@ class ImportUseCases:
             raise
         if not is_new:
             await self._staged_files.discard(blob_id)
-        return SubmittedImport(job_id, is_new, layout)
+        return SubmittedImport(job_id, is_new, layout, remembered)
 
     async def _does_job_still_exist(self, job_id: UUID) -> bool:
         """Return whether a job was not deleted since its idempotency key was looked up; an upload can take minutes."""
@@ -235,8 +236,11 @@ class ImportUseCases:
         owner_id = submission.spec.owner_id
         file = await self._stage_for_preview(source, owner_id) if isinstance(source, FileReference) else source
         try:
-            inspection = await self._inspect_import_file(submission, file, PREVIEW_ROWS_MAX, allow_doubts=True)
-            return await self._build_preview(inspection, submission.resource, submission.request, rows)
+            submission, inspection, remembered = await self._inspect_and_complete(
+                submission, file, PREVIEW_ROWS_MAX, allow_doubts=True
+            )
+            preview = await self._build_preview(inspection, submission.resource, submission.request, rows)
+            return {**preview, "remembered": None if remembered is None else remembered.to_json()}
         finally:
             await self._staged_files.discard(file.blob.id)
 
@@ -267,6 +271,29 @@ class ImportUseCases:
         if existing.params.get("asked") != spec.fingerprint_params:
             raise make_key_reused_error(spec)
         return existing
+
+    async def _inspect_and_complete(
+        self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS, *, allow_doubts: bool = False
+    ) -> tuple[ImportSubmission, FileInspection, MappingProposal | None]:
+        """Inspect a file, and complete the request from a remembered mapping if the submission uses the memory."""
+        if not submission.uses_memory:
+            return submission, await self._inspect_import_file(submission, file, rows, allow_doubts=allow_doubts), None
+        inspection = await self._inspect_import_file(submission, file, rows, allow_doubts=True)
+        owner_id, resource = submission.spec.owner_id, submission.resource
+        proposal = await propose_mapping(self._db, owner_id, resource, submission.request, inspection.columns)
+        if proposal is not None:
+            with suppress(InvalidInput):  # the options do not fit this file, such as a delimiter and a workbook
+                layout = parse_layout_options(proposal.layout | submission.layout.to_json())
+                if proposal.is_exact and layout != submission.layout:
+                    again = replace(submission, layout=layout)
+                    other = await self._inspect_import_file(again, file, rows, allow_doubts=True)
+                    if other.columns == inspection.columns:
+                        submission, inspection = again, other
+            submission = submission.copy_with_request(proposal.request, submission.layout)
+            proposal = replace(proposal, layout=submission.layout.to_json())
+        if not allow_doubts:
+            DetectedLayout(inspection.layout, inspection.findings).require_certain()
+        return submission, inspection, proposal
 
     async def _inspect_import_file(
         self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS, *, allow_doubts: bool = False
@@ -352,6 +379,7 @@ class ImportUseCases:
             ],
             "rejected_values": rejected,
             "rows": rows[:shown_rows],
+            "remembered": None,
         }
 
     @asynccontextmanager
@@ -425,6 +453,7 @@ class ImportPreview(TypedDict):
     fields: list[PreviewField]
     rejected_values: dict[str, list[RejectedValue]]
     rows: list[RowWithErrors]
+    remembered: JsonObject | None
 
 
 def _check_preview_rows(

@@ -79,16 +79,18 @@ function columnState(column, preview) {
     fields: /** @type {Array<[name: string, label: string]>} */ (preview.fields.map((/** @type {any} */ one) => [one.name, `${one.name}${one.required ? " *" : ""} (${one.type})`])),
     isUnknown,
     isUserChoice: column in mappingFromUrl(query.peek()),
+    isRemembered: column in (preview.remembered?.request.mapping ?? {}),
     suggestion: isUnknown ? closestName(column, names.filter((/** @type {string} */ name) => !taken.includes(name))) : null,
     sample: sampleValues(preview.rows, column),
   };
 }
 
 /** @param {string} column @param {ReturnType<typeof columnState>} now */
-function matchLabel(column, { field, isUserChoice, isUnknown }) {
+function matchLabel(column, { field, isUserChoice, isRemembered, isUnknown }) {
   if (isUnknown) return h("span", { class: "status", data: { tone: "warn" } }, icon("alert"), "unknown field");
-  if (!field) return h("span", { class: "muted" }, isUserChoice ? "left out" : "not imported");
+  if (!field) return h("span", { class: "muted" }, isUserChoice ? "left out" : isRemembered ? "left out as before" : "not imported");
   if (isUserChoice) return h("span", null, "your choice");
+  if (isRemembered && field !== column) return h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "as before");
   return field === column ? h("span", { class: "status", data: { tone: "ok" } }, icon("check"), "same name") : h("span", { class: "status", data: { tone: "run" } }, icon("help"), "detected");
 }
 
@@ -112,8 +114,8 @@ export function translationTable(preview) {
     const found = preview.value ?? { rejected_values: {} };
     /** @type {Map<string, RejectedText>} */
     const all = new Map();
-    for (const [field, texts] of Object.entries(translationsFromUrl(query.value))) {
-      for (const text of Object.keys(texts)) all.set(`${field} ${text}`, { field, text, rows: null, reason: "replaced" });
+    for (const [field, texts] of Object.entries(currentTranslations(preview.value, query.value))) {
+      for (const text of Object.keys(texts)) all.set(`${field} ${text}`, { field, text, rows: null, reason: texts[text] === text ? "not replaced" : "replaced" });
     }
     for (const [field, values] of Object.entries(found.rejected_values)) {
       for (const one of values.slice(0, REJECTED_SHOWN_MAX)) all.set(`${field} ${one.value.trim()}`, { field, text: one.value.trim(), rows: one.rows, reason: one.reason });
@@ -146,11 +148,17 @@ export function translationTable(preview) {
   );
 }
 
+/** The translations of the user, and else those of the remembered mapping. @param {any} preview @param {URLSearchParams} urlParams @returns {Record<string, Record<string, string>>} */
+function currentTranslations(preview, urlParams) {
+  return { ...preview?.remembered?.request.translations, ...translationsFromUrl(urlParams) };
+}
+
 /** A list of the allowed values of an enumeration, or a text input. @param {string} field @param {string} text @param {Preview} preview */
 function replacementInput(field, text, preview) {
   const label = `Import instead of ${text} in ${field}`;
-  const chosen = () => translationsFromUrl(query.value)[field]?.[text] ?? "";
-  const change = (/** @type {Event} */ event) => setTranslation(field, text, /** @type {HTMLInputElement} */ (event.target).value.trim() || null);
+  const chosen = () => currentTranslations(preview.value, query.value)[field]?.[text] ?? "";
+  // A remembered translation is undone by one to the same text.
+  const change = (/** @type {Event} */ event) => setTranslation(field, text, /** @type {HTMLInputElement} */ (event.target).value.trim() || (text in (preview.peek()?.remembered?.request.translations?.[field] ?? {}) ? text : null));
   const allowed = computed(() => JSON.stringify(preview.value?.fields.find((/** @type {any} */ one) => one.name === field)?.allowed ?? []));
   const values = JSON.parse(allowed.peek());
   if (values.length === 0) return h("input", { type: "text", size: "16", "aria-label": label, placeholder: "unchanged", value: chosen, on: { change } });

@@ -13,6 +13,7 @@ const RULE_PARAMS = ["mode", "duplicates", "keep_empty", "spreadsheet_safe"];
 const HEAD_BYTES = 1 << 20; // enough for the preview of a line-based file; other files are sent completely
 const LINE_FORMATS = /\.(csv|tsv|txt|ndjson|jsonl)$/i;
 const PREVIEW_ROWS = 20;
+const LINE_END_NAMES = new Map([["\n", "lf"], ["\r\n", "crlf"], ["\r", "cr"]]);
 
 /** Kept while the user visits another screen. @type {import("../core/signal.js").Signal<File | null>} */
 export const draftFile = signal(/** @type {File | null} */ (null));
@@ -83,6 +84,14 @@ export function translationsFromUrl(urlParams) {
   }
 }
 
+/** The parameters with the options that a remembered mapping completed. @param {URLSearchParams} params @param {any} remembered */
+function withRemembered(params, remembered) {
+  if (!remembered) return params;
+  for (const [name, value] of Object.entries(remembered.request)) params.set(name, JSON.stringify(value));
+  for (const [name, value] of Object.entries(remembered.layout)) params.set(name, LINE_END_NAMES.get(/** @type {any} */ (value)) ?? String(value));
+  return params;
+}
+
 /** Sets the text to import instead of a text in the file; null imports the text unchanged. @param {string} field @param {string} text @param {string | null} replacement */
 export function setTranslation(field, text, replacement) {
   const all = translationsFromUrl(query.peek());
@@ -101,10 +110,10 @@ export function previewFile() {
   const isPreviewing = signal(false);
   const sent = signal(0);
   const attempts = signal(0);
-  const params = computed(() => importParams(query.value).toString());
+  const params = computed(() => `${importParams(query.value)} ${query.value.get("memory") ?? ""}`);
   effect(() => {
     void attempts.value;
-    const [file, queryText] = [draftFile.value, params.value];
+    const [file, queryText] = [draftFile.value, /** @type {string} */ (params.value.split(" ")[0])];
     if (file === null || !new URLSearchParams(queryText).get("resource")) {
       preview.value = error.value = null;
       return;
@@ -143,6 +152,7 @@ async function requestPreview(file, queryText, signal, onProgress) {
   const params = new URLSearchParams(queryText);
   params.set("rows", String(PREVIEW_ROWS));
   params.set("filename", file.name);
+  if (query.peek().get("memory") === "false") params.set("memory", "false");
   return uploadFile(`/v1/imports/preview?${params}`, await fileHead(file), { signal, onProgress });
 }
 
@@ -157,11 +167,11 @@ export async function fileHead(file) {
 
 /**
  * Submits the file. With the same key, a repeated request returns the same job.
- * @param {{validate_only: boolean, key: string, signal: AbortSignal, onProgress: (sent: number) => void}} options
+ * @param {{validate_only: boolean, key: string, signal: AbortSignal, remembered: any, onProgress: (sent: number) => void}} options
  */
-export async function submitImport({ validate_only, key, signal, onProgress }) {
+export async function submitImport({ validate_only, key, signal, remembered, onProgress }) {
   const file = /** @type {File} */ (draftFile.peek());
-  const params = importParams(query.peek());
+  const params = withRemembered(importParams(query.peek()), remembered);
   params.set("filename", file.name);
   if (validate_only) params.set("validate_only", "true");
   return uploadFile(`/v1/imports?${params}`, file, { signal, onProgress, headers: { "idempotency-key": key } });

@@ -13,6 +13,7 @@ import { dropZone, preventPageDrop } from "../ui/drop-zone.js";
 import { icon } from "../ui/icons.js";
 import { emptyState, errorNotice, loadingNotice, validationNotice } from "../ui/notices.js";
 import { columnsTable, importOptions, translationTable } from "./import-columns.js";
+import { rememberedNotice } from "./import-mappings.js";
 import { draftFile, fetchWritableResources, previewFile, previousFileName, setDraftFile, submitImport } from "./import-draft.js";
 import { findingList, layoutForm, previewTable } from "./import-preview.js";
 import { stepBar } from "./import-steps.js";
@@ -77,9 +78,9 @@ export function screen() {
   ];
   const columnsStep = () => [
     stepHeading("Columns"),
-    whenPreviewed(() => [columnsTable(previewed.preview), translationTable(previewed.preview)]),
+    whenPreviewed(() => [rememberedNotice(previewed), columnsTable(previewed.preview), translationTable(previewed.preview)]),
     importOptions(),
-    startButtons(() => (previewed.isPreviewing.value ? "The preview is being updated" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "Fix the column mapping first" : null)))),
+    startButtons(previewed.preview, () => (previewed.isPreviewing.value ? "The preview is being updated" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "Fix the column mapping first" : null)))),
   ];
 
   let isFirstStep = true;
@@ -136,12 +137,12 @@ function resourceChoice(all, chosen, typed, isOther) {
     const { value } = /** @type {HTMLSelectElement} */ (event.target);
     isOther.value = value === "*";
     typed.value = "";
-    setQuery({ resource: value === "*" ? null : value, mapping: null, translations: null }, { replace: true });
+    setQuery({ resource: value === "*" ? null : value, mapping: null, translations: null, memory: null }, { replace: true });
   };
   const inputText = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value.trim();
   const type = (/** @type {Event} */ event) => (typed.value = inputText(event));
   const name = async (/** @type {Event} */ event) => {
-    await setQuery({ resource: inputText(event), mapping: null, translations: null }, { replace: true });
+    await setQuery({ resource: inputText(event), mapping: null, translations: null, memory: null }, { replace: true });
     typed.value = "";
   };
   return h(
@@ -163,8 +164,8 @@ function resourceHint(one) {
   return h("span", { class: "hint" }, `${one.fields.filter((/** @type {any} */ field) => field.writable).length} fields${one.key.length ? `; key: ${one.key.join(", ")}` : ""}`);
 }
 
-/** The buttons that submit the file, as a dry run or as an import. @param {() => string | null} disabledReason null if the file can be submitted */
-function startButtons(disabledReason) {
+/** The buttons that submit the file, as a dry run or as an import. @param {import("../core/signal.js").Signal<any>} preview @param {() => string | null} disabledReason null if the file can be submitted */
+function startButtons(preview, disabledReason) {
   const sending = signal(/** @type {{sent: number, since: number, size: number, isDryRun: boolean} | null} */ (null));
   const error = signal(/** @type {Error | null} */ (null));
   let stop = new AbortController();
@@ -182,7 +183,7 @@ function startButtons(disabledReason) {
     error.value = null;
     sending.value = { sent: 0, since: Date.now(), size: file.size, isDryRun };
     try {
-      const made = await submitImport({ validate_only: isDryRun, key, signal: stop.signal, onProgress: (sent) => sending.value && (sending.value = { ...sending.value, sent }) });
+      const made = await submitImport({ validate_only: isDryRun, key, signal: stop.signal, remembered: preview.peek()?.remembered, onProgress: (sent) => sending.value && (sending.value = { ...sending.value, sent }) });
       isFinished = true;
       setDraftFile(null);
       await navigate(`/imports/${made.key}`);

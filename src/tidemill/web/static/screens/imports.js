@@ -24,7 +24,7 @@ export function screen() {
   return h(
     "div",
     { class: "screen" },
-    h("div", { class: "head" }, h("h1", null, "Imports"), h("a", { class: "button main-act", href: href("/imports/new") }, icon("plus"), "Import a file")),
+    h("div", { class: "head" }, h("h1", null, "Imports"), h("div", { class: "row" }, h("a", { class: "button", href: href("/imports/mappings") }, "Remembered mappings"), h("a", { class: "button main-act", href: href("/imports/new") }, icon("plus"), "Import a file"))),
     jobListBody(list, table, emptyList),
   );
 }

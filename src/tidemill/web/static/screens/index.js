@@ -20,6 +20,7 @@ export const SCREENS = [
   { path: "/dead-letters", load: () => import("./dead-letters.js"), title: "Failed items", nav: { label: "Failed items", icon: "cross", keys: "g d" } },
   { path: "/imports", load: () => import("./imports.js"), title: "Imports", nav: { label: "Imports", icon: "import", keys: "g i" }, feature: "imports" },
   { path: "/imports/new", load: () => import("./import-new.js"), title: "Import a file" },
+  { path: "/imports/mappings", load: () => import("./import-mappings.js"), title: "Remembered mappings" },
   { path: "/imports/:import", load: () => import("./import.js"), title: "Import", key: "import" },
   { path: "/exports", load: () => import("./exports.js"), title: "Exports", nav: { label: "Exports", icon: "export", keys: "g e" }, feature: "exports" },
   { path: "/exports/new", load: () => import("./export-new.js"), title: "New export" },
