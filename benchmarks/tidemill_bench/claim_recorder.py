@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tidemill.core.batch import Lease
-from tidemill.engine.claimer import FairClaimer
+from tidemill.engine.lane import FairClaimer
 from tidemill.store.database import Connection
 from tidemill.store.statements import make_sql_loader
 

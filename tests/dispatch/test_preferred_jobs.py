@@ -11,7 +11,7 @@ from tidemill.app.runtime_factory import make_engine_context
 from tidemill.config import Settings
 from tidemill.engine.children.control_pipe import ControlDecoder, WakeMessage, encode_message
 from tidemill.engine.children.shared_state import SharedState
-from tidemill.engine.claimer import HINTED_JOB_BATCHES, OWNER_LIMIT_POLL_S, FairClaimer
+from tidemill.engine.lane import HINTED_JOB_BATCHES, OWNER_LIMIT_POLL_S, FairClaimer
 from tidemill.store.database import Database
 
 

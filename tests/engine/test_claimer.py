@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.engine.claimer import choose_fair_job, count_job_as_running, filter_claimable_jobs, find_hinted_job
+from tidemill.engine.lane import choose_fair_job, count_job_as_running, filter_claimable_jobs, find_hinted_job
 from tidemill.store.batch_leases import ClaimableJob
 
 

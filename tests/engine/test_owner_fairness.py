@@ -11,7 +11,7 @@ from tidemill.app.runtime_factory import make_engine_context
 from tidemill.config import Settings
 from tidemill.core.input_source import SourceReference
 from tidemill.engine.children.shared_state import SharedState
-from tidemill.engine.claimer import FairClaimer
+from tidemill.engine.lane import FairClaimer
 from tidemill.files.blobs import open_blob_store
 from tidemill.jobs.submission import submit_job
 from tidemill.store.database import Database

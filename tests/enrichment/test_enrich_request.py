@@ -7,7 +7,7 @@ import pytest
 from enrichment.scenes import Scene
 from support.reconciliation_services import Reply, Request, Scripted, scripted, told
 from tidemill.core.errors import InvalidRequest
-from tidemill.enrichment.enrich_request import EnrichRequest, JsonPath
+from tidemill.enrichment.job_requests import EnrichRequest, JsonPath
 
 DOCUMENT = {"offers": [{"price": 5, "odd name": "x"}, {"price": 7}], "title": None, "a-b": {"c": [1, 2]}}
 PRICE = {"price": "$.offers[0].price"}

@@ -5,7 +5,7 @@ import pytest
 from enrichment.scenes import Scene
 from support.reconciliation_services import Reply, Request, Scripted, named, told
 from tidemill.core.errors import InvalidRequest
-from tidemill.enrichment.match_request import MatchRequest, normalize_entity_name
+from tidemill.enrichment.job_requests import MatchRequest, normalize_entity_name
 
 ASKED = {"service": "names", "query": "name"}
 

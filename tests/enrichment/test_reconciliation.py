@@ -2,7 +2,7 @@
 
 from enrichment.scenes import Scene
 from support.reconciliation_services import CsvReconcile
-from tidemill.enrichment.match_request import MATCH_COLUMNS
+from tidemill.enrichment.job_requests import MATCH_COLUMNS
 
 
 async def test_match_returns_best_candidate_of_real_service(scene: Scene, csv_reconcile: CsvReconcile) -> None:

@@ -13,7 +13,7 @@ from support.reconciliation_services import Reply, Request, Scripted, echo, name
 from tidemill.core.errors import InvalidRequest, InvalidSettings
 from tidemill.dispatch import outbox
 from tidemill.enrichment import reconciliation
-from tidemill.enrichment.match_request import MatchRequest
+from tidemill.enrichment.job_requests import MatchRequest
 from tidemill.enrichment.service_client import ServiceClient
 from tidemill.jobs.administration import check_health
 from tidemill.store.item_lists import _fetch_job_briefs

@@ -18,17 +18,18 @@ from tidemill.core.errors import InvalidInput, InvalidRequest, InvalidSettings
 from tidemill.core.policies import FailurePolicy
 from tidemill.distributions.config import parse_datasets
 from tidemill.enrichment.config import parse_services
-from tidemill.enrichment.enrich_request import (
+from tidemill.enrichment.external_service import ServiceCallError
+from tidemill.enrichment.job_requests import (
     EmptyTemplateValue,
     EnrichRequest,
     JsonPath,
+    MatchRequest,
     PathTraversal,
     fill_json_template,
     fill_path_template,
     list_template_problems,
+    normalize_entity_name,
 )
-from tidemill.enrichment.external_service import ServiceCallError
-from tidemill.enrichment.match_request import MatchRequest, normalize_entity_name
 from tidemill.enrichment.reconciliation import decode_answers
 from tidemill.imports.import_file_task import ImportFileTask
 from tidemill.limits.config import parse_limiters

@@ -33,9 +33,16 @@ from tidemill.http.middleware import convert_query_to_snake_case
 from tidemill.jobs.bulk_operation_schemas import ReprocessIn, RowRange
 from tidemill.rest.dependencies import decode_cursor, encode_cursor, parse_idempotency_key
 from tidemill.rest.file_download import matches_etag, parse_range_header
-from tidemill.rest.multipart import PartData, PartEnd, PartStart, parse_multipart
 from tidemill.rest.problems import HttpError
-from tidemill.rest.request_body import content_length_exceeds, has_json_content_type, slice_json_array
+from tidemill.rest.request_body import (
+    PartData,
+    PartEnd,
+    PartStart,
+    content_length_exceeds,
+    has_json_content_type,
+    parse_multipart,
+    slice_json_array,
+)
 
 FORM_TYPE = 'multipart/form-data; boundary="x-y"'
 FORMS = (

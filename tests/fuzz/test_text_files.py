@@ -11,7 +11,7 @@ from fuzz.reading import assert_reads_consistently, consume, read_file
 from fuzz.targets import fuzz
 from support.counted_work import count_calls, measure_peak_bytes
 from tidemill.files.layout import TEXT_ENCODINGS
-from tidemill.files.writers.row_writers import format_csv_line
+from tidemill.files.writers.copy_encoders import format_csv_line
 
 CSV_SAMPLES = (
     b'id,name\n1,Ada\n2,"a,""b""\nc"\n\n3,\n4,\xc3\xa9\n',

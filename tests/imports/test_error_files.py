@@ -16,7 +16,7 @@ from support.import_requests import CSV_TYPE, Shop, open_shop
 from tidemill import Mill
 from tidemill.core.file_format import FileLayout
 from tidemill.core.principal import Role
-from tidemill.files.writers.row_writers import format_csv_line
+from tidemill.files.writers.copy_encoders import format_csv_line
 from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS
 from tidemill.imports.error_files import escape_cell_if_formula, make_csv_style
 from tidemill.imports.fixed_rows import FixedCellMerger

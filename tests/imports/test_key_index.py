@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.imports import key_index, sorted_runs
+from tidemill.imports import key_index
 from tidemill.imports.key_index import KeyIndex
 
 CHUNKS = st.lists(st.lists(st.none() | st.integers(0, 40).map(str), max_size=15), max_size=12)
@@ -27,8 +27,8 @@ def test_key_index_finds_same_duplicates_as_dict(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_index, "RECENT_KEYS_MAX", recent)
-        patch.setattr(sorted_runs, "RUNS_PER_LEVEL_MAX", runs_max)
-        patch.setattr(sorted_runs, "MERGE_CHUNK_KEYS", part)
+        patch.setattr(key_index, "RUNS_PER_LEVEL_MAX", runs_max)
+        patch.setattr(key_index, "MERGE_CHUNK_KEYS", part)
         patch.setattr(key_index, "BLOOM_BITS_INITIAL", bits)
         patch.setattr(key_index, "BLOOM_BITS_MAX", max(bits, 256))
         known: dict[str, int] = {}
@@ -80,7 +80,7 @@ def test_key_index_completes_short_disk_writes(monkeypatch: pytest.MonkeyPatch) 
 
 def test_key_index_merge_keeps_latest_row_of_shared_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "RECENT_KEYS_MAX", 100)
-    monkeypatch.setattr(sorted_runs, "MERGE_CHUNK_KEYS", 30)
+    monkeypatch.setattr(key_index, "MERGE_CHUNK_KEYS", 30)
     seen, names = KeyIndex(keep_latest=True), list(map(str, range(100)))
     for run in range(40):
         seen.add_keys_and_find_repeats(run * 100, names)

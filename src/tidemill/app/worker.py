@@ -19,8 +19,7 @@ from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connectio
 from tidemill.dispatch.outbox_relay import OutboxRelay
 from tidemill.dispatch.postgres_dispatcher import HintReceiver, NotificationReceiver, PostgresDispatcher
 from tidemill.engine.children.child_process import ChildCommand
-from tidemill.engine.children.salvage import CrashSalvage
-from tidemill.engine.children.supervisor import HeartbeatLoop, Supervisor
+from tidemill.engine.children.supervisor import CrashSalvage, HeartbeatLoop, Supervisor
 from tidemill.engine.children.time_slices import SliceRunner, compute_slice_grace_s
 from tidemill.engine.context import INGESTERS, SPARE_LANES
 from tidemill.engine.maintenance_loop import BlobCleanupLoop, BulkOperationLoop, MaintenanceLoop

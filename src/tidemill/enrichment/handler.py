@@ -13,13 +13,6 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND, Handler
 from tidemill.core.outcome import Fail, NotFound, Skip, Wait
 from tidemill.core.policies import RetryPolicy
-from tidemill.enrichment.enrich_request import (
-    EmptyTemplateValue,
-    EnrichRequest,
-    PathTraversal,
-    fill_json_template,
-    fill_path_template,
-)
 from tidemill.enrichment.external_service import (
     NOT_FOUND_STATUSES,
     ServiceCallError,
@@ -28,7 +21,16 @@ from tidemill.enrichment.external_service import (
     describe_http_status,
     make_invalid_answer_error,
 )
-from tidemill.enrichment.match_request import MATCH_COLUMNS, MatchQuery, MatchRequest
+from tidemill.enrichment.job_requests import (
+    MATCH_COLUMNS,
+    EmptyTemplateValue,
+    EnrichRequest,
+    MatchQuery,
+    MatchRequest,
+    PathTraversal,
+    fill_json_template,
+    fill_path_template,
+)
 from tidemill.enrichment.reconciliation import (
     MatchCandidate,
     MatchQueryBatcher,

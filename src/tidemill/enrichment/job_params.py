@@ -9,14 +9,14 @@ from tidemill.config_sections import ConfigTable, Names, NonEmpty, Text, Unique,
 from tidemill.core.errors import InvalidRequest
 from tidemill.core.json_input import JsonObject
 from tidemill.core.result_grid import COLUMN_NAME_MAX_CHARS
-from tidemill.enrichment import enrich_request
+from tidemill.enrichment import job_requests
 from tidemill.enrichment.config import HEADER_NAME_PATTERN, RESERVED_HEADERS
-from tidemill.enrichment.enrich_request import JsonPath
-from tidemill.enrichment.match_request import (
+from tidemill.enrichment.job_requests import (
     MATCH_LIMIT_MAX,
     MATCH_PROPERTIES_MAX,
     NOT_FOUND_DELAY_MAX_S,
     STRATEGIES_MAX,
+    JsonPath,
     find_strategy_problem,
 )
 
@@ -33,14 +33,14 @@ def _check_strategies(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_path_template(path: str) -> str:
-    problem = enrich_request.find_template_problem(path)
+    problem = job_requests.find_template_problem(path)
     if problem:
         raise ValueError(problem)
     if not path.isprintable() or " " in path or "#" in path or "\\" in path:
         raise ValueError('Input should not contain spaces, "#" or backslashes')
     if not path.startswith("/") or path.startswith("//"):
         raise ValueError("Input should be a path relative to the URL of the service, such as /items/{sku}")
-    if enrich_request.has_path_traversal(path):
+    if job_requests.has_path_traversal(path):
         raise ValueError('Input should not contain "." or ".." segments')
     return path
 
@@ -71,7 +71,7 @@ def _check_request_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def _check_body_template(body: Any) -> Any:
-    problems = list(dict.fromkeys(enrich_request.list_template_problems(body)))
+    problems = list(dict.fromkeys(job_requests.list_template_problems(body)))
     if problems:
         raise ValueError("; ".join(problems))
     return body

@@ -22,7 +22,7 @@ from tidemill.enrichment.external_service import (
     describe_http_status,
     make_invalid_answer_error,
 )
-from tidemill.enrichment.match_request import MatchQuery, MatchRequest
+from tidemill.enrichment.job_requests import MatchQuery, MatchRequest
 from tidemill.enrichment.service_client import ActiveCheck, ServiceClient
 
 CANDIDATE_ID_MAX_CHARS, CANDIDATE_NAME_MAX_CHARS, CANDIDATE_TYPES_MAX = 500, 500, 10

@@ -7,10 +7,9 @@ from typing import Any
 from tidemill.core.errors import InvalidRequest, format_suggestion
 from tidemill.core.kinds import ENRICH_KIND, MATCH_KIND
 from tidemill.core.principal import Role
-from tidemill.enrichment.enrich_request import EnrichRequest
 from tidemill.enrichment.external_service import ExternalService, check_service_url, make_service_from_url
 from tidemill.enrichment.feature import SERVICE_KIND_ALIASES
-from tidemill.enrichment.match_request import MATCH_COLUMNS, STRATEGY_COLUMN_PREFIX, MatchRequest
+from tidemill.enrichment.job_requests import MATCH_COLUMNS, STRATEGY_COLUMN_PREFIX, EnrichRequest, MatchRequest
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.job_submission import Submission
 

@@ -9,7 +9,7 @@ from tidemill.dispatch import routes as dispatch_routes
 from tidemill.features import import_object
 from tidemill.http import openapi, resource_routes, system_routes
 from tidemill.http.middleware import RequestMiddleware
-from tidemill.jobs import bulk_operation_routes, cross_job_routes, job_event_routes, submit_routes
+from tidemill.jobs import bulk_operation_routes, cross_job_routes, job_event_routes
 from tidemill.jobs import routes as job_routes
 from tidemill.jobs.submission import make_kind_grants
 from tidemill.limits import routes as limiter_routes
@@ -21,7 +21,7 @@ from tidemill.telemetry.metrics import MetricsSubscriber
 API_PREFIX = "/v1"
 CORE_ROUTERS = (
     *(system_routes.router, account_routes.router),
-    *(submit_routes.router, job_routes.router, job_routes.item_router, resource_routes.router),
+    *(job_routes.submit_router, job_routes.router, job_routes.item_router, resource_routes.router),
     *(cross_job_routes.router, bulk_operation_routes.router, job_event_routes.router),
     *(limiter_routes.router, dispatch_routes.router),
 )

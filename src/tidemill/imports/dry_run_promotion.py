@@ -13,9 +13,9 @@ from tidemill.core.kinds import IMPORT_KIND
 from tidemill.core.principal import Role
 from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import import_records
-from tidemill.imports.import_plan import ImportPlan
+from tidemill.imports.import_plan import ImportPlan, check_table_privileges
 from tidemill.imports.import_submission import SubmittedImport
-from tidemill.imports.use_cases import LOCAL_IMPORT, check_table_privileges
+from tidemill.imports.use_cases import LOCAL_IMPORT
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import report_submitted_if_new
 from tidemill.runtime import Runtime

@@ -11,7 +11,7 @@ import msgspec
 from tidemill.core.file_format import FORMAT_CONTENT_TYPES, FileFormat, FileLayout, escape_formula, unescape_formula
 from tidemill.core.job import Job
 from tidemill.core.result_grid import GridCell, format_cell
-from tidemill.files.writers.row_writers import format_cells_of_row_as_xml, format_csv_line
+from tidemill.files.writers.copy_encoders import format_cells_of_row_as_xml, format_csv_line
 from tidemill.files.writers.xlsx_sheets import WorkbookWriter
 from tidemill.imports import import_records
 from tidemill.imports.column_mapping import (

@@ -15,6 +15,8 @@ from tidemill.imports.column_mapping import (
     map_columns,
     quote_names,
 )
+from tidemill.store.database import Database
+from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
 from tidemill.tables.resource import Field, Reference, Resource
 from tidemill.tables.values.column_texts import is_storable_text
 from tidemill.tables.values.value_formats import check_format_fits_field
@@ -253,3 +255,20 @@ def validate_plan(plan: ImportPlan) -> None:
             )
     if not plan.mapped_fields:
         raise InvalidInput(f"No column of the file is a field of {resource.name}")
+
+
+async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
+    """Raise InvalidInput if the database user may not write the table, or not read its keys and references."""
+    resource, given, lacking = plan.resource, set(plan.mapped_fields), []
+    columns = [resource.get_field(name).column for name in plan.mapped_fields]
+    if not plan.validate_only:
+        lacking += await db.run(find_access_problems, resource.table, columns, plan.mode)
+    keys = [resource.get_field(name).column for fields in plan.unique_field_sets for name in fields]
+    if keys and (plan.validate_only or plan.mode == "insert"):
+        lacking += await db.run(find_access_problems, resource.table, list(dict.fromkeys(keys)), "read")
+    for one in resource.references:
+        if given.issuperset(one.fields):
+            lacking += await db.run(find_access_problems, one.table, one.columns, "read")
+    if lacking:
+        action = "read" if plan.validate_only else "write to"
+        raise InvalidInput(f"Cannot {action} {resource.table}: {describe_access_problems(lacking)}")

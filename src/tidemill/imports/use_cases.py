@@ -29,6 +29,7 @@ from tidemill.imports.failed_rows import (
 from tidemill.imports.import_plan import (
     ImportPlan,
     ImportRequest,
+    check_table_privileges,
     choose_given_formats,
     is_spreadsheet_safe,
     make_import_plan,
@@ -52,7 +53,6 @@ from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, check_rec
 from tidemill.jobs.staged_files import StagedFiles, make_staged_files
 from tidemill.jobs.submission import check_submission, submit_job
 from tidemill.runtime import KindHooks, Runtime
-from tidemill.store.database import Database
 from tidemill.store.job_events import compute_rate, compute_ratio
 from tidemill.store.job_submission import (
     ExistingJob,
@@ -62,7 +62,6 @@ from tidemill.store.job_submission import (
     make_key_reused_error,
 )
 from tidemill.store.jsonb import decode_input_or_text, encode_json
-from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.tables.values.value_formats import get_value_format
@@ -391,32 +390,12 @@ class ImportUseCases:
             raise
 
 
-async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
-    """Raise InvalidInput if the database user may not write the table, or not read its keys and references."""
-    resource, given, lacking = plan.resource, set(plan.mapped_fields), []
-    if not plan.validate_only:
-        lacking += await db.run(find_access_problems, resource.table, _list_target_columns(plan), plan.mode)
-    keys = [resource.get_field(name).column for fields in plan.unique_field_sets for name in fields]
-    if keys and (plan.validate_only or plan.mode == "insert"):
-        lacking += await db.run(find_access_problems, resource.table, list(dict.fromkeys(keys)), "read")
-    for one in resource.references:
-        if given.issuperset(one.fields):
-            lacking += await db.run(find_access_problems, one.table, one.columns, "read")
-    if lacking:
-        action = "read" if plan.validate_only else "write to"
-        raise InvalidInput(f"Cannot {action} {resource.table}: {describe_access_problems(lacking)}")
-
-
 def _add_file_fingerprint(submission: ImportSubmission, file: ImportFile, inspection: FileInspection) -> Submission:
     """Add a fingerprint of the file, so that an idempotency key covers the options and the file, not the catalog."""
     source = submission.stored_request.get("source", {})
     is_reference = not {"name", "file_id"}.isdisjoint(source)  # the file at this reference may have changed since
     layout = msgspec.json.encode(inspection.layout.to_json(), order="deterministic")
     return replace(submission.spec, idem_print=b"" if is_reference else file.blob.sha256 + layout)
-
-
-def _list_target_columns(plan: ImportPlan) -> list[str]:
-    return [plan.resource.get_field(name).column for name in plan.mapped_fields]
 
 
 PREVIEW_ROWS_MAX = 1_000

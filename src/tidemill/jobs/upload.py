@@ -8,8 +8,7 @@ from fastapi import Request
 from tidemill.core.errors import InvalidInput, TooLarge
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.upload_receiver import UploadedFile, UploadReceiver
-from tidemill.rest.multipart import PartData, PartStart, parse_multipart
-from tidemill.rest.request_body import content_length_exceeds
+from tidemill.rest.request_body import PartData, PartStart, content_length_exceeds, parse_multipart
 from tidemill.runtime import Runtime
 
 FORM_FIELDS_MAX_BYTES = 1 << 20

@@ -8,10 +8,9 @@ from tidemill.app.mill import Mill
 from tidemill.app.runtime_factory import make_engine_context
 from tidemill.core.kinds import Handler
 from tidemill.engine.children.shared_state import SharedState
-from tidemill.engine.claimer import FairClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
-from tidemill.engine.lane import Lane
+from tidemill.engine.lane import FairClaimer, Lane
 from tidemill.engine.maintenance_loop import MaintenanceLoop
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.engine.source_fetcher import SourceFetcher

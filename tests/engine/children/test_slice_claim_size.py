@@ -10,8 +10,8 @@ from support import add_job
 from tidemill import Item, Mill
 from tidemill.app.runtime_factory import make_engine_context
 from tidemill.engine.children.shared_state import SharedState
-from tidemill.engine.claimer import claim_from_job
 from tidemill.engine.context import EngineContext
+from tidemill.engine.lane import claim_from_job
 from tidemill.engine.sizing import SystemLoad
 from tidemill.store.database import Database
 

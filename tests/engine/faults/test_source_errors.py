@@ -17,8 +17,8 @@ from tidemill.core.child_exit import ExitCause
 from tidemill.core.input_source import SourceReference
 from tidemill.core.job import Job
 from tidemill.core.status import JobStatus
-from tidemill.engine.children.salvage import CrashSalvage
 from tidemill.engine.children.shared_state import SharedState
+from tidemill.engine.children.supervisor import CrashSalvage
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.folder_store import FolderBlobStore
 from tidemill.runtime import return_no_kind_hooks

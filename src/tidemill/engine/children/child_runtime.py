@@ -22,10 +22,9 @@ from tidemill.engine.children.control_pipe import (
     WakeMessage,
 )
 from tidemill.engine.children.time_slices import TimeSliceWork
-from tidemill.engine.claimer import FairClaimer
 from tidemill.engine.context import INGESTERS, SPARE_LANES, EngineContext
 from tidemill.engine.ingester import Ingester, IngestOwners
-from tidemill.engine.lane import Lane
+from tidemill.engine.lane import FairClaimer, Lane
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.engine.source_fetcher import SourceFetcher
 

@@ -13,10 +13,9 @@ from tidemill.core.kinds import HandlerLookup
 from tidemill.engine.children.child_process import SLICE_OVERDUE_S, ChildProcess
 from tidemill.engine.children.control_pipe import StartSliceMessage
 from tidemill.engine.children.supervisor import DRAIN_GIVE_UP_S, Supervisor
-from tidemill.engine.claimer import SingleJobClaimer
 from tidemill.engine.context import EngineContext
 from tidemill.engine.ingester import Ingester
-from tidemill.engine.lane import Lane, fail_or_close_job_if_due
+from tidemill.engine.lane import Lane, SingleJobClaimer, fail_or_close_job_if_due
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.engine.source_fetcher import SourceFetcher
 from tidemill.runtime import FindKindHooks

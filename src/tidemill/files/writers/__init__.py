@@ -6,8 +6,13 @@ from typing import Protocol
 from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec, ResultFileFormat
 from tidemill.core.result_grid import GridColumns, GridRow
 from tidemill.files.writers.byte_output import ByteOutput, CompressedEncoder, CompressedOutput, CopyEncoder
-from tidemill.files.writers.copy_encoders import JsonArrayEncoder, PassthroughEncoder
-from tidemill.files.writers.row_writers import CsvWriter, NdjsonWriter, XlsxWriter
+from tidemill.files.writers.copy_encoders import (
+    CsvWriter,
+    JsonArrayEncoder,
+    NdjsonWriter,
+    PassthroughEncoder,
+    XlsxWriter,
+)
 
 
 class RowWriter(Protocol):
