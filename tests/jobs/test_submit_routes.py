@@ -411,7 +411,7 @@ async def test_unreadable_or_endless_source_is_rejected_with_reason(
 
     unreadable = await post("mem")
     assert unreadable.status_code == 422, unreadable.text
-    assert "'mem': Input/output error" in unreadable.json()["detail"]
+    assert 'file "mem": Input/output error' in unreadable.json()["detail"]
     endless = await post("pagemap")
     assert endless.status_code == 413, "the archive declares that it is empty"
     assert files(api.settings) == []
