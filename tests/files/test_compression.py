@@ -74,6 +74,13 @@ def test_concatenated_compressed_streams_are_read_as_one(kind: str) -> None:
     assert told(twice, layout(kind)) == (INPUTS + INPUTS, None)
 
 
+def test_gzip_members_after_more_zeros_than_one_read_are_read() -> None:
+    padded = PACKED["gzip"] + bytes(3 * STREAM_READ_BYTES) + PACKED["gzip"]
+    assert told(padded, layout("gzip")) == (INPUTS + INPUTS, None)
+    _, problem = told(padded + bytes(1) + b"x" * 20, layout("gzip"))
+    assert "The gzip file is damaged" in str(problem)
+
+
 def test_gzip_zero_padding_and_zstd_skippable_frames_are_ignored() -> None:
     assert told(PACKED["gzip"] + bytes(700_000), layout("gzip")) == (INPUTS, None)
     skipped = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from fuzz.mutations import any_json, mutated_text
@@ -166,6 +167,7 @@ PASSWORDS = st.text("abcXYZ019!$*'()+-_.~;,", min_size=6, max_size=12)
 
 @fuzz(password=PASSWORDS, form=st.sampled_from(["postgresql://ada:{}@h/d", "amqp://ada:{}@h:5672//v", "redis://:{}@h"]))
 def test_password_of_a_url_is_masked(password: str, form: str) -> None:
+    assume(set(password) != {"*"})  # a password that looks like its mask
     assert password not in mask_secrets(form.format(password))
 
 

@@ -121,8 +121,12 @@ ELEMENTS = any_json(tricky=st.sampled_from(["},", '],"', "},{" * 40, "]]]", "\\"
 )
 def test_slices_of_a_json_array_are_its_elements(elements: list[Any], indent: int | None, blanks: str) -> None:
     text = json.dumps(elements, indent=indent, allow_nan=False, default=str) if _is_finite(elements) else "[]"
-    wanted = json.loads(text)
-    found = slice_json_array((text[:-1] + blanks + "]").encode(errors="surrogatepass"), 100)
+    wanted, array = json.loads(text), (text[:-1] + blanks + "]").encode(errors="surrogatepass")
+    try:
+        found = slice_json_array(array, 100)
+    except InvalidInput:
+        assert any(0xD800 <= ord(char) <= 0xDFFF for char in json.dumps(wanted, ensure_ascii=False)), "half a pair"
+        return
     assert [json.loads(bytes(one)) for one in found] == wanted
 
 

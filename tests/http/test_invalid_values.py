@@ -15,6 +15,7 @@ from support.api import Api
 from support.openapi_document import DOCUMENT
 from support.raw_http import Told, is_problem, listening
 from tidemill import Mill
+from tidemill.http.middleware import convert_query_to_snake_case
 from tidemill.testing import drain
 
 JSON = {"content-type": "application/json"}
@@ -334,3 +335,17 @@ async def test_form_with_unusable_boundary_is_rejected(ada: httpx2.AsyncClient, 
     answer = await ada.post("/v1/jobs?kind=echo", content=b"--b--", headers=headers)
     assert answer.status_code == 400, answer.text
     assert is_problem(answer)
+
+
+@pytest.mark.parametrize(
+    ("query", "converted"),
+    [
+        (b"pageSize=5", b"page_size=5"),
+        (b"userID=7", b"user_id=7"),
+        (b"pAAge=1", b"p_aage=1"),
+        (b"a=pageSize", b"a=pageSize"),
+    ],
+)
+def test_names_of_query_parameters_are_converted_completely(query: bytes, converted: bytes) -> None:
+    assert convert_query_to_snake_case(query) == converted
+    assert convert_query_to_snake_case(converted) == converted

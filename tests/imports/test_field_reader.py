@@ -172,3 +172,11 @@ def test_number_with_extreme_exponent_in_array_or_json_is_an_invalid_row(number:
     for field, text in ((array, f"[{number}]"), (json_, f'{{"a": {number}}}')):
         texts, flaws = FieldReader(field).validate_and_convert_values([text, None])
         assert (texts, flaws.bad_rows) == ([None, None], {0})
+
+
+@pytest.mark.parametrize("value", ["5\n", "\v5", "5\x1f"])
+def test_blanks_around_number_are_stripped_whatever_other_rows_contain(value: str) -> None:
+    reader = FieldReader(Field(name="f", column="f", type="integer", sql_type="smallint", bits=16))
+    for others in ([], ["6"], [" 6"], ["x"], [None]):
+        texts, flaws = reader.validate_and_convert_values([value, *others])
+        assert (texts[0], 0 in flaws.bad_rows) == ("5", False), others

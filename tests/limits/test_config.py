@@ -50,6 +50,11 @@ def test_invalid_limiter_declaration_is_rejected_with_reason(said: dict[str, Any
     assert "limiters.shop" in str(raised.value)
 
 
+def test_limiter_accepts_no_lowest_rate_of_a_program() -> None:
+    explicit, default = ({"limiters": {"shop": {"rate": 1} | more}} for more in ({"lowest": None}, {}))
+    assert parse_limiters(explicit) == parse_limiters(default)
+
+
 def test_handler_with_undeclared_limiter_is_rejected_with_suggestion(mill: Mill) -> None:
     mill.limiter("shop", "5/s")
 

@@ -137,9 +137,13 @@ def _decompress_gzip(file: BinaryIO) -> Iterator[bytes]:
         piece = _decompress_gzip_piece(gzip, data)
         if piece:
             yield piece
-        data = gzip.unused_data.lstrip(b"\x00") if gzip.eof else gzip.unconsumed_tail
-        data = data or file.read(STREAM_READ_BYTES)
-        if gzip.eof and (data := data.lstrip(b"\x00")):  # a gzip file can have several members
+        if not gzip.eof:
+            data = gzip.unconsumed_tail or file.read(STREAM_READ_BYTES)
+            continue
+        data = gzip.unused_data.lstrip(b"\x00")  # a gzip file can have several members, with zeros in between
+        while not data and (padding := file.read(STREAM_READ_BYTES)):
+            data = padding.lstrip(b"\x00")
+        if data:
             gzip = zlib.decompressobj(wbits=31)
     yield from _drain_gzip(gzip)
 

@@ -21,7 +21,7 @@ from tidemill.telemetry.events import bind_fields, emit
 
 _REQUEST_ID_REGEX = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _TRACEPARENT_REGEX = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])([A-Z]+)")
 
 ABORT_CONNECTION_KEY = "tidemill.abort_connection"  # in the state of a request: closes the connection at once
 # After a response has started, these have causes outside of Tidemill: the client, the database or the file store.

@@ -44,10 +44,10 @@ class LimiterTable(ConfigTable):
 
     @field_validator("lowest")
     @classmethod
-    def _check_lowest_below_rate(cls, lowest: float, info: ValidationInfo) -> float:
+    def _check_lowest_below_rate(cls, lowest: float | None, info: ValidationInfo) -> float | None:
         delay = info.data.get("delay")
         rate = 1 / delay if delay else info.data.get("rate")
-        if rate is not None and lowest > rate:
+        if lowest is not None and rate is not None and lowest > rate:
             raise ValueError('"lowest" must not be greater than "rate"')
         return lowest
 

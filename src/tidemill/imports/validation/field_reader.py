@@ -316,10 +316,14 @@ def _normalize_texts_except_none(normalize: Normalizer, texts: ColumnTexts) -> C
     return list(map(normalize, texts))  # type: ignore[arg-type]
 
 
+_ASCII_BLANKS = " \t\r\v\f\x1c\x1d\x1e\x1f"  # what str.strip() removes, without the line end
+
+
 def _strip_texts(texts: ColumnTexts) -> ColumnTexts:
     """Strip whitespace, which has no meaning around a number or a date."""
     joined = join_texts(texts)
-    if joined.isascii() and " " not in joined and "\t" not in joined and "\r" not in joined:
+    has_line_end = joined.count("\n") >= max(len(texts), 1)  # besides those that join the texts
+    if joined.isascii() and not has_line_end and not any(blank in joined for blank in _ASCII_BLANKS):
         return texts
     return [text and text.strip() for text in texts]
 
