@@ -115,6 +115,12 @@ import = { mode = "replace", resource = 7 }
         assert f"  - watches.{path}: " in message, path
 
 
+def test_watch_without_a_task_value_is_reported() -> None:
+    table = {"source": "https://files.example.com/a.csv", "job": None}
+    with pytest.raises(InvalidSettings, match="Set either"):
+        parse_watches({"watches": {"a": table}}, FILE_TASKS)
+
+
 @pytest.mark.parametrize(
     ("glob", "good", "bad"),
     [

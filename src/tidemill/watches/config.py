@@ -213,7 +213,7 @@ class WatchTable(ConfigTable):
 
     @classmethod
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        if sum(key in given for key in cls.task_keys) != 1:
+        if sum(given.get(key) is not None for key in cls.task_keys) != 1:
             yield "", _format_task_choice(cls.task_keys)
         if _SFTP_WITHOUT_USER_PATTERN.match(str(given.get("source"))):
             yield "source", "User is missing; write sftp://user@host/folder"
