@@ -161,11 +161,11 @@ def run_benchmark(plan: NeighbourBenchPlan) -> dict[str, Any]:
         return asyncio.run(_run_with_database(plan, configured, is_own=settings.database_url is None))
 
 
-def write_config(folder: Path) -> Path:
-    """Declare the tables as resources that all users may read and write; return the path of the file."""
+def write_config(folder: Path, resources: Mapping[str, str] = RESOURCES) -> Path:
+    """Declare tables as resources that all users may read and write; return the path of the file."""
     grants = 'read = ["user"]\nwrite = ["user"]\n'
     path = folder / "bench.toml"
-    tables = [f'[resources.{name}]\ntable = "tidemill_bench.{table}"\n{grants}' for name, table in RESOURCES.items()]
+    tables = [f'[resources.{name}]\ntable = "tidemill_bench.{table}"\n{grants}' for name, table in resources.items()]
     path.write_text("".join(tables) + f'[resources.{TARGET_RESOURCE}.fields.email]\nformat = "email"\n')
     return path
 
@@ -212,6 +212,8 @@ async def _run_with_database(plan: NeighbourBenchPlan, settings: Settings, *, is
         slow_ports = {name: find_free_port() for name in SLOW_SERVER_ATTACKS}
         allowed = {"TIDEMILL_REMOTE_ALLOW": ",".join(f"127.0.0.1:{port}" for port in slow_ports.values())}
         engine = stack.enter_context(EngineDriver(db, settings, allowed))
+        if not is_own:
+            stack.push_async_callback(database.remove_jobs, db, engine.jobs)
         worker = await stack.enter_async_context(engine.start_warm_worker(WORKER_PROCESSES))
         server = await stack.enter_async_context(
             BenchServer(settings, settings.home / "serve.log", environment=allowed, mill=BENCH_MILL_REFERENCE)
@@ -262,7 +264,7 @@ async def _measure_quiet_then_attacked(
 
 async def check_nothing_lost(db: Database) -> None:
     """Raise TidemillError if an invariant of the engine is broken."""
-    async with db.transaction() as conn:
+    async with db.transaction(bounded=False) as conn:
         await conn.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", prepare=False)
         broken = [finding for finding in await doctor.check_invariants(conn, None) if not finding.ok]
     if broken:

@@ -11,25 +11,28 @@ from uuid import UUID
 import psutil
 
 from tidemill.core.errors import TidemillError
+from tidemill.store import job_records
+from tidemill.store.database import Database
 from tidemill_bench import database, import_files
 from tidemill_bench.baselines import BareImportTables
 from tidemill_bench.http_client import RawHttpClient, drain_stream
 from tidemill_bench.load_scene import LoadScene, Points
 from tidemill_bench.mill import NOOP_KIND
-from tidemill_bench.neighbour import TARGET_RESOURCE, poll_until_closed, write_config
+from tidemill_bench.neighbour import RESOURCES, TARGET_RESOURCE, write_config
 from tidemill_bench.processes import BYTES_PER_MB, BenchServer, BenchWorker, read_rss_mb
 
+SOAK_RESOURCES = {TARGET_RESOURCE: RESOURCES[TARGET_RESOURCE]}  # the service checks that the tables exist
 SOAK_IMPORT_ROWS = 2_000
 SMALL_JOB_ITEMS = 20
 SMALL_JOB_EVERY_S, IMPORT_EVERY_S, STREAM_EVERY_S, EXPORT_JOB_EVERY_S = 0.5, 5.0, 5.0, 10.0
-CLOSE_TIMEOUT_S = 300.0
+CLOSE_TIMEOUT_S, CLOSE_POLL_S = 300.0, 0.5
 FLAT_PREFIXES = ("rss_mb_", "fds_", "connections")  # dead tuples rise and fall with each vacuum
 
 
 async def measure_soak(scene: LoadScene) -> None:
     """Run the mix of work, and record the growth of each resource in the second half."""
     plan, folder = scene.plan, scene.settings.home
-    settings = scene.settings.model_copy(update={"config": write_config(folder)})
+    settings = scene.settings.model_copy(update={"config": write_config(folder, SOAK_RESOURCES)})
     async with AsyncExitStack() as stack:
         stack.enter_context(BareImportTables(scene.db.url))
         [worker], _ = await stack.enter_async_context(scene.start_workers())
@@ -42,7 +45,7 @@ async def measure_soak(scene: LoadScene) -> None:
             await sampler.take_sample()
             await asyncio.wait([running], timeout=plan.soak_sample_s)
         await running
-        await mix.check_all_closed()
+        await mix.check_all_closed(scene.db)
     scene.series["soak"] = dict(sampler.series)
     scene.figures |= summarize_samples(sampler.series)
     scene.figures |= {f"soak_{name}": float(count) for name, count in mix.finished.items()}
@@ -143,13 +146,19 @@ class SoakMix:
             for interval_s, action in actions:
                 group.create_task(_repeat_until(deadline, interval_s, action))
 
-    async def check_all_closed(self) -> None:
-        """Wait until all jobs are closed; raise TidemillError if one has failed."""
-        async with asyncio.timeout(CLOSE_TIMEOUT_S), RawHttpClient(self._address, self._key) as client:
+    async def check_all_closed(self, db: Database) -> None:
+        """Wait until all jobs are closed; raise TidemillError if one has failed.
+
+        It reads the database, because thousands of requests at once would exceed the rate limit of the user.
+        """
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
             for job_id in self.jobs:
-                status = (await poll_until_closed(client, f"/v1/jobs/{job_id}"))["status"]
-                if not status.startswith("completed"):
-                    raise TidemillError(f"Invalid measurement: job {job_id} of the soak is {status}")
+                job = await db.read(job_records.get_job, job_id)
+                while not job.is_closed:
+                    await asyncio.sleep(CLOSE_POLL_S)
+                    job = await db.read(job_records.get_job, job_id)
+                if not job.status.startswith("completed"):
+                    raise TidemillError(f"Invalid measurement: job {job_id} of the soak is {job.status}")
 
     async def _submit_small_job(self) -> None:
         job = {"kind": NOOP_KIND, "inputs": list(range(SMALL_JOB_ITEMS))}
