@@ -47,6 +47,8 @@ WITH_ASYNC_TWIN = {
     "open_export",
     "open_image",
     "pause",
+    "preview_repair",
+    "repair",
     "reprocess",
     "resume",
     "submit",

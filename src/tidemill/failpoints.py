@@ -81,6 +81,8 @@ FAILPOINTS = {  # name -> where it is
     "reprocess.job_locked": "The job is locked, and no item is requeued. The transaction is not committed.",
     "reprocess.items_taken": "Items are requeued, and the job is not reopened. The transaction is not committed.",
     "redrive.job_found": "The next job with dead letters is found. The transaction is not committed.",
+    "repair.rows_read": "The next failed rows are read, and none of them is fixed. The transaction is not committed.",
+    "repair.rows_fixed": "Fixed rows are requeued, and the job is not reopened. The transaction is not committed.",
     # Watches, in the parent process of a worker
     "watch.leased": "The watch is leased, and its source is not listed.",
     "watch.file_claimed": "The file is claimed, and not fetched.",

@@ -43,6 +43,8 @@ class Feature:
     """Function that takes a ``Runtime`` and a worker's id and returns loops for the worker's parent process."""
     housekeeping: Sequence[ObjectName] = ()
     """Store functions that the maintenance loop runs periodically."""
+    operation_steps: Mapping[str, ObjectName] = field(default_factory=dict)
+    """Verb of a bulk operation -> function that runs one step of it in the transaction that records the step."""
     limiter_users: ObjectName | None = None
     """Function that takes a ``Runtime`` and returns pairs: what uses a limiter, and the limiter's name."""
     file_tasks: Mapping[str, ObjectName] = field(default_factory=dict)

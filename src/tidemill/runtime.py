@@ -18,6 +18,7 @@ from tidemill.files.reader_process import IsolatedReader, ReaderLimits
 from tidemill.files.source_opener import SourceOpener
 from tidemill.store.database import Database
 from tidemill.store.job_submission import Submission
+from tidemill.store.operation_records import RunStep
 from tidemill.store.users import User
 
 T = TypeVar("T")
@@ -214,6 +215,12 @@ class Runtime:
     def file_tasks(self) -> Mapping[str, type[FileTask]]:
         """Key in the table of a watch -> the task that it configures, for all enabled features."""
         return {key: import_object(name) for feature in self.features for key, name in feature.file_tasks.items()}
+
+    @cached_property
+    def operation_steps(self) -> Mapping[str, RunStep]:
+        """Verb of a feature's bulk operation -> the function that runs one step, for all enabled features."""
+        steps = {verb: name for feature in self.features for verb, name in feature.operation_steps.items()}
+        return {verb: import_object(name) for verb, name in steps.items()}
 
     def check_declarations(self) -> None:
         """Raise InvalidSettings if a declaration of a feature is invalid."""

@@ -44,6 +44,7 @@ PREPARED = {
     "imports": """
 export KEY=$(tidemill users add ada)
 api() { curl -sS -H "Authorization: Bearer $KEY" "$@"; }
+echo 'alan@example.net,Alan,user' >> users.csv
 IMPORT=$(api "$TIDEMILL/v1/imports?resource=users" -H 'Content-Type: text/csv' --data-binary @users.csv | jq -r .key)
 until api $TIDEMILL/v1/imports/$IMPORT | jq -e .completed_at; do sleep 0.1; done
 printf 'email,name\\nlin@example.com,Lin\\n' > users.csv

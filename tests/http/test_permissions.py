@@ -42,6 +42,8 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/dead-letters/restore"): {"json": {"all_matching": True}},
     ("POST", "/v1/imports"): {"params": {"resource": "people"}, "content": GOOD, "headers": CSV_TYPE},
     ("POST", "/v1/imports/preview"): {"params": {"resource": "people"}, "content": GOOD, "headers": CSV_TYPE},
+    ("POST", "/v1/imports/{import_id}/repairs"): {"json": {"cause": "age.type", "rule": {"type": "drop"}}},
+    ("POST", "/v1/imports/{import_id}/repairs/preview"): {"json": {"cause": "age.type", "rule": {"type": "drop"}}},
     ("POST", "/v1/imports/{import_id}/fixes"): {"content": b"_row,age\n2,1\n", "headers": CSV_TYPE},
     ("POST", "/v1/imports/{import_id}/reprocess"): {"json": {}},
     ("PATCH", "/v1/import-mappings/{mapping_id}"): {"json": {"shared": False}},

@@ -1,4 +1,4 @@
-"""The commands import, fix and promote."""
+"""The commands import, fix, repair and promote."""
 
 import asyncio
 import csv
@@ -46,6 +46,48 @@ async def test_import_command_writes_errors_file_and_fix_command_completes_impor
     people = await rows(db, "SELECT id, name, age FROM people ORDER BY id")
     assert people == [(1, "Ann", 30), (2, "Bob", None), (3, "Carl", 40), (4, "Dora", 1), (5, "Emil", 50)]
     await assert_sound(db)
+
+
+async def test_repair_command_lists_errors_previews_and_repairs(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("people.csv", "id,name,age\n1,Ann,30 y\n2,Bob,31 y\n3,Cy,old\n4,,5\n")
+    key = tidemill("import", file, "--into", "people", code=1).out.split()[0]
+    listed = tidemill("repair", key).out
+    assert "age.type" in listed
+    assert "name.required" in listed
+    rule = ("--cause", "age.type", "--replace", " y")
+    seen = tidemill("repair", key, *rule, "--preview").out
+    assert "3 rows. Of the 3, the rule changes 2, and 2 are valid then." in seen
+    assert ["1", "age", "30", "y", "30"] in [line.split() for line in seen.splitlines()]
+    assert await rows(db, "SELECT count(*) FROM people") == [(0,)]
+    said = tidemill("repair", key, *rule, "--errors", "bad.csv", code=1).out
+    assert "Requeued 2 rows. The rule did not change 1 rows" in said
+    assert (tidemill.folder / "bad.csv").read_text().count("\n") == 3
+    assert "Dismissed 1 rows" in tidemill("repair", key, "--cause", "name.required", "--drop").out
+    tidemill("repair", key, "--cause", "age.type", "--translate", "old=80", code=1)
+    people = await rows(db, "SELECT id, name, age FROM people ORDER BY id")
+    assert people == [(1, "Ann", 30), (2, "Bob", 31), (3, "Cy", 80)]
+    await assert_sound(db)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cause", "age.type"], "Set --cause and one of"),
+        (["--drop"], "Set --cause and one of"),
+        (["--cause", "age.type", "--drop", "--default", "1"], "Set --cause and one of"),
+        (["--cause", "age.type", "--with", "1"], "--with and --whole require --replace"),
+        (["--cause", "age.type", "--into", "a,b", "--drop"], "--into requires --split"),
+        (["--cause", "age.type", "--translate", "old"], 'Invalid value "old" for --translate. Use OLD=NEW.'),
+        (["--cause", "age.type", "--format", "dym"], 'Unknown format "dym"'),
+        (["--cause", "age.type", "--replace", ""], '"find" must not be empty'),
+        (["--cause", "age.type", "--split", ",", "--into", "age"], "length 2"),
+    ],
+)
+async def test_repair_command_with_invalid_options_is_refused(
+    tidemill: "Tidemill", arguments: list[str], message: str
+) -> None:
+    assert message in tidemill.refuses("repair", "J20261115_000001", *arguments)
 
 
 async def test_fix_command_reports_each_unmatched_row_and_changes_nothing(tidemill: "Tidemill", db: Database) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from typing import IO, Any, BinaryIO, Literal, Self
@@ -11,10 +11,14 @@ from uuid import UUID
 from tidemill.app.mill_submission import MillSubmission
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item, ItemRecord, Job
+from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import ItemStatus
 from tidemill.exports.use_cases import open_export_file
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.formats.image_zip import open_image_of_input
+from tidemill.imports import repairs
+from tidemill.imports.repair_rules import parse_repair_rule
+from tidemill.imports.repairs import RepairPreview
 from tidemill.jobs import job_control, queries
 from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store import job_records
@@ -177,6 +181,38 @@ class Mill(MillSubmission):
         runtime = await self._make_runtime_for_running_loop()
         operation = await reprocess_items(runtime.db, job_id, selection, find_kind_hooks=runtime.find_kind_hooks)
         return operation.items
+
+    def repair(self, job_id: UUID, cause: str, rule: Mapping[str, Any], *, column: str | None = None) -> int:
+        """Fix all rows of an import that have an error, with one rule, and requeue them. Return their number.
+
+        Args:
+            job_id: The import. A closed import is reopened.
+            cause: The error code of the rows, such as ``email.pattern``.
+            rule: The rule, as in the HTTP API: ``{"type": "replace", "find": ",", "replacement": "."}``.
+            column: The column of the file that the rule reads. The default is the column of the error.
+        """
+        return self._run_blocking(self.repair_async(job_id, cause, rule, column=column))
+
+    async def repair_async(
+        self, job_id: UUID, cause: str, rule: Mapping[str, Any], *, column: str | None = None
+    ) -> int:
+        """Async variant of ``repair``."""
+        runtime, job = await self._make_runtime_for_running_loop(), await self.job_async(job_id)
+        request = repairs.RepairRequest(cause, parse_repair_rule(rule), column)
+        return (await repairs.start_repair(runtime, job, request, by=LOCAL_USER_ID)).items
+
+    def preview_repair(
+        self, job_id: UUID, cause: str, rule: Mapping[str, Any], *, column: str | None = None
+    ) -> RepairPreview:
+        """Return what ``repair`` would do with the first rows. Nothing is changed."""
+        return self._run_blocking(self.preview_repair_async(job_id, cause, rule, column=column))
+
+    async def preview_repair_async(
+        self, job_id: UUID, cause: str, rule: Mapping[str, Any], *, column: str | None = None
+    ) -> RepairPreview:
+        """Async variant of ``preview_repair``."""
+        runtime, job = await self._make_runtime_for_running_loop(), await self.job_async(job_id)
+        return await repairs.preview_repair(runtime, job, repairs.RepairRequest(cause, parse_repair_rule(rule), column))
 
     def open_export(self, job_id: UUID) -> BinaryIO:
         """Open the file of a completed export. The caller must close the file. Raise Conflict if there is no file."""

@@ -65,8 +65,8 @@ async def open_http_runtime(settings: Settings, pool: Worker | None, mill: Mill 
     While the block runs, the process also continues bulk operations and measures the queue.
     """
     async with open_database(settings, patience=HTTP_DB_RETRY_BUDGET_S) as db:
-        loops = [BulkOperationLoop(db), QueueDepthLoop(db)]
         runtime = make_runtime(db, settings, None if mill is None else mill.registry, pool)
+        loops = [BulkOperationLoop(db, runtime.operation_steps), QueueDepthLoop(db)]
         await check_declared_resources_match_tables(runtime)
         tasks = [asyncio.create_task(loop.run()) for loop in loops]
         try:

@@ -171,7 +171,7 @@ class Worker:
             heartbeat,
             maintenance,
             BlobCleanupLoop(db, runtime.blobs),
-            BulkOperationLoop(db),
+            BulkOperationLoop(db, runtime.operation_steps),
         ]
         if not on_demand:
             for feature in runtime.features:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from uuid import UUID
 
 from tidemill.core.errors import StorageAccessDenied, StorageUnavailable, UnknownJob
@@ -31,6 +31,7 @@ from tidemill.store import progress_samples as samples
 from tidemill.store import retention as partitions
 from tidemill.store.database import Connection, Database
 from tidemill.store.job_events import bind_job_fields, report_operation_step
+from tidemill.store.operation_records import RunStep
 from tidemill.telemetry.events import emit
 
 BLOB_CLEANUP_INTERVAL_S = 300.0
@@ -154,12 +155,14 @@ class BulkOperationLoop(PeriodicLoop):
 
     name = "bulk"
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, feature_steps: Mapping[str, RunStep]) -> None:
+        """``feature_steps``: verb of a feature's operation -> the function that runs one step."""
         super().__init__()
         self._db = db
+        self._feature_steps = feature_steps
 
     async def tick(self) -> float:
-        step = await self._db.run(operation_records.run_operation_step)
+        step = await self._db.run(operation_records.run_operation_step, None, self._feature_steps)
         if step is None:
             return BULK_OPERATION_POLL_S
         await report_operation_step(self._db, step)

@@ -8,8 +8,9 @@ from rich.table import Table
 
 from tidemill.core.file_format import CERTAIN_CONFIDENCE_MIN
 from tidemill.core.job import Job
-from tidemill.imports.failed_rows import RowWithErrors, join_error_reasons
+from tidemill.imports.failed_rows import RowErrorView, RowWithErrors, join_error_reasons
 from tidemill.imports.import_plan import ImportParams
+from tidemill.imports.repairs import RepairPreview
 from tidemill.imports.use_cases import ImportPreview
 from tidemill.terminal.console import console, error_console, escape_text, print_table
 
@@ -106,6 +107,29 @@ def print_preview(preview: ImportPreview) -> None:
         console.print(f"  [red]{escape_text(problem)}[/]", highlight=False, soft_wrap=True)
     _print_preview_table(preview["columns"], preview["rows"])
     _print_row_errors(preview["rows"])
+
+
+def print_repair_preview(preview: RepairPreview) -> None:
+    """Print how many rows a repair would change, how many would be valid, and examples."""
+    if preview.column is None:
+        console.print(f"{preview.rows:,} rows would be dismissed", highlight=False)
+        return
+    counts = f"changes {preview.changed:,}, and {preview.valid:,} are valid then"
+    first = "" if preview.checked >= preview.rows else "first "
+    console.print(f"{preview.rows:,} rows. Of the {first}{preview.checked:,}, the rule {counts}.", highlight=False)
+    if preview.too_large:
+        console.print(f"  {preview.too_large:,} rows would be too large and stay unchanged", highlight=False)
+    cells = [
+        [str(one.row), name, _format_preview_cell(one.before[name]), _format_preview_cell(value), _join(one.errors)]
+        for one in preview.examples
+        for name, value in one.after.items()
+    ]
+    if cells:
+        print_table(["row", "column", "before", "after", "remaining errors"], cells, numbers=["row"])
+
+
+def _join(errors: Sequence[RowErrorView]) -> str:
+    return escape_text(join_error_reasons(errors))
 
 
 def _print_preview_table(columns: Sequence[str], rows: Sequence[RowWithErrors]) -> None:

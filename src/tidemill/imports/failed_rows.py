@@ -112,14 +112,27 @@ FAILED_ROWS_PAGE_SIZE = 500
 
 
 async def list_rows_with_errors(
-    db: Database, job: Job, *, limit: int, after: object = None, codes: Sequence[str] | None = None
+    db: Database,
+    job: Job,
+    *,
+    limit: int,
+    after: object = None,
+    codes: Sequence[str] | None = None,
+    with_dismissed: bool = True,
 ) -> Page[RowWithErrors]:
     """Return a page of failed rows in file order, each with all of its errors.
 
     ``codes``: only rows that have an error with one of these codes. Conflict if the job was purged.
     """
     check_job_not_purged(job)
-    page = await db.read(import_records.list_failed_rows, job.id, limit=limit, after=after, codes=codes)
+    page = await db.read(
+        import_records.list_failed_rows,
+        job.id,
+        limit=limit,
+        after=after,
+        codes=codes,
+        with_dismissed=with_dismissed,
+    )
     return Page([_build_row_with_errors(row) for row in page.items], page.after)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import dict_row, kwargs_row
@@ -107,32 +107,71 @@ class FailedRow:
 
 
 async def list_failed_rows(
-    conn: Connection, job_id: UUID, *, limit: int, after: object = None, codes: Sequence[str] | None = None
+    conn: Connection,
+    job_id: UUID,
+    *,
+    limit: int,
+    after: object = None,
+    codes: Sequence[str] | None = None,
+    with_dismissed: bool = True,
 ) -> Page[FailedRow]:
     """Return a page of failed rows. A page can be short, or even empty, and still not be the last.
 
     ``codes``: only rows that have an error with one of these codes.
     """
-    mark = fingerprint_filters(job_id, *([] if codes is None else [sorted(codes)]))
+    mark = fingerprint_filters(job_id, *([] if codes is None else [sorted(codes)]), *([] if with_dismissed else [0]))
     (after_seq,) = (-1,) if after is None else FAILED_ROWS_ORDER.parse_position(after, mark)
-    params = {"job_id": job_id, "after_seq": after_seq, "limit": limit + 1}
+    chunk = await read_failed_rows_chunk(
+        conn, job_id, after_seq=after_seq, limit=limit, codes=codes, with_dismissed=with_dismissed
+    )
+    last = chunk.last_seq
+    return Page(chunk.rows, None if last is None else FAILED_ROWS_ORDER.build_position(mark, last))
+
+
+class FailedRowsChunk(NamedTuple):
+    """Failed rows in file order, and the seq after which the next chunk begins; None after the last row."""
+
+    rows: list[FailedRow]
+    last_seq: int | None
+
+
+async def read_failed_rows_chunk(
+    conn: Connection,
+    job_id: UUID,
+    *,
+    after_seq: int,
+    limit: int,
+    codes: Sequence[str] | None = None,
+    with_dismissed: bool = True,
+    exact: bool = False,
+) -> FailedRowsChunk:
+    """Return failed rows after an item. It reads a bounded number of outcomes and bytes, so a chunk can be short.
+
+    With ``exact``, the inputs have all digits of their numbers.
+    """
+    params = {"job_id": job_id, "after_seq": after_seq, "limit": limit + 1, "with_dismissed": with_dismissed}
     params |= {"codes": None if codes is None else list(codes)}
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(
             sql("outcome/list_failures"), params | {"budget": PAGE_ITEM_BUDGET, "bytes": FAILED_ROWS_PAGE_BYTES}
         )
         rows = await cursor.fetchall()
-    failed = [_parse_failed_row(row) for row in rows[:limit] if not row["is_end"]]
-    is_last = not rows or (len(rows) <= limit and rows[-1]["total"] == len(rows) and not rows[-1]["is_end"])
-    if is_last:
-        return Page(failed, None)
+    failed = [_parse_failed_row(row, exact=exact) for row in rows[:limit] if not row["is_end"]]
+    if not rows or (len(rows) <= limit and rows[-1]["total"] == len(rows) and not rows[-1]["is_end"]):
+        return FailedRowsChunk(failed, None)
     last = rows[:limit][-1]
-    return Page(failed, FAILED_ROWS_ORDER.build_position(mark, last["seq"] - 1 if last["is_end"] else last["seq"]))
+    return FailedRowsChunk(failed, last["seq"] - 1 if last["is_end"] else last["seq"])
 
 
 async def count_rows_by_error(conn: Connection, job_id: UUID) -> dict[str, int]:
     """Return the number of failed rows that have each error. A row with several errors counts once for each code."""
     cursor = await conn.execute(sql("outcome/count_by_error"), {"job_id": job_id})
+    return dict(await cursor.fetchall())
+
+
+async def count_dismissed_rows_by_error(conn: Connection, job_id: UUID) -> dict[str, int]:
+    """Return the number of dismissed rows that have each error. A row with several errors counts for each code."""
+    cursor = await conn.execute(sql("outcome/count_dismissed_by_error"), {"job_id": job_id})
     return dict(await cursor.fetchall())
 
 
@@ -142,6 +181,6 @@ async def list_failed_row_fields(conn: Connection, job_id: UUID) -> list[str]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-def _parse_failed_row(row: RowDict) -> FailedRow:
+def _parse_failed_row(row: RowDict, *, exact: bool) -> FailedRow:
     line = resolve_line_number(row["seq"] + 1, row["line"], row["first_line"])
-    return FailedRow(row["seq"] + 1, line, decode_input_or_text(row["input"]), row["error"] or {})
+    return FailedRow(row["seq"] + 1, line, decode_input_or_text(row["input"], exact=exact), row["error"] or {})

@@ -11,7 +11,7 @@ from tidemill.core.errors import IdempotencyKeyReused
 from tidemill.core.file_format import FORMAT_CONTENT_TYPES, FileFormat
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
-from tidemill.imports import error_files, failed_rows
+from tidemill.imports import error_files, failed_rows, repairs
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.fixed_rows import fix_rows_from_file
 from tidemill.imports.import_submission import SubmittedImport
@@ -23,6 +23,8 @@ from tidemill.imports.import_views import (
     read_import_view,
     read_import_views,
 )
+from tidemill.imports.repair_rules import parse_repair_rule
+from tidemill.imports.repairs import RepairRequest
 from tidemill.imports.request_parsing import receive_fixes, receive_import
 from tidemill.imports.schemas import (
     FIXES_BODY,
@@ -37,6 +39,8 @@ from tidemill.imports.schemas import (
     ImportPage,
     PreviewIn,
     PreviewOut,
+    RepairIn,
+    RepairPreviewOut,
     RowErrorQuery,
     RowOut,
     RowPage,
@@ -224,7 +228,12 @@ async def list_import_errors(
     """
     after = dependencies.decode_cursor(query.after)
     page = await failed_rows.list_rows_with_errors(
-        db, import_id, limit=query.page_size, after=after, codes=query.error_codes
+        db,
+        import_id,
+        limit=query.page_size,
+        after=after,
+        codes=query.error_codes,
+        with_dismissed=query.include_dismissed,
     )
     return RowPage(
         rows=[RowOut.model_validate(row) for row in page.items], **dependencies.build_next_page_dict(page.after)
@@ -284,6 +293,48 @@ async def fix_import(
     """
     fixes = await receive_fixes(request, runtime, me)
     return build_operation_out(await fix_rows_from_file(runtime, import_id, fixes))
+
+
+@router.post("/imports/{import_id}/repairs/preview", **build_route_options(Permission.USER, 404, 409))
+async def preview_import_repair(import_id: RerunnableImport, body: RepairIn, runtime: RuntimeDep) -> RepairPreviewOut:
+    """Show what a rule would do with the rows that have an error: how many it changes, and how many are valid then.
+
+    Nothing is changed. Up to 1,000 rows are checked, also against the table.
+    """
+    preview = await repairs.preview_repair(runtime, import_id, _parse_repair(body))
+    return RepairPreviewOut.model_validate(preview, from_attributes=True)
+
+
+@router.post(
+    "/imports/{import_id}/repairs",
+    **build_route_options(Permission.USER, 404, 409, extra_responses=_RUNNING_OPERATION_RESPONSE),
+)
+async def repair_import(
+    import_id: RerunnableImport,
+    body: RepairIn,
+    me: CurrentUser,
+    request: Request,
+    response: Response,
+    runtime: RuntimeDep,
+) -> OperationOut:
+    """Fix all rows that have an error with one rule, and retry them. The rule `drop` dismisses them instead.
+
+    Rows that the rule does not change stay as they are. A row that fails again has its new error. The status is 202
+    if the operation continues in the background.
+    """
+    operation = await repairs.start_repair(
+        runtime,
+        import_id,
+        _parse_repair(body),
+        by=me.user_id,
+        request_id=request.state.request_id,
+        timeout_s=bulk_operation_routes.OPERATION_WAIT_S,
+    )
+    return bulk_operation_routes.set_operation_headers_and_build_out(response, operation)
+
+
+def _parse_repair(body: RepairIn) -> RepairRequest:
+    return RepairRequest(body.cause, parse_repair_rule(body.rule.model_dump(exclude_unset=True)), body.column)
 
 
 async def _build_error_file_response(db: DatabaseDep, job: Job, format_: str) -> StreamingResponse:

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, field_validator
 from typing_extensions import TypeAliasType
 
 from tidemill.core.status import JobStatus
@@ -32,6 +32,7 @@ DuplicatePolicy = TypeAliasType("DuplicatePolicy", Literal["first", "last", "err
 ImportFileFormat = TypeAliasType("ImportFileFormat", Literal["csv", "tsv", "ndjson", "json", "xlsx", "parquet"])
 ShortRows = TypeAliasType("ShortRows", Literal["report", "pad"])
 LongRows = TypeAliasType("LongRows", Literal["report", "cut"])
+RepairRuleType = TypeAliasType("RepairRuleType", Literal["replace", "translate", "split", "format", "default", "drop"])
 ImportCompression = TypeAliasType("ImportCompression", Literal["none", "gzip", "zstd", "zip"])
 
 
@@ -283,6 +284,7 @@ class ImportDetail(ImportOut):
     rows_by_error: dict[str, int] = Field(
         description="Error code -> number of failed rows with this code. A row counts once for each of its codes"
     )
+    dismissed_by_error: dict[str, int] = Field(description="Error code -> number of these rows that were dismissed")
     layout: dict[str, Any]
     columns: list[str] = Field(description="Columns of the file")
     mapping: dict[str, str] = Field(description="Column of the file -> field")
@@ -308,6 +310,7 @@ class ImportPage(BaseModel):
 
 class RowErrorQuery(QueryModel):
     error_codes: ErrorCodeFilter | None = None
+    include_dismissed: bool = Field(True, description="False omits rows that a user dismissed")
     page_size: PageSize = 100
     after: AfterCursor = None
 
@@ -317,6 +320,54 @@ class RowPage(BaseModel):
 
     rows: list[RowOut]
     next_page: NextPageToken = None
+
+
+class RepairRuleIn(RequestModel):
+    """A rule. `replace` uses `find`, `replacement` and `whole`; each other field names the type that uses it."""
+
+    type: RepairRuleType
+    find: str | None = Field(None, description="Text to replace wherever it occurs in the value")
+    replacement: str | None = Field(None, description="The new text; default: empty")
+    whole: bool | None = Field(None, description="Replace only values that are exactly this text")
+    values: dict[str, str | None] | None = Field(None, description="`translate`: value -> new value")
+    separator: str | None = Field(None, description="`split`: the value is split where it occurs first")
+    into: list[str] | None = Field(None, description="`split`: the columns of the two parts")
+    format: str | None = Field(None, description="`format`: the value format of the text, such as `DD.MM.YYYY`")
+    value: str | StrictInt | StrictFloat | StrictBool | None = Field(
+        None, description="`default`: set where the value is empty or invalid"
+    )
+
+
+class RepairIn(RequestModel):
+    """A rule for all rows of an import that have the same error."""
+
+    cause: str = Field(min_length=1, max_length=200, description="Error code (`field.rule`), as in `rows_by_error`")
+    rule: RepairRuleIn
+    column: str | None = Field(
+        None, max_length=1_000, description="Column of the file that the rule reads; default: the column of the error"
+    )
+
+
+class RepairExampleOut(BaseModel):
+    """A row that the rule changes."""
+
+    row: int
+    line: int
+    before: dict[str, Any] = Field(description="The changed columns before the rule")
+    after: dict[str, Any]
+    errors: list[RowError] = Field(description="The errors that remain")
+
+
+class RepairPreviewOut(BaseModel):
+    """What a repair would do. All numbers except `rows` are about the first `checked` rows."""
+
+    rows: int = Field(description="Failed rows with this error, without dismissed ones")
+    column: str | None
+    checked: int = Field(description="Number of rows that were checked")
+    changed: int = Field(description="Checked rows that the rule changes")
+    valid: int = Field(description="Checked rows that are valid after the change")
+    too_large: int = Field(description="Checked rows that would exceed the size limit of a row; they stay unchanged")
+    examples: list[RepairExampleOut]
 
 
 _CSV_EXAMPLE = "email,name\nada@example.com,Ada\n"
@@ -445,6 +496,7 @@ _IMPORT_DETAIL: dict[str, Any] = {
     "effects": {"inserted": 900, "updated": 90, "unchanged": 3},
     "errors": {"email.pattern": 6, "role.enum": 1},
     "rows_by_error": {"email.pattern": 6, "role.enum": 3},
+    "dismissed_by_error": {},
     "layout": _FILE_LAYOUT,
     "columns": ["E-Mail", "name"],
     "mapping": _COLUMN_MAPPING,
@@ -474,5 +526,15 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     ImportOut: _IMPORT,
     ImportDetail: _IMPORT | _IMPORT_DETAIL,
     ImportPage: {"imports": [_IMPORT], "next_page": EXAMPLE_NEXT_PAGE},
+    RepairIn: {"cause": "country.enum", "rule": {"type": "translate", "values": {"Germany": "DE", "France": "FR"}}},
+    RepairPreviewOut: {
+        "rows": 4120,
+        "column": "country",
+        "checked": 1000,
+        "changed": 980,
+        "valid": 975,
+        "too_large": 0,
+        "examples": [{"row": 7, "line": 8, "before": {"country": "Germany"}, "after": {"country": "DE"}, "errors": []}],
+    },
     RowPage: {"rows": [_FAILED_ROW], "next_page": EXAMPLE_NEXT_PAGE},
 }

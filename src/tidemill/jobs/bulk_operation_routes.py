@@ -240,6 +240,12 @@ async def get_operation(operation_id: UUID, me: CurrentUser, db: DatabaseDep) ->
     return build_operation_out(await reprocessing.get_operation(db, me, operation_id))
 
 
+@router.post("/operations/{operation_id}/cancel", **build_route_options(Permission.USER, 404, 409))
+async def cancel_operation(operation_id: UUID, me: CurrentUser, db: DatabaseDep) -> OperationOut:
+    """Cancel a running bulk operation. Items that it has already changed stay changed. Idempotent."""
+    return build_operation_out(await reprocessing.cancel_operation(db, me, operation_id))
+
+
 def _build_dead_letter_filters(body: DeadLetterSelectionIn) -> dict[str, Any]:
     given = body.filter
     check_time_zones(given.from_, given.to)

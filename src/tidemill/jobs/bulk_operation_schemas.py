@@ -28,9 +28,11 @@ from tidemill.rest.schema_types import (
 )
 
 ReprocessScope = TypeAliasType("ReprocessScope", Literal["job", "items"])
-OperationVerb = TypeAliasType("OperationVerb", Literal["reprocess", "redrive", "cancel", "dismiss", "restore"])
+OperationVerb = TypeAliasType(
+    "OperationVerb", Literal["reprocess", "redrive", "cancel", "dismiss", "restore", "repair"]
+)
 CountFor = TypeAliasType("CountFor", Literal["reprocess", "cancel", "export"])
-OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed"])
+OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed", "cancelled"])
 
 RESET_ATTEMPTS_DESCRIPTION = (
     "Reset the attempt counts of the items. If false, only items that have attempts left run again"
@@ -163,6 +165,7 @@ class OperationOut(BaseModel):
     verb: OperationVerb
     state: OperationState
     items: int = Field(description="Items requeued, cancelled, dismissed or restored so far")
+    unchanged: int = Field(0, description="Rows that the rule of a repair did not change")
     user_id: int
     job_id: UUID | None = None
     predicate: dict[str, Any]

@@ -69,12 +69,12 @@ async def reprocess_items(
     predicate |= ({"but": sorted(set(choice.excluded_seqs))} if choice.excluded_seqs else {}) | (
         {"key": choice.key} if choice.key else {}
     )
-    predicate |= _build_quota_part(quota)
+    predicate |= build_quota_part(quota)
     added = await add_operation_once(db, "reprocess", predicate, user_id=user_id, job_id=job_id, request_id=request_id)
     return await run_operation_until_end_or_timeout(db, added, timeout_s)
 
 
-def _build_quota_part(quota: Quota) -> dict[str, object]:
+def build_quota_part(quota: Quota) -> dict[str, object]:
     return {} if quota.is_unlimited else {operation_records.QUOTA_KEY: asdict(quota)}
 
 
@@ -109,7 +109,7 @@ async def run_dead_letter_operation(
     given = dict(filters or {})
     check_storable_text("The filter", given.get("kind"), *(given.get("codes") or ()))
     predicate = given | {"owner_id": owner_id, "except": _group_by_job(excluded_items)}
-    predicate |= _build_quota_part(quota) if verb == "redrive" else {}
+    predicate |= build_quota_part(quota) if verb == "redrive" else {}
     if items is not None:
         predicate["items"] = _group_by_job(items)
     added = await add_operation_once(db, verb, predicate, user_id=user_id, request_id=request_id)
@@ -202,6 +202,21 @@ async def get_operation(db: Database, me: Principal, operation_id: UUID) -> Bulk
     return operation
 
 
+async def cancel_operation(db: Database, me: Principal, operation_id: UUID) -> BulkOperation:
+    """Cancel a running operation. Items that it has already changed stay changed.
+
+    Raises:
+        UnknownEntity: The operation does not exist, or the user may not see it.
+        Conflict: The operation is not running.
+    """
+    operation = await get_operation(db, me, operation_id)
+    if not await db.run(operation_records.cancel_operation, operation_id):
+        operation = await db.run(operation_records.get_operation, operation_id)
+        if operation.state != "cancelled":  # else a repeated request
+            raise Conflict(f"Cannot cancel the operation: its state is {operation.state}")
+    return await db.run(operation_records.get_operation, operation_id)
+
+
 async def add_operation_once(
     db: Database,
     verb: str,
@@ -225,7 +240,10 @@ async def add_operation_once(
 
 
 async def run_operation_until_end_or_timeout(
-    db: Database, operation_id: UUID, timeout_s: float | None = None
+    db: Database,
+    operation_id: UUID,
+    timeout_s: float | None = None,
+    feature_steps: Mapping[str, operation_records.RunStep] | None = None,
 ) -> BulkOperation:
     """Run an operation until it ends or times out; after a timeout a maintenance loop continues it.
 
@@ -234,7 +252,7 @@ async def run_operation_until_end_or_timeout(
     started = time.monotonic()
     operation = await db.run(operation_records.get_operation, operation_id)
     while operation.state == "running" and (timeout_s is None or time.monotonic() - started < timeout_s):
-        step = await db.run(operation_records.run_operation_step, operation_id)
+        step = await db.run(operation_records.run_operation_step, operation_id, feature_steps)
         if step is None:
             await asyncio.sleep(OPERATION_POLL_S)  # another process runs a step
         elif step.error is not None and not operation.items:

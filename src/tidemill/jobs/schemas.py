@@ -361,6 +361,8 @@ class FixOut(BaseModel):
     rev: int
     by: int = Field(description="Id of the user who made the fix")
     at: datetime
+    operation_id: UUID | None = Field(None, description="The repair that made the fix")
+    rule: dict[str, Any] | None = Field(None, description="The rule of this repair")
 
 
 class ItemDetail(BaseModel):

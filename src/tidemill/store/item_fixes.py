@@ -38,11 +38,15 @@ async def add_item_fix(conn: Connection, job_id: UUID, seq: int, value: bytes, *
 
 
 async def fix_and_requeue_failed_items(
-    conn: Connection, job: LockedJob, inputs: Mapping[int, bytes], *, by: int
+    conn: Connection, job: LockedJob, inputs: Mapping[int, bytes], *, by: int, operation_id: UUID | None = None
 ) -> list[int]:
-    """Fix and requeue at most SEQ_LIST_MAX items under the lock of their job. Return the items that had failed."""
-    taken = await requeue_failed_items(conn, job, sorted(inputs))
-    params = {"job_id": job.id, "seqs": taken, "inputs": [inputs[seq].decode() for seq in taken], "by": by}
+    """Fix and requeue at most SEQ_LIST_MAX items under the lock of their job. Return the items that had failed.
+
+    A repair, with its ``operation_id``, leaves dismissed items as they are.
+    """
+    taken = await requeue_failed_items(conn, job, sorted(inputs), with_dismissed=operation_id is None)
+    values = [inputs[seq].decode() for seq in taken]
+    params = {"job_id": job.id, "seqs": taken, "inputs": values, "by": by, "operation_id": operation_id}
     await conn.execute(sql("item_fix/add_many"), params)
     return taken
 

@@ -1,6 +1,6 @@
 """Runs bulk operations: stored first, then run step by step, each step in the transaction that records it."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -42,6 +42,11 @@ class BulkOperation:
     request_id: str | None
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def unchanged(self) -> int:
+        """The number of items that the operation has visited and not changed."""
+        return int(self.place.get("unchanged", 0))
 
 
 async def make_operation_id(conn: Connection) -> UUID:
@@ -106,17 +111,23 @@ class OperationStep:
     error: Exception | None = None
 
 
-async def run_operation_step(conn: Connection, operation_id: UUID | None = None) -> OperationStep | None:
-    """Run one step of an operation. Return None if no operation is unfinished or another worker has locked it."""
-    operations = await _fetch_operations(conn, "operation/take", {"id": operation_id})
+async def run_operation_step(
+    conn: Connection, operation_id: UUID | None = None, feature_steps: "Mapping[str, RunStep] | None" = None
+) -> OperationStep | None:
+    """Run one step of an operation. Return None if no operation is unfinished or another worker has locked it.
+
+    ``feature_steps``: verb -> the function that runs a step of an operation of a feature. Operations with other verbs
+    are left to processes that know them.
+    """
+    steps = {**_STEPS, **(feature_steps or {})}
+    operations = await _fetch_operations(conn, "operation/take", {"id": operation_id, "verbs": list(steps)})
     if not operations:
         return None
     operation = operations[0]
     failpoint("operation.locked")
-    run = _STEPS[operation.verb]
     try:
         async with conn.transaction():
-            items, place, job_id = await run(conn, operation)
+            items, place, job_id = await steps[operation.verb](conn, operation)
             if items and QUOTA_KEY in operation.predicate:
                 await check_requeue_quota(conn, operation.user_id, Quota(**operation.predicate[QUOTA_KEY]))
     except Exception as error:
@@ -134,11 +145,22 @@ async def run_operation_step(conn: Connection, operation_id: UUID | None = None)
 
 
 class StepProgress(NamedTuple):
-    """What a step did: the number of items, their job, and where the next step continues (None: nothing is left)."""
+    """What a step did: the number of items, where the next step continues (None: nothing is left), and their job.
+
+    The job is None if the step requeued nothing that others follow.
+    """
 
     items: int
     place: Mapping[str, object] | None
     job_id: UUID | None
+
+
+RunStep = Callable[[Connection, BulkOperation], Awaitable[StepProgress]]
+
+
+async def cancel_operation(conn: Connection, operation_id: UUID) -> bool:
+    """Cancel an operation after its current step. Return False if it is not running."""
+    return (await conn.execute(sql("operation/cancel"), {"id": operation_id})).rowcount == 1
 
 
 async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> StepProgress:
@@ -146,7 +168,7 @@ async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> Ste
     choice = await _add_max_attempts(conn, job_id, _build_reprocess_selection(operation.predicate))
     after_seq, goes_on = operation.place.get("after_seq", -1), operation.items > 0
     taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=goes_on)
-    await _record_operation_activity(conn, operation, job_id, taken)
+    await record_operation_activity(conn, operation, job_id, taken)
     return StepProgress(taken, None if after is None else {"after_seq": after}, job_id)
 
 
@@ -160,7 +182,7 @@ async def _run_cancel_step(conn: Connection, operation: BulkOperation) -> StepPr
         ranges=merge_ranges(predicate.get("ranges", ())),
     )
     taken, place = await cancel_waiting_items_step(conn, job_id, waiting, operation.place)
-    await _record_operation_activity(conn, operation, job_id, taken)
+    await record_operation_activity(conn, operation, job_id, taken)
     return StepProgress(taken, place, job_id)
 
 
@@ -187,7 +209,7 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
         choice = replace(choice, statuses=(ItemStatus.FAILED, ItemStatus.CANCELLED))
     try:
         taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=after_seq >= 0)
-        await _record_operation_activity(conn, operation, job_id, taken)
+        await record_operation_activity(conn, operation, job_id, taken)
     except (UnknownJob, Conflict):  # deleted, purged or ended meanwhile: continue with the next job
         taken, after = 0, None
     if after is None:
@@ -212,13 +234,13 @@ async def _run_dismiss_step(conn: Connection, operation: BulkOperation) -> StepP
     changed, after = await set_dismissed_for_chunk(
         conn, job_id, choice, dismiss=operation.verb == "dismiss", user_id=operation.user_id, after_seq=after_seq
     )
-    await _record_operation_activity(conn, operation, job_id, changed)
+    await record_operation_activity(conn, operation, job_id, changed)
     if after is None:
         return StepProgress(changed, {"job": str(UUID(int=job_id.int + 1))}, job_id)
     return StepProgress(changed, {"job": str(job_id), "after_seq": after}, job_id)
 
 
-_STEPS = {
+_STEPS: dict[str, RunStep] = {
     "reprocess": _run_reprocess_step,
     "redrive": _run_redrive_step,
     "cancel": _run_cancel_step,
@@ -245,10 +267,12 @@ async def _find_next_job_with_dead_letters(
     return await cursor.fetchone()
 
 
-async def _record_operation_activity(conn: Connection, operation: BulkOperation, job_id: UUID, items: int) -> None:
+async def record_operation_activity(
+    conn: Connection, operation: BulkOperation, job_id: UUID, items: int, **details: Any
+) -> None:
     if items:
         await job_records.add_activity(
-            conn, job_id, operation.user_id, operation.verb, items=items, operation=str(operation.id)
+            conn, job_id, operation.user_id, operation.verb, items=items, operation=str(operation.id), **details
         )
 
 

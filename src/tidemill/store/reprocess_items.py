@@ -196,9 +196,12 @@ async def _has_unread_source(conn: Connection, job_id: UUID) -> bool:
     return row is not None and bool(row[0])
 
 
-async def requeue_failed_items(conn: Connection, job: LockedJob, seqs: Sequence[int]) -> list[int]:
+async def requeue_failed_items(
+    conn: Connection, job: LockedJob, seqs: Sequence[int], *, with_dismissed: bool = True
+) -> list[int]:
     """Requeue the failed ones of at most SEQ_LIST_MAX items. Return their seqs."""
-    taken = await _reset_outcome_chunk(conn, job, ReprocessSelection((ItemStatus.FAILED,), seqs), -1)
+    selection = ReprocessSelection((ItemStatus.FAILED,), seqs, with_dismissed=with_dismissed)
+    taken = await _reset_outcome_chunk(conn, job, selection, -1)
     return await _add_list_and_adjust_tally(conn, job, taken) if taken else []
 
 

@@ -251,6 +251,7 @@ CREATE TABLE tidemill.item_fix (
     input  json NOT NULL,
     by     bigint NOT NULL,
     at     timestamptz NOT NULL DEFAULT tidemill.now(),
+    operation_id uuid,  -- the repair that made the fix
     PRIMARY KEY (job_id, seq, rev)
 );
 
@@ -361,6 +362,7 @@ CREATE INDEX outcome_exception ON tidemill.outcome (job_id, status, updated_at, 
 CREATE INDEX outcome_dead_letter ON tidemill.outcome (owner_id, updated_at, job_id, seq)
     WHERE status = 'failed' AND dismissed_at IS NULL;
 CREATE INDEX outcome_dismissed ON tidemill.outcome (owner_id, updated_at, job_id, seq) WHERE dismissed_at IS NOT NULL;
+CREATE INDEX outcome_job_dismissed ON tidemill.outcome (job_id, seq) WHERE dismissed_at IS NOT NULL;
 
 -- Where a failure comes from: a dry run, an invalid row of an import, or a handler. In imports, only these codes are
 -- failures of the handler; all others name a rule that the row violates.
@@ -824,11 +826,12 @@ CREATE INDEX activity_job ON tidemill.activity (job_id, id);
 CREATE TABLE tidemill.operation (
     id          uuid PRIMARY KEY DEFAULT tidemill.new_id(),
     user_id     bigint NOT NULL,
-    verb        text NOT NULL CHECK (verb IN ('reprocess', 'redrive', 'cancel', 'dismiss', 'restore')),
+    verb        text NOT NULL CHECK (verb IN
+        ('reprocess', 'redrive', 'cancel', 'dismiss', 'restore', 'repair')),
     job_id      uuid,
     predicate   jsonb NOT NULL,
     place       jsonb NOT NULL DEFAULT '{}',
-    state       text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'failed')),
+    state       text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'failed', 'cancelled')),
     items       bigint NOT NULL DEFAULT 0,
     error       text,
     request_id  text,

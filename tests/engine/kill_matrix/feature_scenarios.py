@@ -29,6 +29,7 @@ from tidemill.store.job_submission import Submission, build_submission_steps, ru
 DATASET = f"""
 mill.dataset("prices", query={QUERY!r}, fields={FIELDS!r}, date_field="effective_date", read=["user"])
 """
+REPAIRS_MAX = 3
 WATCH = """
 [watches.nightly]
 source = "inbox"
@@ -50,6 +51,30 @@ async def import_(stage: Stage) -> None:
     assert await rows(stage.db, "SELECT id FROM t ORDER BY id") == good
     assert await scene.effects(job_id) == (len(good), 0, 0)
     assert [row - 1 for row, _ in await scene.errors(job_id)] == [n for n in range(300) if n % 50 == 7]
+
+
+async def repair(stage: Stage) -> None:
+    """A client repairs the failed rows. If the failpoint ended a repair with an error, it sends the request again."""
+    scene = ImportScene(stage.db, stage.settings, Mill(stage.settings))
+    await scene.table("CREATE TABLE t (id int, n int)")
+    job_id = await scene.submit("id,n\n" + "".join(f"{n},{'7 kg' if n % 3 else 8}\n" for n in range(60)), "t")
+    stage.app()
+    stage.work(import_batch_rows=20)
+    assert (await stage.closed(job_id)).counts.failed == 40
+    body = {"cause": "n.type", "rule": {"type": "replace", "find": " kg"}}
+
+    async def is_over() -> bool:
+        return not await rows(stage.db, "SELECT 1 FROM tidemill.operation WHERE state = 'running'")
+
+    for _ in range(REPAIRS_MAX):
+        answer = await stage.request("POST", f"/v1/imports/{job_id}/repairs", json=body)
+        assert answer.status_code in (200, 202, 409), answer.text
+        await eventually(is_over)
+        if (await job_of(stage.db, job_id)).counts.failed == 0:
+            break
+    assert (await stage.closed(job_id)).status is JobStatus.COMPLETED
+    assert await rows(stage.db, "SELECT id, n FROM t ORDER BY id") == [(n, 7 if n % 3 else 8) for n in range(60)]
+    assert await rows(stage.db, "SELECT count(*), count(DISTINCT seq) FROM tidemill.item_fix") == [(40, 40)]
 
 
 async def fetch(stage: Stage) -> None:
