@@ -19,14 +19,14 @@ sql = make_sql_loader("tidemill_bench")
 
 
 class BareImportTables:
-    """Two tables and a bare COPY into each: no validation, no errors per row, no stored items."""
+    """Tables, and a bare COPY into two of them: no validation, no errors per row, no stored items."""
 
     def __init__(self, url: str) -> None:
         self._url = url
 
     def __enter__(self) -> Self:
         self._conn = psycopg.connect(self._url, autocommit=True, application_name="tidemill bench")
-        for name in ("create_schema", "create_users", "create_articles"):
+        for name in ("create_schema", "create_users", "create_articles", "create_payments"):
             self._conn.execute(sql(f"{name}"))
         return self
 

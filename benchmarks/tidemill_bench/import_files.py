@@ -73,6 +73,29 @@ def write_articles_file(folder: Path, n: int) -> ImportSample:
     return sample
 
 
+def write_payments_file(folder: Path, n: int, *, is_plain: bool) -> ImportSample:
+    """Write payments in plain notation, or as a German spreadsheet writes them: 1.234,50, € 1,50, 31.12.2024, ja."""
+    rng = random.Random(n)
+    file = folder / f"payments-{n}-{is_plain}.csv"
+    with file.open("w") as out:
+        out.write("id;customer;amount;fee;due;paid\n")
+        for i in range(n):
+            amount, fee = f"{rng.randrange(10**8) / 100:,.2f}", f"{rng.randrange(10**4) / 100:.2f}"
+            year, month, day, paid = 2000 + i % 25, i % 12 + 1, i % 28 + 1, i % 3 > 0
+            if is_plain:
+                values = [amount.replace(",", ""), fee, f"{year}-{month:02}-{day:02}", "true" if paid else "false"]
+            else:
+                swapped = amount.translate({44: ".", 46: ","})
+                values = [
+                    swapped,
+                    "€ " + fee.replace(".", ","),
+                    f"{day:02}.{month:02}.{year}",
+                    "ja" if paid else "nein",
+                ]
+            out.write(f"{i};Customer {i};{';'.join(values)}\n")
+    return ImportSample(file, file, n, 0)
+
+
 def make_author_id(number: int) -> str:
     return str(UUID(int=(number << 64) + 1))
 

@@ -42,6 +42,7 @@ def build_report(
         "import_wall_vs_copy": found["import_s"] / found["copy_s"],
         "import_ndjson_wall_vs_copy": found["ndjson_import_s"] / found["ndjson_copy_s"],
         "all_bad_vs_all_good": found["all_bad_import_s"] / found["all_good_import_s"],
+        "locale_vs_plain": found["locale_import_s"] / found["plain_import_s"],
     }
     found |= {
         "copy_rows_per_s": plan.users * 0.99 / found["copy_s"],
@@ -100,6 +101,8 @@ class ImportMeasurement:
                 await self._measure_table("articles", "ndjson_", articles)
             status.update(f"{plan.pairs:,} rows, all good and all bad")
             await self._measure_good_and_bad_files(folder)
+            status.update(f"{plan.pairs:,} rows, in plain notation and in another")
+            await self._measure_notations(folder)
         return self.samples
 
     async def _measure_table(self, table: str, name: str, sample: ImportSample) -> None:
@@ -117,6 +120,15 @@ class ImportMeasurement:
         for _ in range(self._plan.rounds):
             for word, sample in samples.items():
                 await self._measure_import("users", f"all_{word}_", sample)
+
+    async def _measure_notations(self, folder: Path) -> None:
+        """Measure files with the same rows, in plain notation and as a German spreadsheet writes them."""
+        for _ in range(self._plan.rounds):
+            for name in ("plain", "locale"):
+                sample = await asyncio.to_thread(
+                    import_files.write_payments_file, folder, self._plan.pairs, is_plain=name == "plain"
+                )
+                await self._measure_import("payments", f"{name}_", sample)
 
     async def _measure_copy(self, table: str, name: str, sample: ImportSample) -> None:
         await asyncio.to_thread(self._bare.truncate, table, import_files.make_author_rows())

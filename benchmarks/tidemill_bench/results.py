@@ -63,6 +63,7 @@ IMPORT_MAXIMUMS = {
     "import_wall_vs_copy": 2.0,
     "import_ndjson_wall_vs_copy": 2.5,
     "all_bad_vs_all_good": 1.1,
+    "locale_vs_plain": 1.25,
     "first_row_s": 1,
     "import_rss_mb": 200,
 }

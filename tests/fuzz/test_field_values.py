@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from types import FrameType
 from typing import Any
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from fuzz.mutations import any_json, mutated_text
 from fuzz.targets import fuzz
 from imports.test_field_reader import ANY, TYPES
-from tidemill.core.file_format import FORMULA_PATTERN, escape_formula, unescape_formula
+from tidemill.core.file_format import FORMULA_PATTERN, ColumnType, escape_formula, unescape_formula
 from tidemill.core.json_input import MAX_JSON_DEPTH, is_json_too_deep
+from tidemill.imports.format_detection import detect_formats
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import FieldReader
 from tidemill.store.jsonb import decode_input_or_text, encode_json
@@ -21,6 +23,7 @@ from tidemill.tables.introspection.catalog_columns import CatalogColumn, build_f
 from tidemill.tables.introspection.check_constraints import is_fully_translated, parse_check_rules, translate_regex
 from tidemill.tables.introspection.sql_expressions import UnsupportedExpression
 from tidemill.tables.resource import Field
+from tidemill.tables.values.value_formats import KINDS_BY_TYPE, VALUE_FORMATS, get_value_format
 
 EXTREME = st.sampled_from(
     [
@@ -61,6 +64,29 @@ def cpu_limit() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+
+
+_NUMBER = r"[-+(]?[$\u20ac]? ?[0-9]{1,3}([.,' ][0-9]{3}){0,2}([.,][0-9]{0,3})?[)%-]?"
+_DAY = r"[0-9]{1,4}([./-]| )([0-9]{1,2}|M\u00e4r|Dec\.)([./-]| )[0-9]{1,4}( [0-9]{1,2}:[0-9]{2})?"
+FORMATTED = st.from_regex(_NUMBER, fullmatch=True) | st.from_regex(_DAY, fullmatch=True)
+
+
+@fuzz(
+    examples=150,
+    name=st.sampled_from(list(VALUE_FORMATS)),
+    texts=st.lists(FORMATTED | ANY | EXTREME | st.none(), max_size=6),
+)
+def test_format_converts_value_alone_as_in_column(name: str, texts: list[str | None]) -> None:
+    value_format = get_value_format(name)
+    type_: ColumnType = next(one for one, kind in KINDS_BY_TYPE.items() if value_format.kind in (kind, "text"))
+    reader = FieldReader(Field(name="f", column="f", type=type_, sql_type="numeric"), value_format=value_format)
+    with cpu_limit():
+        together, errors = reader.validate_and_convert_values(list(texts))
+        for at, text in enumerate(texts):
+            (alone,), wrong = reader.validate_and_convert_values([text])
+            assert (at in errors.bad_rows) == bool(wrong.bad_rows)
+            assert together[at] == alone or Decimal(together[at] or 0) == Decimal(alone or 0)
+        detect_formats({"f": Field(name="f", column="f", type=type_)}, [{"f": text} for text in texts])
 
 
 @st.composite

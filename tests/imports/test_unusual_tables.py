@@ -45,16 +45,17 @@ async def test_import_handles_every_column_type_and_quoted_identifiers(scene: Sc
         {"Tenant": 2, "no %s": "e", "code": "ABCDEF", "price": 99999},
     ]
     text = "".join(json.dumps(row) + "\n" for row in (ROW, *bad))
-    first = await scene.run(text, '"Odd Table %"', name="r.ndjson")
+    plain = {"price": "plain"}
+    first = await scene.run(text, '"Odd Table %"', name="r.ndjson", formats=plain)
     told = [[one["field"] for one in error.get("errors", [error])] for _, _, error in await scene.outcomes(first)]
     assert told == [["mood"], ["tags", "net"], ["code", "grid"], ["code", "price"]]
     (found,) = await scene.rows('SELECT *, tags[1], "a{b}" FROM "Odd Table %%"')
     assert found[:4] == (1, "a'b\\c\td\ne", "so so", ['x,"y"', "NULL", None, "\\"])
     assert (found[4], found[5], found[10]) == ([[1, 2], [3, None]], 8, b"\0\1\2")
-    again = await scene.run(json.dumps(ROW) + "\n", '"Odd Table %"', name="r.ndjson", mode="upsert")
+    again = await scene.run(json.dumps(ROW) + "\n", '"Odd Table %"', name="r.ndjson", mode="upsert", formats=plain)
     assert await scene.effects(again) == (0, 0, 1)
     other = ROW | {"raw": {"b": 2}, "tags": [], "blob": "\\x00"}
-    changed = await scene.run(json.dumps(other) + "\n", '"Odd Table %"', name="r.ndjson", mode="upsert")
+    changed = await scene.run(json.dumps(other) + "\n", '"Odd Table %"', name="r.ndjson", mode="upsert", formats=plain)
     assert (await scene.effects(changed), await scene.errors(changed)) == ((0, 1, 0), [])
 
 

@@ -52,6 +52,21 @@ async def test_watched_file_is_imported_with_options_of_its_watch(scene: Scene) 
     assert await rows(scene.db, "SELECT * FROM public.people") == [("ada@x.org", "Ada")]
 
 
+@pytest.mark.needs_feature("imports")
+async def test_watched_file_with_ambiguous_values_is_refused_until_format_is_set(scene: Scene) -> None:
+    await rows(scene.db, "CREATE TABLE public.people (email text PRIMARY KEY, credit numeric)")
+    scene.declare('import = { resource = "public.people" }')
+    scene.put("people.csv", "email;credit\nada@x.org;12.000\n")
+    await scene.whole_way()
+    ((reason,),) = await rows(scene.db, "SELECT note FROM tidemill.watch_file")
+    assert '"12.000" is "12000" (decimal-comma) or "12.000" (decimal-point)' in reason
+    assert await rows(scene.db, "SELECT count(*) FROM public.people") == [(0,)]
+    scene.declare('import = { resource = "public.people", formats = { credit = "decimal-comma" } }')
+    scene.put("again.csv", "email;credit\nada@x.org;12.000\n")
+    await scene.whole_way()
+    assert await rows(scene.db, "SELECT credit::text FROM public.people") == [("12000",)]
+
+
 async def test_changing_file_is_submitted_only_when_stable(scene: Scene) -> None:
     scene.declare()
     for size in (1, 2, 3):

@@ -137,6 +137,29 @@ async def test_invalid_values_are_translated_in_columns_step(site: Site, signed_
     assert found == [(40, "admin")]
 
 
+async def test_ambiguous_column_requires_choice_of_format(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+    page = await signed_in("ada", "/imports/new?resource=people")
+    lines = "email;name;age;at\nlocale@example.org;L;12.000;31.12.2024\n"
+    await choose(page, written(tmp_path, "locale.csv", lines))
+    await page.get_by_role("button", name="Continue to columns").click()
+    await expect(page.get_by_role("alert")).to_contain_text('"12.000" is "12000" (decimal-comma) or "12.000"')
+    age = page.get_by_role("row", name="age 12.000")
+    await expect(age).to_contain_text("can be read in two ways")
+    await expect(page.get_by_role("row", name="at 31.12.2024")).to_contain_text("31.12.2024 → 2024-12-31")
+    start = page.get_by_role("button", name="Import without checking")
+    await expect(start).to_be_disabled()
+    await axe(page)
+    await age.get_by_label("Format of column age").select_option(label="decimal-comma: 12.000 → 12000")
+    await expect(age).to_contain_text("12.000 → 12000")
+    await expect(age.get_by_text("can be read in two ways")).to_be_hidden()
+    await start.click()
+    await figure(page, "imported", "1")
+    found = await rows(site.db, "SELECT age, at::date::text FROM shop.people WHERE email = 'locale@example.org'")
+    assert found == [(12000, "2024-12-31")]
+    await page.get_by_text("Import settings").click()
+    await expect(page.get_by_text("age: decimal-comma, at: DD.MM.YYYY")).to_be_visible()
+
+
 async def fix_a_row(page: Page) -> None:
     await page.get_by_role("gridcell", name="fix0", exact=True).click()
     drawer = page.get_by_role("complementary")

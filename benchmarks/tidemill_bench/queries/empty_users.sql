@@ -1,2 +1,2 @@
 -- Each run starts with empty tables.
-TRUNCATE tidemill_bench.users, tidemill_bench.articles
+TRUNCATE tidemill_bench.users, tidemill_bench.articles, tidemill_bench.payments

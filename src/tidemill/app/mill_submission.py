@@ -135,6 +135,7 @@ class MillSubmission(MillDeclarations):
         spreadsheet_safe: bool = False,
         keep_empty: bool = False,
         formats: Mapping[str, str] | None = None,
+        assume: bool = False,
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -156,6 +157,8 @@ class MillSubmission(MillDeclarations):
             spreadsheet_safe: Remove the apostrophes that an export with ``spreadsheet_safe`` added.
             keep_empty: Import empty text as empty text and not as NULL.
             formats: Field -> format of its values, such as ``decimal-comma`` or ``DD.MM.YYYY``.
+            assume: Take the likelier format of columns that can be read in two ways, instead of raising
+                ``AmbiguousFormats``.
             layout: ``format``, ``encoding``, ``delimiter`` and other options that override detection.
             name: File name to store with the job, and to detect the format; the name of ``file`` by default.
             priority: As for ``submit``.
@@ -176,6 +179,7 @@ class MillSubmission(MillDeclarations):
                 spreadsheet_safe=spreadsheet_safe,
                 keep_empty=keep_empty,
                 formats=formats,
+                assume=assume,
                 layout=layout,
                 name=name,
                 priority=priority,
@@ -199,6 +203,7 @@ class MillSubmission(MillDeclarations):
         spreadsheet_safe: bool = False,
         keep_empty: bool = False,
         formats: Mapping[str, str] | None = None,
+        assume: bool = False,
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -217,6 +222,7 @@ class MillSubmission(MillDeclarations):
             spreadsheet_safe=spreadsheet_safe,
             keep_empty=keep_empty,
             formats=dict(formats or {}),
+            assume=assume,
         )
         options = ImportOptions(
             resource=resource, request=request, layout=layout or {}, policy={**(policy or {})}, priority=priority

@@ -3,6 +3,7 @@
 TidemillError
 ├── InvalidInput             an input row or a parameter is invalid
 │   ├── InvalidColumns       columns of a file do not match the resource; one message per column
+│   ├── AmbiguousFormats     values of columns can be read in two ways; one message per column
 │   ├── InvalidRequest       a request has several problems; one message per problem
 │   └── InvalidRows          rows of a file are invalid; one message per row
 ├── InvalidSql               a statement of a script failed; the message has its line and column
@@ -35,10 +36,11 @@ TidemillError
 └── StaleLease               the lease was lost; nothing was written
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+SET_FORMATS_HINT = 'Set the format of these columns with "formats", or take the likelier one with "assume"'
 PROBLEMS_IN_MESSAGE_MAX = 20  # problems listed in one message: a file can have ten thousand invalid columns
 
 
@@ -71,6 +73,25 @@ class InvalidColumns(InvalidInput):
         first, more = problems[:PROBLEMS_IN_MESSAGE_MAX], len(problems) - PROBLEMS_IN_MESSAGE_MAX
         super().__init__("; ".join(first) + (f"; and {more:,} more" if more > 0 else ""))
         self.problems = [escape_unprintable(problem) for problem in problems]
+
+
+class AmbiguousFormats(InvalidInput):
+    """Values of columns can be read in two ways.
+
+    ``problems`` has one message per column, ``paths`` the option to set, and ``choices`` the formats with examples.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[str],
+        paths: Sequence[tuple[str, ...]] = (),
+        choices: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        shown, more = problems[:PROBLEMS_IN_MESSAGE_MAX], len(problems) - PROBLEMS_IN_MESSAGE_MAX
+        super().__init__("; ".join(shown) + (f"; and {more:,} more" if more > 0 else "") + f". {SET_FORMATS_HINT}")
+        self.problems = [escape_unprintable(problem) for problem in problems]
+        self.paths = list(paths)
+        self.choices = list(choices)
 
 
 class InvalidRequest(InvalidInput):

@@ -87,6 +87,12 @@ class InputSource(Protocol):
     def read(self, rows: int, size: int) -> InputBlock:
         """Return at most ``rows`` records and about ``size`` bytes, but at least one record; no record at the end."""
 
+    def read_sample(self) -> list[bytes]:
+        """Return records of the whole source, or of its beginning if the format has no other access to its records.
+
+        Their number and size are bounded. The next ``read`` is not affected.
+        """
+
     def close(self) -> None: ...
 
 

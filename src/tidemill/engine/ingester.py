@@ -60,6 +60,9 @@ class SourceWithFixes:
     def layout(self) -> FileLayout:
         return self._source.layout
 
+    def read_sample(self) -> list[bytes]:
+        return self._source.read_sample()
+
     def read(self, rows: int, size: int) -> InputBlock:
         block = self._source.read(rows, size)
         lo, self._next_row = self._next_row, self._next_row + len(block.inputs)

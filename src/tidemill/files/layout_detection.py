@@ -1,5 +1,6 @@
 """Detects the layout of a file from its name, the given options and a bounded sample of its content."""
 
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -215,6 +216,11 @@ def _describe_delimiter(best: _Candidate, text: str, line_end: str) -> LayoutFin
 SAMPLE_HEAD_BYTES, SAMPLE_TAIL_BYTES = 64 * 1024, 16 * 1024
 ENCODING_SCAN_MAX_BYTES = 8 << 20  # how much is searched for non-ASCII bytes
 SAMPLE_DECOMPRESSED_MAX_BYTES = 1 << 30
+TEXT_SAMPLE_FORMATS = ("csv", "tsv", "ndjson")
+SAMPLE_ROWS_MAX = 5_000
+SPLICED_ROWS_MAX, SPLICED_MAX_BYTES = 200_000, 16 << 20  # as JSON; of more rows, every n-th is taken
+SAMPLE_PIECE_BYTES, SAMPLE_PIECES = 8 * 1024, 16
+SAMPLE_DECOMPRESSED_BYTES = 4 << 20  # of a compressed file, only its beginning is sampled
 
 
 class FileSample:
@@ -446,3 +452,39 @@ def _detect_text_format(text: str) -> str:
         rest = start[len(first) :].strip()
         return "ndjson" if first.endswith("]") and rest.startswith("[") else "json"
     return "ndjson" if start.startswith("{") else "csv"
+
+
+def splice_text_sample(file: BinaryIO, layout: FileLayout, max_bytes: int) -> bytes:
+    """Return complete lines from all parts of a file, beginning with its first line.
+
+    A compressed file is decompressed only at its beginning. A line can be in the middle of a quoted value: such lines
+    are invalid rows of the sample, and the caller ignores them.
+    """
+    compression = layout.compression or "none"
+    if compression != "none":
+        stream, pieces, size = open_decompressed(file, compression, max_bytes), list[bytes](), 0
+        while size < SAMPLE_DECOMPRESSED_BYTES and (piece := stream.read(SAMPLE_DECOMPRESSED_BYTES - size)):
+            pieces.append(piece)
+            size += len(piece)
+        file = io.BytesIO(b"".join(pieces))
+    size = file.seek(0, io.SEEK_END)
+    encoding = layout.encoding or "utf-8"
+    if encoding.startswith(("utf-16", "utf-32")) or layout.table_lines is not None:
+        return _read_at(file, 0, SAMPLE_HEAD_BYTES)  # lines of the middle may begin at any byte, or be of another table
+    line_end = b"\r" if layout.line_end == "\r" else b"\n"
+    if size <= SAMPLE_HEAD_BYTES + SAMPLE_PIECES * SAMPLE_PIECE_BYTES:
+        return _read_at(file, 0, size)
+    head = _read_at(file, 0, SAMPLE_HEAD_BYTES)
+    pieces = [head[: head.rfind(line_end) + 1]]
+    step = (size - SAMPLE_HEAD_BYTES - SAMPLE_PIECE_BYTES) // (SAMPLE_PIECES - 1)
+    for number in range(SAMPLE_PIECES):
+        is_last = number == SAMPLE_PIECES - 1
+        start = size - SAMPLE_PIECE_BYTES if is_last else SAMPLE_HEAD_BYTES + number * step
+        piece = _read_at(file, start, SAMPLE_PIECE_BYTES).partition(line_end)[2]
+        pieces.append(piece if is_last else piece[: piece.rfind(line_end) + 1])
+    return b"".join(pieces)
+
+
+def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
+    file.seek(start)
+    return file.read(size)

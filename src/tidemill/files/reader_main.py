@@ -28,6 +28,7 @@ from tidemill.files.reader_messages import (
     ReadBlockRequest,
     ReaderResponse,
     ReaderTask,
+    ReadSampleRequest,
     SourceClosed,
     SourceOpened,
     make_failed_response,
@@ -52,6 +53,10 @@ class FileReader:
                     raise InvalidInput("No source is open")
                 block = self._source.read(rows, size)
                 return BlockRead(block.inputs, dict(block.checkpoint), block.defects, block.lines)
+            case ReadSampleRequest():
+                if self._source is None:
+                    raise InvalidInput("No source is open")
+                return BlockRead(self._source.read_sample(), {}, {}, None)
             case CloseSourceRequest():
                 self.close_source()
                 return SourceClosed()

@@ -41,14 +41,21 @@ class ReadBlockRequest(msgspec.Struct, tag=True, frozen=True):
     size: int
 
 
+class ReadSampleRequest(msgspec.Struct, tag=True, frozen=True):
+    """Read records from all parts of the open source, without moving its position."""
+
+
 class CloseSourceRequest(msgspec.Struct, tag=True, frozen=True):
     """Close the open source, if any."""
+
+
+ReaderRequest = OpenSourceRequest | DetectLayoutRequest | ReadBlockRequest | ReadSampleRequest | CloseSourceRequest
 
 
 class ReaderTask(msgspec.Struct, frozen=True):
     """A request, with the blob store and the limits that apply to it."""
 
-    request: OpenSourceRequest | DetectLayoutRequest | ReadBlockRequest | CloseSourceRequest
+    request: ReaderRequest
     blobs: str
     max_row_bytes: int
     max_unpacked_bytes: int

@@ -27,8 +27,10 @@ from tidemill.files.reader_messages import (
     DetectLayoutRequest,
     OpenSourceRequest,
     ReadBlockRequest,
+    ReaderRequest,
     ReaderResponse,
     ReaderTask,
+    ReadSampleRequest,
     RequestFailed,
     SourceClosed,
     SourceOpened,
@@ -234,6 +236,11 @@ class IsolatedSource:
         self._resumed_at = {}
         return block
 
+    def read_sample(self) -> list[bytes]:
+        if self._process is None:
+            raise ValueError("read of a closed source")
+        return self._reader.run(self._process, ReadSampleRequest(), BlockRead, self._resumed_at).inputs
+
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -268,7 +275,7 @@ class IsolatedReader:
     def run(
         self,
         process: ReaderProcess,
-        request: OpenSourceRequest | DetectLayoutRequest | ReadBlockRequest | CloseSourceRequest,
+        request: ReaderRequest,
         expected: type[ResponseT],
         resumed_at: Checkpoint,
     ) -> ResponseT:

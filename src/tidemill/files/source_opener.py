@@ -1,8 +1,13 @@
 """Opens the input source of a job: a stored file with its layout."""
 
+import io
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
+from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import DetectedLayout, FileLayout
 from tidemill.core.input_source import Checkpoint, InputSource, SourceDownloader, SourceFetchProgress, SourceReference
 from tidemill.files.blobs import open_blob_store
@@ -17,7 +22,14 @@ from tidemill.files.formats.json_reader import JsonArrayReader, NdjsonReader
 from tidemill.files.formats.parquet_reader import ParquetReader
 from tidemill.files.formats.xlsx_reader import XlsxReader
 from tidemill.files.layout import parse_layout_options
-from tidemill.files.layout_detection import detect_layout
+from tidemill.files.layout_detection import (
+    SAMPLE_ROWS_MAX,
+    SPLICED_MAX_BYTES,
+    SPLICED_ROWS_MAX,
+    TEXT_SAMPLE_FORMATS,
+    detect_layout,
+    splice_text_sample,
+)
 
 if TYPE_CHECKING:  # settings load pydantic, which a reader process does not need
     from tidemill.config import Settings
@@ -52,10 +64,27 @@ class SourceOpener:
                 source.layout = layout
             elif reference.url:
                 DetectedLayout(source.layout, source.findings).require_certain()
+            source.sample = partial(self._read_sample, blob, source.layout)
             return source
         except BaseException:
             file.close()
             raise
+
+    def _read_sample(self, blob: str, layout: FileLayout) -> list[bytes]:
+        """Return records of all parts of a file, or of its beginning. Ignore damage, which the reader reports."""
+        with self._blobs.open(blob) as file, suppress(InvalidInput):
+            limits = {"max_row_bytes": self._max_row_bytes, "max_bytes": self._max_unpacked_bytes}
+            if layout.format in TEXT_SAMPLE_FORMATS:
+                data = io.BytesIO(splice_text_sample(file, layout, self._max_unpacked_bytes))
+                source = open_block_reader(data, replace(layout, compression="none"), {}, **limits)
+                rows = SPLICED_ROWS_MAX
+            else:
+                source = open_block_reader(file, layout, {}, **limits)
+                rows = SAMPLE_ROWS_MAX
+            block = source.read(rows, SPLICED_MAX_BYTES)
+            valid = [text for at, text in enumerate(block.inputs) if at not in block.defects]
+            return valid[:: -(-len(valid) // SAMPLE_ROWS_MAX) or 1]
+        return []
 
 
 def _resolve_layout(reference: SourceReference, file: BinaryIO) -> FileLayout:

@@ -10,7 +10,7 @@ from uuid import UUID
 import typer
 from rich.markup import escape
 
-from tidemill.core.errors import InvalidColumns, InvalidInput
+from tidemill.core.errors import AmbiguousFormats, InvalidColumns, InvalidInput
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import DISTRIBUTION_KIND, ENRICH_KIND, EXPORT_KIND, IMPORT_KIND, MATCH_KIND
@@ -19,6 +19,7 @@ from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import JobStatus
 from tidemill.imports import error_files
 from tidemill.imports.cli_views import (
+    format_choices,
     print_error_samples,
     print_import_effects,
     print_layout,
@@ -129,6 +130,9 @@ def import_command(
     keep_empty: Annotated[
         bool, typer.Option("--keep-empty", help='Import empty text ("" in a CSV) as text, not as a missing value')
     ] = False,
+    assume: Annotated[
+        bool, typer.Option("--assume", help="Take the likelier format of columns that can be read in two ways")
+    ] = False,
     policy: PolicyOption = "continue",
     preview: Annotated[
         bool, typer.Option("--preview", help="Show the layout, the column mapping and the first rows; import nothing")
@@ -170,6 +174,7 @@ def import_command(
         spreadsheet_safe=spreadsheet_safe,
         keep_empty=keep_empty,
         formats=dict(_parse_assignment("--format", "FIELD=FORMAT", text) for text in format_ or [] if "=" in text),
+        assume=assume,
     )
     file_formats = [text for text in format_ or [] if "=" not in text]
     if file_formats:
@@ -244,6 +249,8 @@ async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
     source = await _reference_url_or_stage_input(runtime.get(make_staged_files), arguments.file)
     try:
         submitted = await imports.submit(submission, source)
+    except AmbiguousFormats as error:
+        raise InvalidInput(format_choices(error)) from error
     except InvalidColumns as error:
         raise InvalidInput(f"{error}. {MAP_OPTION_HINT}") from error
     if submitted.remembered is not None and submitted.remembered.is_noteworthy:

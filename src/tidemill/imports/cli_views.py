@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
+from tidemill.core.errors import AmbiguousFormats
 from tidemill.core.file_format import CERTAIN_CONFIDENCE_MIN
 from tidemill.core.job import Job
 from tidemill.imports.failed_rows import RowErrorView, RowWithErrors, join_error_reasons
@@ -93,6 +94,33 @@ def print_remembered(remembered: Mapping[str, Any]) -> None:
         error_console.print(escape_text(line), highlight=False, soft_wrap=True)
 
 
+def format_choices(error: AmbiguousFormats) -> str:
+    """Return the columns that can be read in two ways, with the option to type for each choice."""
+    lines = []
+    for problem, choice in zip(error.problems, error.choices, strict=True):
+        options = [
+            f"  --format {shlex.quote(choice['field'] + '=' + each['format'])}    {_format_examples(each['examples'])}"
+            for each in (choice, *choice["alternatives"])
+        ]
+        lines += [f"{problem}. Add one of these options:", *options]
+    likelier = ", ".join(f"{each['field']}={each['format']}" for each in error.choices)
+    return "\n".join([*lines, f"To take the likelier format ({likelier}), add --assume"])
+
+
+def print_formats(formats: Sequence[Mapping[str, Any]]) -> None:
+    """Print the formats of columns that are not in plain notation, each with an example."""
+    for each in formats:
+        if each["ambiguous"] or any(one["before"] != one["after"] for one in each["examples"]):
+            note = "" if not each["ambiguous"] else f", or {' or '.join(one['format'] for one in each['alternatives'])}"
+            text = f"{each['column']}: {each['format']}{note} ({each['confidence']:.0%})"
+            examples = _format_examples(each["examples"])
+            console.print(f"  {escape_text(f'{text}: {examples}')}", highlight=False, soft_wrap=True)
+
+
+def _format_examples(examples: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{one['before']} → {'NULL' if one['after'] is None else one['after']}" for one in examples)
+
+
 def print_preview(preview: ImportPreview) -> None:
     if preview["remembered"] is not None:
         print_remembered(preview["remembered"])
@@ -103,6 +131,7 @@ def print_preview(preview: ImportPreview) -> None:
         no_target = "not mapped" if column in preview["unknown"] else "ignored"
         shown = f"[green]{escape_text(target)}[/]" if target else f"[yellow]{no_target}[/]"
         console.print(f"  {escape_text(column)} → {shown}", highlight=False)
+    print_formats(preview["formats"])
     for problem in preview["problems"]:
         console.print(f"  [red]{escape_text(problem)}[/]", highlight=False, soft_wrap=True)
     _print_preview_table(preview["columns"], preview["rows"])

@@ -9,11 +9,12 @@ import msgspec
 
 from tidemill.core.input_source import InputSource
 from tidemill.core.json_input import JsonObject
-from tidemill.imports.import_plan import ImportParams, ImportPlan, ImportRequest, make_import_plan
+from tidemill.imports.import_plan import FileContent, ImportParams, ImportPlan, ImportRequest, make_import_plan
 from tidemill.imports.key_index import KeyIndex
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import Normalizer
 from tidemill.imports.validation.row_checker import make_field_reader
+from tidemill.store.jsonb import decode_input_or_text
 
 
 class DuplicateDetector:
@@ -97,7 +98,12 @@ def make_duplicate_detector(
     if plan is None:
         request, resource = known.request or ImportRequest(), known.resource
         assert resource is not None  # noqa: S101  every import without a plan has a resource
-        columns = source.columns or resource.field_names
-        plan = make_import_plan(request, resource, columns, named_by_rows=source.columns is None)
+        content = FileContent(
+            columns=source.columns or resource.field_names,
+            named_by_rows=source.columns is None,
+            sample=[decode_input_or_text(text.decode(), exact=True) for text in source.read_sample()],
+            delimiter=source.layout.delimiter,
+        )
+        plan = make_import_plan(request, resource, content)
         params = params | {"plan": msgspec.to_builtins(plan), "layout": source.layout.to_json()}
     return DuplicateDetector(params, plan, normalizers)

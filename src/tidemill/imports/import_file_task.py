@@ -32,6 +32,7 @@ class ImportFileTask(ConfigTable):
     spreadsheet_safe: StrictBool = False
     keep_empty: StrictBool = False
     formats: dict[str, ValueFormatName] = Field({})
+    assume: StrictBool = False
 
     def describe(self) -> str:
         return f"import into {self.resource}"

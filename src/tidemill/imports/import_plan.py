@@ -15,6 +15,7 @@ from tidemill.imports.column_mapping import (
     map_columns,
     quote_names,
 )
+from tidemill.imports.format_detection import UNDECIDED_FORMAT, FormatFinding, detect_formats, resolve_formats
 from tidemill.store.database import Database
 from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
 from tidemill.tables.resource import Field, Reference, Resource
@@ -44,6 +45,7 @@ class ImportRequest:
     spreadsheet_safe: bool = False  # remove the apostrophes that an export put before formulas
     keep_empty: bool = False  # empty text is a value; missing is null, or in CSV an unquoted empty field
     formats: dict[str, str] = field(default_factory=dict)  # field, or column of the file -> name of a value format
+    assume: bool = False  # take the likelier format of columns that can be read in two ways
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +63,22 @@ class ImportPlan:
     keep_empty: bool = False
     documents: bool = False  # text in a JSON field is a JSON string, not serialized JSON
     formats: dict[str, str] = field(default_factory=dict)  # field -> name of the format of its texts
+    assumed: tuple[str, ...] = ()  # the fields whose format is the likelier of two
+    rejects_ambiguous_numbers: bool = False  # a text such as 12.000 is invalid if nothing shows its format
 
     @property
     def ordered_mapping(self) -> dict[str, str]:
         """The mapping in the column order of the file, which is the order of a row's errors. JSONB does not keep it."""
         return {column: self.mapping[column] for column in self.columns if column in self.mapping} | self.mapping
+
+    def get_fields_by_column(self) -> dict[str, Field]:
+        """Return the field of each mapped column, in the order of the file."""
+        names = set(self.resource.field_names)
+        return {column: self.resource.get_field(name) for column, name in self.ordered_mapping.items() if name in names}
+
+    def rejects_ambiguous_texts(self, field: Field) -> bool:
+        """Whether texts such as 12.000 are invalid in the field, because neither the caller nor the file decides."""
+        return self.rejects_ambiguous_numbers and self.formats.get(field.name, UNDECIDED_FORMAT) == UNDECIDED_FORMAT
 
     @property
     def mapped_fields(self) -> tuple[str, ...]:
@@ -138,18 +151,29 @@ def _convert_if_given(value: Any, type_: type[T]) -> T | None:
     return msgspec.convert(value, type_) if value else None
 
 
-def make_import_plan(
-    request: ImportRequest, resource: Resource, columns: Sequence[str], *, named_by_rows: bool = False
-) -> ImportPlan:
-    """Return the plan of an import of a file with these columns.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileContent:
+    """What the plan of an import depends on: the columns, a sample of the rows, and the delimiter.
 
     ``named_by_rows``: each record names its own fields, so later records may have other columns.
+    """
+
+    columns: Sequence[str]
+    named_by_rows: bool = False
+    sample: Sequence[Any] = ()
+    delimiter: str | None = None
+
+
+def make_import_plan(request: ImportRequest, resource: Resource, content: FileContent) -> ImportPlan:
+    """Return the plan of an import of a file.
 
     Raises:
         InvalidColumns: The columns do not match the resource. It lists all problems.
+        AmbiguousFormats: The values of a column can be read in two ways. It lists the formats.
         InvalidInput: The options do not match the resource.
     """
     resource = replace(resource, key=request.key) if request.key else resource
+    columns, named_by_rows = content.columns, content.named_by_rows
     mapped = map_file_columns(request, resource, columns, named_by_rows=named_by_rows)
     if not mapped.is_valid:
         raise InvalidColumns(mapped.problems)
@@ -164,10 +188,27 @@ def make_import_plan(
         spreadsheet_safe=is_spreadsheet_safe(request, columns, named_by_rows=named_by_rows),
         keep_empty=request.keep_empty,
         documents=request.keep_empty and named_by_rows,
-        formats=choose_given_formats(request, resource, mapped.mapping),
+        rejects_ambiguous_numbers=not request.keep_empty,
     )
     validate_plan(plan)
-    return plan
+    given = choose_given_formats(request, resource, mapped.mapping)
+    findings = detect_formats_of_plan(plan, content, given)
+    formats, assumed = resolve_formats(findings, given, assume=request.assume or resource.assume)
+    return replace(plan, formats=formats, assumed=assumed)
+
+
+def detect_formats_of_plan(plan: ImportPlan, content: FileContent, given: Mapping[str, str]) -> list[FormatFinding]:
+    """Return the formats of columns, except ``given``. An export wrote files with ``keep_empty``, in plain notation."""
+    if plan.keep_empty:
+        return []
+    return detect_formats(
+        plan.get_fields_by_column(),
+        content.sample,
+        delimiter=content.delimiter,
+        given=given,
+        translations=plan.translations,
+        unescape_formulas=plan.spreadsheet_safe,
+    )
 
 
 def normalize_translations(translations: Translations, resource: Resource) -> Translations:

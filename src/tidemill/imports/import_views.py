@@ -63,6 +63,7 @@ async def read_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
         mapping=plan.ordered_mapping if plan else plan_or_request.mapping,
         translations=plan_or_request.translations,
         formats=plan_or_request.formats,
+        assumed=list(plan.assumed) if plan else [],
         duplicates=plan_or_request.duplicates,
         resource_key=list(params.target.key) if params.target else [],
         policy=job.policy,

@@ -81,6 +81,7 @@ def build_import_options(body: ImportIn) -> ImportOptions:
             spreadsheet_safe=body.spreadsheet_safe,
             keep_empty=body.keep_empty,
             formats=body.formats,
+            assume=body.assume,
         ),
         layout=get_layout_options(body),
         policy=body.policy.model_dump(exclude_none=True),

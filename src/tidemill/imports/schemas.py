@@ -10,6 +10,7 @@ from typing_extensions import TypeAliasType
 from tidemill.core.status import JobStatus
 from tidemill.imports.use_cases import PREVIEW_ROWS_MAX
 from tidemill.jobs.schemas import FetchOut, ItemCountsOut, NonNegativeInt, PolicyIn, RatesOut
+from tidemill.rest.problems import FormatExample, FormatFindingOut
 from tidemill.rest.schema_types import (
     BINARY_CONTENT,
     BINARY_SCHEMA,
@@ -108,6 +109,9 @@ class ImportIn(LayoutIn):
         max_length=2_000,
         description="Field -> format of its values, such as `decimal-comma`, `DD.MM.YYYY`, `yes-no` or `plain+nulls`",
         examples=[{"credit_limit": "decimal-comma"}],
+    )
+    assume: bool = Field(
+        False, description="Take the likelier format of columns that can be read in two ways, instead of an error"
     )
     policy: PolicyIn = PolicyIn()
     priority: int = Field(0, ge=-100, le=100)
@@ -216,6 +220,15 @@ class RememberedOut(BaseModel):
     layout: dict[str, Any] = Field(description="The layout options of the request, completed from the mapping")
 
 
+class ValueFormatOut(BaseModel):
+    """A format that values of a field can have."""
+
+    name: str = Field(examples=["decimal-comma"])
+    types: list[ValueType] = Field(description="Types of the fields that can have the format")
+    description: str
+    example: FormatExample
+
+
 class PreviewOut(BaseModel):
     """The layout of a file, its column mapping, and the errors in its first rows. The file is not stored."""
 
@@ -231,6 +244,10 @@ class PreviewOut(BaseModel):
     problems: list[str] = Field(description="Why the import would be rejected; empty if it would be accepted")
     fields: list[TargetFieldOut] = Field([], description="Fields of the resource, in order")
     remembered: RememberedOut | None = Field(None, description="The remembered mapping that completed the options")
+    formats: list[FormatFindingOut] = Field(
+        [], description="The detected and the requested formats of columns. Other columns are in plain notation"
+    )
+    known_formats: list[ValueFormatOut] = Field([], description="The formats to choose from")
     rejected_values: dict[str, list[RejectedValueOut]] = Field(
         {}, description="Field -> invalid texts of its column in the first 1,000 rows, the most frequent first"
     )
@@ -292,6 +309,7 @@ class ImportDetail(ImportOut):
         {}, description="Field -> text in the file -> text that is imported instead"
     )
     formats: dict[str, str] = Field({}, description="Field -> format of its values, for fields that have one")
+    assumed: list[str] = Field([], description="Fields whose values fit two formats, and whose format is the likelier")
     duplicates: DuplicatePolicy
     resource_key: list[str] = Field(description="Fields that identify a row")
     policy: dict[str, Any]
@@ -403,6 +421,7 @@ _IMPORT_PROPERTIES: dict[str, dict[str, Any]] = {
     "spreadsheet_safe": {"type": "boolean", "description": "True if the file was exported with this option"},
     "keep_empty": {"type": "boolean", "description": "Import empty text as text, not as a missing value"},
     "formats": {"type": "string", "description": "JSON object: field -> format of its values"},
+    "assume": {"type": "boolean", "description": "Take the likelier format of columns that can be read in two ways"},
     "policy": {"type": "string", "description": "JSON object, see PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     **_LAYOUT_PROPERTIES,

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, QuotaExceeded, UnknownJob
+from tidemill.core.errors import AmbiguousFormats, IdempotencyKeyReused, InvalidInput, QuotaExceeded, UnknownJob
 from tidemill.core.file_format import DetectedLayout, FileLayout, list_layout_doubts
 from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
 from tidemill.core.job import Job
@@ -26,11 +26,19 @@ from tidemill.imports.failed_rows import (
     count_rejected_values,
     list_rows_with_errors,
 )
+from tidemill.imports.format_detection import (
+    KNOWN_FORMATS,
+    FormatFinding,
+    describe_given_formats,
+    resolve_formats,
+)
 from tidemill.imports.import_plan import (
+    FileContent,
     ImportPlan,
     ImportRequest,
     check_table_privileges,
     choose_given_formats,
+    detect_formats_of_plan,
     is_spreadsheet_safe,
     make_import_plan,
     map_file_columns,
@@ -308,15 +316,14 @@ class ImportUseCases:
             rows=rows,
             owner_id=submission.spec.owner_id,
             allow_doubts=allow_doubts,
+            with_sample=True,
         )
 
     async def _make_plan_and_check_privileges(
         self, inspection: FileInspection, resource: Resource, request: ImportRequest
     ) -> ImportPlan:
         # In a thread: comparing the names of a thousand columns and fields takes a second.
-        plan = await asyncio.to_thread(
-            make_import_plan, request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows
-        )
+        plan = await asyncio.to_thread(make_import_plan, request, resource, _get_content(inspection))
         await check_table_privileges(self._db, plan)
         return plan
 
@@ -338,6 +345,8 @@ class ImportUseCases:
         if not problems:
             try:
                 await self._make_plan_and_check_privileges(inspection, resource, request)
+            except AmbiguousFormats as error:
+                problems += error.problems
             except InvalidInput as error:
                 problems.append(str(error))
         fields, columns = set(resource.field_names), set(inspection.columns)
@@ -353,9 +362,15 @@ class ImportUseCases:
             ),
             keep_empty=request.keep_empty,
             documents=request.keep_empty and inspection.is_named_by_rows,
+            rejects_ambiguous_numbers=not request.keep_empty,
         )
+        formats: list[FormatFinding] = []
         with suppress(InvalidInput):  # it is one of the problems
-            plan = replace(plan, formats=choose_given_formats(request, resource, mapping))
+            given = choose_given_formats(request, resource, mapping)
+            formats = await asyncio.to_thread(detect_formats_of_plan, plan, _get_content(inspection), given)
+            chosen, _ = resolve_formats(formats, given, assume=True)
+            plan = replace(plan, formats=chosen)
+            formats += describe_given_formats(plan.get_fields_by_column(), inspection.sample, given)
         checker = RowChecker(plan, self._runtime.declarations.normalizers)
         rows, rejected = await asyncio.to_thread(_check_preview_rows, inspection, checker, set(mapped.unknown))
         return {
@@ -376,6 +391,8 @@ class ImportUseCases:
                 }
                 for one in resource.fields
             ],
+            "formats": [each.to_json() for each in formats],
+            "known_formats": KNOWN_FORMATS,
             "rejected_values": rejected,
             "rows": rows[:shown_rows],
             "remembered": None,
@@ -430,9 +447,20 @@ class ImportPreview(TypedDict):
     missing: list[str]
     problems: list[str]
     fields: list[PreviewField]
+    formats: list[dict[str, Any]]
+    known_formats: list[dict[str, Any]]
     rejected_values: dict[str, list[RejectedValue]]
     rows: list[RowWithErrors]
     remembered: JsonObject | None
+
+
+def _get_content(inspection: FileInspection) -> FileContent:
+    return FileContent(
+        columns=inspection.columns,
+        named_by_rows=inspection.is_named_by_rows,
+        sample=inspection.sample,
+        delimiter=inspection.layout.delimiter,
+    )
 
 
 def _check_preview_rows(

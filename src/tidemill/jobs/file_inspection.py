@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import DetectedLayout, FileLayout, LayoutFinding
-from tidemill.core.input_source import InputDefect
+from tidemill.core.input_source import InputDefect, InputSource
 from tidemill.files.formats.column_names import check_column_count
 from tidemill.files.layout import RECORD_FORMATS, parse_layout_options
+from tidemill.files.layout_detection import SAMPLE_ROWS_MAX, TEXT_SAMPLE_FORMATS
 from tidemill.jobs.work_gates import make_inspection_gate
 from tidemill.runtime import Runtime
 from tidemill.store.jsonb import decode_input_or_text
@@ -31,6 +32,7 @@ class FileInspection:
     records: list[Any]
     defects: dict[int, InputDefect]
     lines: list[int] | None
+    sample: list[Any] = field(default_factory=list)  # rows of the whole file, if requested
 
     @property
     def known_columns(self) -> tuple[str, ...]:
@@ -48,6 +50,7 @@ async def inspect_file(
     rows: int = SAMPLE_ROWS,
     owner_id: int,
     allow_doubts: bool = False,
+    with_sample: bool = False,
 ) -> FileInspection:
     """Detect the layout, except for options in ``layout_options``, and read the first records.
 
@@ -57,7 +60,7 @@ async def inspect_file(
     """
     gate = runtime.get(make_inspection_gate)
     inspection = await gate.run(
-        owner_id, _inspect_file_sync, runtime, blob_id, name, content_type, layout_options, rows
+        owner_id, _inspect_file_sync, runtime, blob_id, name, content_type, layout_options, rows, with_sample
     )
     if not allow_doubts:
         DetectedLayout(inspection.layout, inspection.findings).require_certain()
@@ -65,7 +68,13 @@ async def inspect_file(
 
 
 def _inspect_file_sync(
-    runtime: Runtime, blob_id: str, name: str, content_type: str, layout_options: Mapping[str, object], rows: int
+    runtime: Runtime,
+    blob_id: str,
+    name: str,
+    content_type: str,
+    layout_options: Mapping[str, object],
+    rows: int,
+    with_sample: bool,
 ) -> FileInspection:
     check_record_format(layout_options)
     reader = runtime.file_reader
@@ -78,9 +87,27 @@ def _inspect_file_sync(
         columns = source.columns
         named = _list_field_names(records) if columns is None else tuple(columns)
         check_column_count(len(named))
+        sample = _read_sample(source, records) if with_sample else []
         return FileInspection(
-            layout, source.findings, named, columns is None, source.first_line, records, block.defects, block.lines
+            layout,
+            source.findings,
+            named,
+            columns is None,
+            source.first_line,
+            records,
+            block.defects,
+            block.lines,
+            sample,
         )
+
+
+def _read_sample(source: InputSource, first: list[Any]) -> list[Any]:
+    """Return rows of the whole file. A format without access to all parts continues after the first rows."""
+    if source.layout.format in TEXT_SAMPLE_FORMATS:
+        texts = source.read_sample()
+        return [decode_input_or_text(text.decode(), exact=True) for text in texts] or first
+    further = source.read(SAMPLE_ROWS_MAX, SAMPLE_MAX_BYTES).inputs
+    return first + [decode_input_or_text(text.decode(), exact=True) for text in further]
 
 
 def check_record_format(layout_options: Mapping[str, object]) -> None:

@@ -60,6 +60,34 @@ class QuotaProblem(BaseModel):
     limit: int = Field(examples=[1000])
 
 
+class FormatExample(BaseModel):
+    """A value of the file, and the same value in plain notation."""
+
+    before: ProblemText
+    after: ProblemText | None = Field(None, description="null if the value is missing")
+
+
+class FormatChoiceOut(BaseModel):
+    """A format that fits the values of a column."""
+
+    format: str = Field(examples=["decimal-comma"])
+    confidence: float = Field(ge=0, le=1)
+    examples: list[FormatExample] = []
+
+
+class FormatFindingOut(BaseModel):
+    """The detected format of a column. If it is ambiguous, an import requires the format, or the option `assume`."""
+
+    field: str = Field(examples=["credit_limit"])
+    column: ProblemText = Field(description="Column of the file")
+    format: str = Field(description="The likeliest format", examples=["decimal-comma"])
+    confidence: float = Field(ge=0, le=1)
+    reason: ProblemText
+    examples: list[FormatExample] = []
+    ambiguous: bool = Field(False, description="True if `alternatives` give other values")
+    alternatives: list[FormatChoiceOut] = []
+
+
 class ProblemDetails(BaseModel):
     """The reason why a request failed."""
 
@@ -70,6 +98,9 @@ class ProblemDetails(BaseModel):
     request_id: str = Field(examples=["3f1c6a0e9b2d4c58"])
     errors: list[FieldProblem] | None = None
     quota: QuotaProblem | None = Field(None, description="Only if the request would exceed a quota")
+    formats: list[FormatFindingOut] | None = Field(
+        None, description="Only if columns of a file can be read in two ways: the formats to choose from"
+    )
 
 
 PROBLEM_EXAMPLES = {
@@ -139,8 +170,9 @@ def build_problem_response(
     headers: dict[str, str] | None = None,
     field_problems: Sequence[FieldProblem] | None = None,
     quota: QuotaProblem | None = None,
+    formats: Sequence[FormatFindingOut] | None = None,
 ) -> JSONResponse:
-    problem = _build_problem(request_id, status, detail, field_problems, quota)
+    problem = _build_problem(request_id, status, detail, field_problems, quota, formats)
     return JSONResponse(problem, status, headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
@@ -150,10 +182,17 @@ def _build_problem(
     detail: str,
     field_problems: Sequence[FieldProblem] | None,
     quota: QuotaProblem | None = None,
+    formats: Sequence[FormatFindingOut] | None = None,
 ) -> dict[str, Any]:
     title = HTTPStatus(status).phrase
     problem = ProblemDetails(
-        title=title, status=status, detail=detail, request_id=request_id, errors=field_problems, quota=quota
+        title=title,
+        status=status,
+        detail=detail,
+        request_id=request_id,
+        errors=field_problems,
+        quota=quota,
+        formats=formats,
     )
     return problem.model_dump(exclude_none=True)
 
@@ -197,7 +236,10 @@ async def _handle_tidemill_error(request: Request, error: Exception) -> JSONResp
         if isinstance(error, errors.QuotaExceeded)
         else None
     )
-    return build_problem_response(_get_request_id(request), status, detail, headers, field_problems or None, quota)
+    formats = [FormatFindingOut.model_validate(one) for one in getattr(error, "choices", ())[:PROBLEM_ERRORS_MAX]]
+    return build_problem_response(
+        _get_request_id(request), status, detail, headers, field_problems or None, quota, formats or None
+    )
 
 
 def _build_located_problem(request: Request, error: Any, index: int) -> FieldProblem:

@@ -203,6 +203,7 @@ class ResourceTable(ConfigTable):
     references: tuple[ReferenceTable, ...] = ()
     conditions: tuple[ConditionTable, ...] = ()
     formats: dict[str, ValueFormatName] = Field({})
+    assume: StrictBool = False
 
     def build_resource(self, name: str) -> ResourceDeclaration:
         of_fields = [

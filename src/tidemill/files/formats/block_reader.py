@@ -1,7 +1,7 @@
 """Base classes of readers, which collect the rows of a file in blocks and report invalid rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -62,6 +62,7 @@ class BlockReader(ABC):
     first_line = 1
     layout = FileLayout()
     findings: tuple[LayoutFinding, ...] = ()  # of the options that the reader detects itself
+    sample: Callable[[], list[bytes]] = staticmethod(list)  # set by the opener, which can read other parts of the file
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._row = int(checkpoint.get("row", 0))
@@ -83,6 +84,9 @@ class BlockReader(ABC):
         is_plain = draft.lines == list(range(line, line + len(draft.inputs)))
         checkpoint = {**self._get_checkpoint(), "row": self._row}
         return InputBlock(draft.inputs, checkpoint, draft.defects, None if is_plain else draft.lines)
+
+    def read_sample(self) -> list[bytes]:
+        return self.sample()
 
     @abstractmethod
     def close(self) -> None: ...

@@ -1,6 +1,7 @@
 """Reads and validates the values of one field: normalizers, empty values, type and rules."""
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from types import NoneType
@@ -127,6 +128,8 @@ _BUILTIN_NORMALIZER_FUNCTIONS: dict[str, Normalizer] = {
 }
 _STRUCTURED_TYPES = ("json", "array")
 PLAIN_NUMBER_MAX_DIGITS = 400  # longer numbers are written with an exponent
+_match_ambiguous_number = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}").fullmatch
+AMBIGUOUS_NUMBER_REASON = "has a point that separates decimals or thousands. Set the format of the field."
 _FREE_TEXT_TYPES = ("text", "other", *_STRUCTURED_TYPES)  # types whose text can contain any character
 
 
@@ -144,6 +147,7 @@ class FieldReader:
         keep_null: bool = False,
         texts_are_json: bool = False,
         value_format: ValueFormat | None = None,
+        reject_ambiguous: bool = False,
     ) -> None:
         """Create a reader; InvalidInput if a normalizer of the field is not declared.
 
@@ -156,6 +160,7 @@ class FieldReader:
             keep_null: A missing value is NULL instead of the default.
             texts_are_json: Text in a JSON field is a JSON string, not serialized JSON.
             value_format: The format of texts; other values of the file, such as numbers in JSON, do not have it.
+            reject_ambiguous: A text such as 12.000 is invalid, because it can be 12 or 12000.
         """
         self._translations = dict(translations or {})
         self._texts_are_json = texts_are_json and field.type == "json"
@@ -164,6 +169,7 @@ class FieldReader:
         self._keep_empty = keep_empty and allows_empty_text(field)
         self._keep_null = keep_null
         self._format = value_format
+        self._rejects_ambiguous = reject_ambiguous and field.type in ("integer", "number")
         self._field = field
         known = _BUILTIN_NORMALIZER_FUNCTIONS | dict(normalizers or {})
         missing = [name for name in field.normalize if name not in known]
@@ -217,6 +223,8 @@ class FieldReader:
             texts = _strip_texts(texts)
         if self._format is not None:
             texts = self._convert_from_format(self._format, texts, values, flaws)
+        if self._rejects_ambiguous and "." in join_texts(texts):
+            texts = self._reject_ambiguous_texts(texts, values, flaws)
         if None in texts or ("" in texts and not self._keep_empty):
             texts = self._replace_empty_texts(texts, flaws)
         if self._field.type in _FREE_TEXT_TYPES and not is_storable_text(join_texts(texts)):
@@ -272,6 +280,14 @@ class FieldReader:
         for at in wrong:
             self._add_error(flaws, at, "type", f"must be {value_format.describes}", values[at])
         return converted
+
+    def _reject_ambiguous_texts(self, texts: ColumnTexts, values: list[Any], flaws: RowErrors) -> ColumnTexts:
+        kept = list(texts)
+        for at, text in enumerate(texts):
+            if text and isinstance(values[at], str) and _match_ambiguous_number(text):
+                self._add_error(flaws, at, "type", AMBIGUOUS_NUMBER_REASON, values[at])
+                kept[at] = None
+        return kept
 
     def _replace_empty_texts(self, texts: ColumnTexts, flaws: RowErrors) -> ColumnTexts:
         """Replace empty texts by the default or None, and add an error if the field is required."""

@@ -59,6 +59,7 @@ def make_field_reader(plan: ImportPlan, name: str, normalizers: Mapping[str, Nor
         keep_empty=plan.keep_empty,
         keep_null=plan.keeps_null(field),
         texts_are_json=plan.documents,
+        reject_ambiguous=plan.rejects_ambiguous_texts(field),
         value_format=get_value_format(plan.formats[name]) if name in plan.formats else None,
     )
 

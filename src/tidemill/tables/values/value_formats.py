@@ -31,9 +31,15 @@ NULLS_SUFFIX = "+nulls"
 MISSING_WORDS = NULL_WORDS - {"nan"}  # NaN is a number
 MEMO_TEXTS_MAX = 20_000  # texts whose conversion is kept: dates and words occur many times in a column
 DEFAULT_PIVOT = 70  # two-digit years from 00 to 69 are 2000 to 2069, as in PostgreSQL
-PARSED_TEXT_MAX_CHARS = 200  # a longer text is neither a number nor a date
+MEMO_TEXT_MAX_CHARS = 100
 
 Parse = Callable[[str], str | None]
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern on its first use: most processes use none or one of the formats."""
+    return re.compile(pattern)
 
 
 class _Memo(dict[str, str | None]):
@@ -44,9 +50,11 @@ class _Memo(dict[str, str | None]):
         self._parse = parse
 
     def __missing__(self, text: str) -> str | None:
-        if len(self) >= MEMO_TEXTS_MAX:
-            self.clear()
-        converted = self[text] = self._parse(text) if len(text) <= PARSED_TEXT_MAX_CHARS else None
+        converted = self._parse(text)
+        if len(text) <= MEMO_TEXT_MAX_CHARS:
+            if len(self) >= MEMO_TEXTS_MAX:
+                self.clear()
+            self[text] = converted
         return converted
 
 
@@ -99,12 +107,11 @@ _SIGN_NAMES = "$ € £ ¥ ₹ ₽ ₺ ₩ ₪ ₴ ₫ ฿ US$ R$ A$ C$ HK$ NZ$ 
 _CODE_NAMES = """AED ARS AUD BGN BRL CAD CHF CLP CNY COP CZK DKK EGP EUR GBP HKD HUF IDR ILS INR ISK JPY KES KRW MAD
     MXN MYR NGN NOK NZD PEN PHP PKR PLN RON RSD RUB SAR SEK SGD THB TND TRY TWD UAH USD VND ZAR"""
 CURRENCIES = tuple(sorted((*_SIGN_NAMES.split(), *_CODE_NAMES.split()), key=len, reverse=True))
+_SPECIAL_NUMBER = re.compile(r"nan|[+-]?infinity", re.IGNORECASE)
 _MAY_BE_CURRENCY = re.compile(r"[A-Za-z$\u0080-\uffff]")
-_PLAIN_NUMBER = re.compile(
-    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?|nan|[+-]?infinity", re.IGNORECASE
-)
-_IS_NOT_PLAIN = re.compile(r"[^0-9.eE+\n-]")
-_HUNDREDTHS = Context(prec=400)
+_PLAIN_NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
+_PLAIN_NUMBER = re.compile(rf"{_PLAIN_NUMBER_PATTERN}|nan|[+-]?infinity", re.IGNORECASE)
+_HUNDREDTHS = Context(prec=150_000)  # more digits than numeric has
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +136,18 @@ class _NumberNotation:
     def make_parser(self) -> Parse:
         space, sign = f"[{_SPACES}]?", rf"[+\-{_MINUS_SIGNS}]"
         mark, currency = re.escape(self.mark), _build_currency_pattern(CURRENCIES)
-        match = re.compile(
+        pattern = (
             rf"(?P<open>\()?(?P<sign>{sign})?{space}{currency}?{space}(?P<inner>{sign})?{space}"
             rf"(?P<number>{self.build_pattern(self.separators)})"
             rf"(?:(?<={mark})[-\u2013\u2014]{{1,2}}|(?P<exponent>[eE][+-]?[0-9]{{1,3}}))?"
             rf"{space}(?P<percent>%)?{space}{currency}?(?P<last>-)?(?P<close>\))?"
-        ).fullmatch
+        )
 
         def parse(text: str) -> str | None:
-            found = match(text.strip())
+            found = _compile(pattern).fullmatch(text.strip())
             if found is None:
-                return text if self.mark == "." and _PLAIN_NUMBER.fullmatch(text) and not self.is_share else None
+                plain = _PLAIN_NUMBER if self.mark == "." else _SPECIAL_NUMBER
+                return text if plain.fullmatch(text) and not self.is_share else None
             signs = [one for name in ("sign", "inner", "last") if (one := found[name])]
             if len(signs) + bool(found["open"]) > 1 or bool(found["open"]) != bool(found["close"]):
                 return None
@@ -161,7 +169,7 @@ class _NumberNotation:
     def convert_in_bulk(self, texts: ColumnTexts) -> ColumnTexts | None:
         """Convert a column in which every text is a plain number of this notation, perhaps with a currency."""
         joined = join_texts(texts)
-        if self.mark == "." and not _IS_NOT_PLAIN.search(joined):
+        if self.mark == "." and not find_indexes_not_matching(_PLAIN_NUMBER_PATTERN, texts):
             return texts
         currencies = [one for one in CURRENCIES if one in joined] if _MAY_BE_CURRENCY.search(joined) else []
         pattern = "[+-]?" + self.build_pattern("".join(one for one in self.separators if one in joined))
@@ -234,10 +242,10 @@ def _make_date_parser(name: str, pivot: int = DEFAULT_PIVOT) -> Parse:
         separator = re.sub("[DMY]", "", name)[:1]
         parts = [_DATE_PARTS[part] for part in name.split(separator)] if separator else []
         pattern = re.escape(separator).join(parts) or "(?P<year>[0-9]{4})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
-    match = re.compile(pattern + _TIME_OF_DAY).fullmatch
+    pattern += _TIME_OF_DAY
 
     def parse(text: str) -> str | None:
-        found = match(text)
+        found = _compile(pattern).fullmatch(text)
         if found is None:
             is_plain = _ISO_DATE.match(text) or text.lower() in ("infinity", "-infinity")
             return text if is_plain else None
@@ -279,10 +287,13 @@ def _make_serial_date_parser(name: str) -> Parse:
             return text if _ISO_DATE.match(text) else None
         if not 60 < (days := int(found[1])) <= _EXCEL_LAST_DAY:  # noqa: PLR2004  Excel counts February 29, 1900
             return None
-        day, seconds = epoch + timedelta(days), round(float(f"0.{found[2] or 0}") * _SECONDS_PER_DAY)
+        seconds = round(float(f"0.{found[2] or 0}") * _SECONDS_PER_DAY)
+        try:
+            day = epoch + timedelta(days, seconds // _SECONDS_PER_DAY * _SECONDS_PER_DAY)
+        except OverflowError:
+            return None
         if not seconds:
             return day.isoformat()
-        day += timedelta(seconds // _SECONDS_PER_DAY)
         clock = timedelta(seconds=seconds % _SECONDS_PER_DAY)
         return f"{day.isoformat()}T{str(clock).zfill(8)}"
 

@@ -6,7 +6,7 @@ import { cellText } from "../core/json.js";
 import { query, queryParam, setQuery } from "../core/router.js";
 import { computed, effect, signal } from "../core/signal.js";
 import { icon } from "../ui/icons.js";
-import { mappingFromUrl, setMapping, setTranslation, translationsFromUrl } from "./import-draft.js";
+import { formatsFromUrl, mappingFromUrl, setFormat, setMapping, setTranslation, translationsFromUrl } from "./import-draft.js";
 
 const SAMPLE_COUNT = 3;
 const REJECTED_SHOWN_MAX = 10; // values of each field
@@ -37,7 +37,7 @@ export function columnsTable(preview) {
       h(
         "table",
         { class: "cards", "aria-label": "Columns" },
-        h("thead", null, h("tr", null, ["Column in the file", "Sample", "Field", "Match"].map((label) => h("th", { scope: "col" }, label)))),
+        h("thead", null, h("tr", null, ["Column in the file", "Sample", "Field", "Format", "Match"].map((label) => h("th", { scope: "col" }, label)))),
         body,
       ),
     ),
@@ -66,7 +66,7 @@ function columnRow(column, preview, map, choices) {
   choices.set(column, choose);
   const suggestionButton = h("button", { type: "button", class: "small", hidden: () => state.value.suggestion === null, on: { click: () => map(column, state.peek().suggestion ?? "") } }, () => `Use ${state.value.suggestion}`);
   const leaveOutButton = h("button", { type: "button", class: "small", hidden: () => !state.value.isUnknown, on: { click: () => map(column, "") } }, "Leave out");
-  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted", data: { label: "Sample" } }, () => state.value.sample), h("td", { data: { label: "Field" } }, choose), h("td", null, h("div", { class: "row" }, () => matchLabel(column, state.value), suggestionButton, leaveOutButton)));
+  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted", data: { label: "Sample" } }, () => state.value.sample), h("td", { data: { label: "Field" } }, choose), h("td", { data: { label: "Format" } }, formatChoice(column, () => state.value)), h("td", null, h("div", { class: "row" }, () => matchLabel(column, state.value), suggestionButton, leaveOutButton)));
 }
 
 /** Everything that the row of a column shows. @param {string} column @param {any} preview */
@@ -82,7 +82,49 @@ function columnState(column, preview) {
     isRemembered: column in (preview.remembered?.request.mapping ?? {}),
     suggestion: isUnknown ? closestName(column, names.filter((/** @type {string} */ name) => !taken.includes(name))) : null,
     sample: sampleValues(preview.rows, column),
+    format: formatState(column, preview),
   };
+}
+
+/** The detected or chosen format of a column, and the formats to choose from. @param {string} column @param {any} preview */
+function formatState(column, preview) {
+  const field = preview.fields.find((/** @type {any} */ one) => one.name === preview.mapping[column]);
+  const finding = (preview.formats ?? []).find((/** @type {any} */ one) => one.column === column) ?? null;
+  const readings = finding?.ambiguous ? [finding, ...finding.alternatives] : [];
+  const known = (preview.known_formats ?? []).filter((/** @type {any} */ one) => field && one.types.includes(field.type) && !readings.some((/** @type {any} */ other) => other.format === one.name));
+  return {
+    field: /** @type {string | null} */ (known.length || readings.length ? field.name : null),
+    chosen: field ? (formatsFromUrl(query.value)[field.name] ?? "") : "",
+    detected: /** @type {string | null} */ (finding?.format ?? null),
+    isAmbiguous: readings.length > 0,
+    examples: exampleText(finding?.examples ?? []),
+    options: /** @type {Array<[name: string, label: string]>} */ ([...readings.map((/** @type {any} */ one) => [one.format, `${one.format}: ${exampleText(one.examples.slice(0, 1))}`]), ...known.map((/** @type {any} */ one) => [one.name, `${one.name}: ${exampleText([one.example])}`])]),
+  };
+}
+
+/** @param {Array<{before: string, after: string | null}>} examples */
+function exampleText(examples) {
+  return examples.map(({ before, after }) => `${truncate(before, 30)} → ${after === null ? "empty" : truncate(after, 30)}`).join(" · ");
+}
+
+/** The format of the values of a column, with values before and after it. @param {string} column @param {() => ReturnType<typeof columnState>} state */
+function formatChoice(column, state) {
+  const change = (/** @type {Event} */ event) => {
+    const { field } = state().format;
+    if (field !== null) setFormat(field, /** @type {HTMLSelectElement} */ (event.target).value || null);
+  };
+  return h(
+    "div",
+    { class: "stack", hidden: () => state().format.field === null },
+    h("select", { "aria-label": `Format of column ${column}`, "aria-invalid": () => (state().format.isAmbiguous ? "true" : null), on: { change } }, () => {
+      const { chosen, detected, isAmbiguous, options } = state().format;
+      const automatic = isAmbiguous ? "Choose …" : chosen === "" && detected !== null ? `detected: ${detected}` : "automatic";
+      const isListed = chosen === "" || options.some(([name]) => name === chosen);
+      return [h("option", { value: "", selected: chosen === "", disabled: isAmbiguous }, automatic), options.map(([name, label]) => h("option", { value: name, selected: name === chosen }, label)), isListed ? null : h("option", { value: chosen, selected: true }, chosen)];
+    }),
+    h("span", { class: "hint", hidden: () => state().format.isAmbiguous || state().format.examples === "" }, () => state().format.examples),
+    h("span", { class: "status", data: { tone: "warn" }, hidden: () => !state().format.isAmbiguous }, icon("alert"), "can be read in two ways"),
+  );
 }
 
 /** @param {string} column @param {ReturnType<typeof columnState>} now */
@@ -103,6 +145,7 @@ function missingFieldRow(field, preview, map) {
     h("td", null, h("select", { "aria-label": `Column for ${field}`, "aria-invalid": "true", on: { change: (/** @type {Event} */ event) => map(/** @type {HTMLSelectElement} */ (event.target).value, field) } }, h("option", { value: "", selected: true, disabled: true }, "Choose a column …"), () => JSON.parse(columns.value).map((/** @type {string} */ one) => h("option", { value: one }, one)))),
     h("td", { class: "muted" }, "–"),
     h("th", { scope: "row" }, field),
+    h("td", { class: "muted" }, "–"),
     h("td", null, h("span", { class: "status", data: { tone: "bad" } }, icon("cross"), "required, but missing in the file")),
   );
 }

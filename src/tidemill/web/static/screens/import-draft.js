@@ -45,7 +45,7 @@ function importParams(urlParams) {
   const params = new URLSearchParams({ resource: urlParams.get("resource") ?? "" });
   for (const name of [...LAYOUT_PARAMS, ...RULE_PARAMS]) if (urlParams.has(name)) params.set(name, urlParams.get(name) ?? "");
   if (params.get("quote") === "none") params.set("quote", "");
-  for (const name of ["mapping", "translations"]) if (urlParams.has(name)) params.set(name, urlParams.get(name) ?? "");
+  for (const name of ["mapping", "translations", "formats"]) if (urlParams.has(name)) params.set(name, urlParams.get(name) ?? "");
   const policy = failurePolicy(urlParams);
   if (policy) params.set("policy", JSON.stringify(policy));
   return params;
@@ -90,6 +90,24 @@ function withRemembered(params, remembered) {
   for (const [name, value] of Object.entries(remembered.request)) params.set(name, JSON.stringify(value));
   for (const [name, value] of Object.entries(remembered.layout)) params.set(name, LINE_END_NAMES.get(/** @type {any} */ (value)) ?? String(value));
   return params;
+}
+
+/** The formats in the URL, by field. @param {URLSearchParams} urlParams @returns {Record<string, string>} */
+export function formatsFromUrl(urlParams) {
+  try {
+    const found = JSON.parse(urlParams.get("formats") ?? "{}");
+    return found !== null && typeof found === "object" ? found : {};
+  } catch {
+    return {};
+  }
+}
+
+/** Sets the format of a field; null detects it. @param {string} field @param {string | null} format */
+export function setFormat(field, format) {
+  const formats = formatsFromUrl(query.peek());
+  if (format === null) delete formats[field];
+  else formats[field] = format;
+  return setQuery({ formats: Object.keys(formats).length ? JSON.stringify(formats) : null }, { replace: true });
 }
 
 /** Sets the text to import instead of a text in the file; null imports the text unchanged. @param {string} field @param {string} text @param {string | null} replacement */

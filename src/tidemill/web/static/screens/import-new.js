@@ -80,7 +80,7 @@ export function screen() {
     stepHeading("Columns"),
     whenPreviewed(() => [rememberedNotice(previewed), columnsTable(previewed.preview), translationTable(previewed.preview)]),
     importOptions(),
-    startButtons(previewed.preview, () => (previewed.isPreviewing.value ? "The preview is being updated" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "Fix the column mapping first" : null)))),
+    startButtons(previewed.preview, () => (previewed.isPreviewing.value ? "The preview is being updated" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "Fix the problems of the columns first" : null)))),
   ];
 
   let isFirstStep = true;
@@ -137,12 +137,12 @@ function resourceChoice(all, chosen, typed, isOther) {
     const { value } = /** @type {HTMLSelectElement} */ (event.target);
     isOther.value = value === "*";
     typed.value = "";
-    setQuery({ resource: value === "*" ? null : value, mapping: null, translations: null, memory: null }, { replace: true });
+    setQuery({ resource: value === "*" ? null : value, mapping: null, translations: null, formats: null, memory: null }, { replace: true });
   };
   const inputText = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value.trim();
   const type = (/** @type {Event} */ event) => (typed.value = inputText(event));
   const name = async (/** @type {Event} */ event) => {
-    await setQuery({ resource: inputText(event), mapping: null, translations: null, memory: null }, { replace: true });
+    await setQuery({ resource: inputText(event), mapping: null, translations: null, formats: null, memory: null }, { replace: true });
     typed.value = "";
   };
   return h(

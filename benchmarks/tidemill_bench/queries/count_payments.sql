@@ -1,0 +1,2 @@
+-- Counts the imported rows.
+SELECT count(*) FROM tidemill_bench.payments
