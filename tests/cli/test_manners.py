@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support import add_job
+from tidemill.cli.command_group import LazyCommands
 from tidemill.store.database import Database
 
 if TYPE_CHECKING:
@@ -97,3 +98,14 @@ async def test_watch_command_prints_changes_as_json_until_job_closes(tidemill: "
 def test_limiters_and_watches_have_json_output(tidemill: "Tidemill") -> None:
     assert tidemill("limiters", "--json").out == ""
     assert tidemill("sources", "--json").out == ""
+
+
+@pytest.mark.parametrize("command", ["import", "submit", "export", "torture"])
+def test_help_of_command_in_80_columns_shows_every_option_uncut(command: str) -> None:
+    lines = run(command, "--help", COLUMNS="80", TERMINAL_WIDTH="80").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = {word.rstrip(",") for line in lines if line.startswith("  -") for word in line.split()}
+    options = {name for each in LazyCommands()[command].params for name in each.opts if name.startswith("-")}
+    assert options <= shown
+    column = max(len(line) - len(line.lstrip()) for line in lines if line.startswith("     "))
+    assert column <= 34  # where the explanations start

@@ -118,6 +118,14 @@ class CommandGroup(TyperGroup):
         ).format_help(ctx, formatter)
 
 
+def _use_plain_help(command: Any) -> Any:
+    """List the options of a command without a table, in which 80 columns leave no room for the help of long options."""
+    command.rich_markup_mode = None
+    for subcommand in getattr(command, "commands", {}).values():
+        _use_plain_help(subcommand)
+    return command
+
+
 class LazyCommands(Mapping[str, Any]):
     """Commands by name. A lookup imports the module of that command."""
 
@@ -127,10 +135,10 @@ class LazyCommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         modules = _map_commands_to_modules()
         if name in modules:
-            return get_group(import_module(modules[name]).commands).commands[name]
+            return _use_plain_help(get_group(import_module(modules[name]).commands).commands[name])
         parent = typer.Typer()
         parent.add_typer(self._plugins[name].load(), name=name)
-        return get_group(parent).commands[name]
+        return _use_plain_help(get_group(parent).commands[name])
 
     def __iter__(self) -> Iterator[str]:
         yield from _map_commands_to_modules()

@@ -40,7 +40,12 @@ def match_command(
     query: Annotated[str, typer.Option(help="Column with the names to search for")],
     type_: Annotated[str | None, typer.Option("--type", help="Entity type, such as Q5")] = None,
     property_: Annotated[
-        list[str] | None, typer.Option("--property", help="PROPERTY=COLUMN, such as P569=born; can be repeated")
+        list[str] | None,
+        typer.Option(
+            "--property",
+            metavar="PROPERTY=COLUMN",
+            help="Column with a property of the entity, such as P569=born; can be repeated",
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of candidates per row")] = 5,
     threshold: Annotated[
@@ -57,8 +62,9 @@ def match_command(
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Strategy: exact, normalized, without_type, column:NAME, or several joined by +; repeat the option "
-            "for strategies to try in order"
+            metavar="STRATEGY",
+            help="exact, normalized, without_type, column:NAME, or several of these joined by +. If the option is "
+            "repeated, the strategies are used in this order until one finds a match",
         ),
     ] = None,
     not_found_delay: Annotated[

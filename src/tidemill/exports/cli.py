@@ -40,7 +40,9 @@ def export_command(
     where: Annotated[
         list[str] | None,
         typer.Option(
-            help="Export only rows that match FIELD=VALUE or FIELD[OPERATOR]=VALUE, such as 'role\\[in]=admin,editor'"
+            metavar="CONDITION",
+            help="Export only rows that match FIELD=VALUE or FIELD[OPERATOR]=VALUE, such as 'role[in]=admin,editor'; "
+            "can be repeated",
         ),
     ] = None,
     fields: Annotated[str, typer.Option(help="Comma-separated fields to export, in this order; all by default")] = "",

@@ -95,9 +95,9 @@ def import_command(
         list[str] | None,
         typer.Option(
             "--format",
-            metavar="TEXT",
-            help="FIELD=FORMAT for the format of a field's values, such as price=decimal-comma or born=DD.MM.YYYY; can "
-            f"be repeated. Without a field, the format of the file: {FORMAT_HELP}",
+            metavar="[FIELD=]FORMAT",
+            help="Format of a field's values, such as price=decimal-comma or born=DD.MM.YYYY; can be repeated. "
+            f"Without a field, the format of the file: {FORMAT_HELP}",
         ),
     ] = None,
     key: Annotated[
@@ -114,11 +114,16 @@ def import_command(
     ] = "error",
     map_: Annotated[
         list[str] | None,
-        typer.Option("--map", help="COLUMN=FIELD to map a column, or COLUMN= to ignore it; can be repeated"),
+        typer.Option(
+            "--map", metavar="COLUMN=FIELD", help="Map a column to a field; COLUMN= ignores the column; can be repeated"
+        ),
     ] = None,
     translate: Annotated[
         list[str] | None,
-        typer.Option(help="FIELD:TEXT=NEW to import NEW where the file has TEXT, as country:Germany=DE; repeatable"),
+        typer.Option(
+            metavar="FIELD:TEXT=NEW",
+            help="Import NEW where the file has TEXT, such as country:Germany=DE; can be repeated",
+        ),
     ] = None,
     no_memory: Annotated[
         bool, typer.Option("--no-memory", help="Ignore the mappings of earlier imports with the same columns")

@@ -262,12 +262,21 @@ def delete(job: JobArgument, yes: Annotated[bool, typer.Option("--yes", help="Sk
     _apply_control_and_print(job, job_control.delete_job, "deleted")
 
 
+StatusesOption = Annotated[
+    list[str], typer.Option("--status", metavar="STATUS", help="Items of this status; can be repeated")
+]
+
+
 @commands.command("reprocess")
 def reprocess_command(
     job: JobArgument,
-    status: Annotated[list[str], typer.Option(help="Items of this status; can be repeated")] = ["failed", "not_found"],  # noqa: B006
-    code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; can be repeated")] = None,
-    seq: Annotated[list[int] | None, typer.Option(help="Only this item; can be repeated")] = None,
+    status: StatusesOption = ["failed", "not_found"],  # noqa: B006
+    code: Annotated[
+        list[str] | None, typer.Option(metavar="CODE", help="Only failures with this error code; can be repeated")
+    ] = None,
+    seq: Annotated[
+        list[int] | None, typer.Option(metavar="NUMBER", help="Only the item with this number; can be repeated")
+    ] = None,
     keep_attempts: Annotated[bool, typer.Option("--keep-attempts", help="Keep the existing attempt counts")] = False,
 ) -> None:
     """Run settled items of one job again, including successful items. To retry failures, use retry."""
@@ -294,7 +303,9 @@ def reprocess_command(
 @commands.command()
 def retry(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs whose failed items are retried")],
-    code: Annotated[list[str] | None, typer.Option(help="Only failures with this error code; can be repeated")] = None,
+    code: Annotated[
+        list[str] | None, typer.Option(metavar="CODE", help="Only failures with this error code; can be repeated")
+    ] = None,
 ) -> None:
     """Retry the failed items of jobs, and items that were cancelled because their job failed."""
 
