@@ -354,4 +354,8 @@ async def test_failed_items_fit_phone_with_visible_actions(working: Site, signed
     await expect(page.get_by_role("button", name="Dismiss selected")).to_be_visible()
     assert await isolated(page, TOO_WIDE) == ""
     assert await isolated(page, OUT_OF_REACH) == ""
+    await isolated(page, "document.querySelector('.error-message').textContent = 'a long message '.repeat(20)")
+    assert await isolated(page, "document.querySelector('.error-groups').scrollWidth <= window.innerWidth")
+    await page.reload()
+    await expect(group(page, NOT_SOLD)).to_be_visible()
     await screenshot(page, "dead-letters-phone")

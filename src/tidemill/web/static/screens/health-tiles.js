@@ -41,7 +41,7 @@ export function throughputTile(flow) {
   const minute = sumRecent(flow, 60);
   const open = flow.open.pending + flow.open.processing;
   const isStill = minute.settled === 0 && open > flow.paused + unservedItems(flow); // other rows have a reason to wait
-  return { title: "Throughput", value: formatRate(minute.settled / 60), description: isStill ? "Rows are open, but none was settled in the last minute. Check the workers." : "Rows settled per second in the last minute. Check the workers if none are settled while rows are open.", tone: isStill ? "warn" : "ok", problem: isStill ? "No row was settled in the last minute." : undefined };
+  return { title: "Throughput", value: formatRate(minute.settled / 60), description: isStill ? "Rows are open, but none was settled in the last minute. Check the workers." : "Average rate at which rows were settled in the last minute. Check the workers if rows are open and none is settled.", tone: isStill ? "warn" : "ok", problem: isStill ? "No row was settled in the last minute." : undefined };
 }
 
 /** @param {any} flow @returns {Tile} */

@@ -94,7 +94,7 @@ function fieldLabel(preview, column) {
 /** @param {any} row @param {any} preview @param {boolean} hasBad */
 function previewRow(row, preview, hasBad) {
   const wrong = new Set(row.errors.map((/** @type {any} */ one) => one.field));
-  const cells = row.input !== null && typeof row.input === "object" ? preview.columns.map((/** @type {string} */ name) => h("td", { class: wrong.has(preview.mapping[name] ?? name) || wrong.has(name) ? "wrong" : null }, truncate(cellText(row.input[name]), 60))) : h("td", { class: "wrong mono", colspan: String(preview.columns.length || 1) }, truncate(cellText(row.input), 200));
+  const cells = row.input !== null && typeof row.input === "object" ? preview.columns.map((/** @type {string} */ name) => h("td", { class: wrong.has(preview.mapping[name] ?? name) || wrong.has(name) ? "wrong nowrap" : "nowrap" }, truncate(cellText(row.input[name]), 60))) : h("td", { class: "wrong mono", colspan: String(preview.columns.length || 1) }, truncate(cellText(row.input), 200));
   const errorText = row.errors.map((/** @type {any} */ one) => `${one.field ? `${one.field}: ` : ""}${one.reason}`).join("; ");
   return h("tr", null, h("td", { class: "right muted" }, String(row.row)), cells, hasBad ? h("td", { class: "fault" }, errorText) : null);
 }

@@ -53,7 +53,8 @@ export function configView(job) {
     ["IP address", () => job.value.ip_address],
     ["Request", () => job.value.request_id],
     ["Trace", () => job.value.traceparent],
-    ["File", () => job.value.file_id],
+    ["File", () => job.value.file_name],
+    ["File ID", () => job.value.file_id],
     ["Retried attempts", () => formatNumber(job.value.retried)],
     ["Columns", () => job.value.columns.join(", ")],
   ];

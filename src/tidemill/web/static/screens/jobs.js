@@ -100,7 +100,7 @@ export function screen() {
       "tr",
       null,
       h("th", { scope: "row" }, h("a", { href: href(`/jobs/${job.peek().key}`), class: "mono" }, job.peek().key)),
-      h("td", { class: () => (job.value.file_name ? "name-cell" : "name-cell muted"), data: { label: "File" }, title: () => job.value.file_name }, () => inputLabel(job.value)),
+      h("td", { class: () => (job.value.file_name ? "name-cell narrow" : "name-cell narrow muted"), data: { label: "File" }, title: () => job.value.file_name }, () => inputLabel(job.value)),
       h("td", { class: "name-cell", data: { label: "Target" }, title: () => job.value.target }, () => (job.value.target ? `${job.value.target} ` : ""), h("span", { class: "chip" }, kindLabel(job.peek().kind))),
       h("td", { hidden: () => !isAll(), data: { label: "Owner" } }, () => ownerName(job.value)),
       h("td", { class: "status-cell" }, () => statusBadge(job.value.status)),
@@ -124,7 +124,7 @@ export function screen() {
   const table = h(
     "div",
     { class: "table-box", hidden: () => jobs.value.length === 0 },
-    h("table", { class: "cards", "aria-label": "Jobs" }, h("thead", null, h("tr", null, columnHeader("Job"), columnHeader("File"), columnHeader("Target and kind"), h("th", { scope: "col", hidden: () => !isAll() }, "Owner"), columnHeader("Status"), columnHeader("Progress"), columnHeader("Duration"), columnHeader("Submitted"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Actions")))), body),
+    h("table", { class: "cards dense", "aria-label": "Jobs" }, h("thead", null, h("tr", null, columnHeader("Job"), columnHeader("File"), columnHeader("Target and kind"), h("th", { scope: "col", hidden: () => !isAll() }, "Owner"), columnHeader("Status"), columnHeader("Progress"), columnHeader("Duration"), columnHeader("Submitted"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Actions")))), body),
   );
   return h(
     "div",
