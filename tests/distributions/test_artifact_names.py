@@ -134,7 +134,7 @@ async def test_invalid_inputs_are_rejected_and_no_job_is_created(
 async def test_unknown_and_forbidden_datasets_give_same_error(scene: Scene) -> None:
     scene.mill.dataset("secret", query="SELECT 1", fields={"a": "text"})
     for word in ("nothing", "secret"):
-        with pytest.raises(InvalidDistributionInputs, match=f'unknown dataset "{word}"'):
+        with pytest.raises(InvalidDistributionInputs, match=f'unknown dataset "{word}". Declared datasets: '):
             await scene.submit(dataset=word)
 
 

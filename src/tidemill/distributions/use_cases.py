@@ -92,9 +92,8 @@ class DistributionUseCases:
         """Return a dataset; raise InvalidDistributionInputs if it does not exist or the role may not use it."""
         known = {dataset.name: dataset for dataset in self.list_datasets(role)}
         if name not in known:
-            raise InvalidDistributionInputs(
-                [(("dataset",), f'unknown dataset "{name}"{format_suggestion(name, known)}')]
-            )
+            hint = format_suggestion(name, known) or f". Declared datasets: {', '.join(known) or 'none'}"
+            raise InvalidDistributionInputs([(("dataset",), f'unknown dataset "{name}"{hint}')])
         return known[name]
 
     async def submit(

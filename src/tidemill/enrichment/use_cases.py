@@ -36,7 +36,8 @@ class ServiceJobUseCases:
                 raise InvalidRequest([f"params.service: {error}"]) from None
         known = {service.name: service for service in self.list_services(role)}
         if name not in known:
-            raise InvalidRequest([f'params.service: unknown service "{name[:100]}"{format_suggestion(name, known)}'])
+            hint = format_suggestion(name, known) or f". Declared services: {', '.join(known) or 'none'}"
+            raise InvalidRequest([f'params.service: unknown service "{name[:100]}"{hint}'])
         return known[name]
 
     def prepare_submission(self, spec: Submission, role: Role) -> Submission:

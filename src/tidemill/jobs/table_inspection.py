@@ -132,7 +132,7 @@ def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise InvalidInput(f'Cannot read "{path}": {error.strerror or error}') from error
+        raise InvalidInput(f"Cannot read the file: {error.strerror or error}") from error
 
 
 def _start_inspection(file: BinaryIO, path: Path, options: Mapping[str, object]) -> TableInspection:
