@@ -80,6 +80,13 @@ class FileTaskView:
 class PreparedFileTask(Protocol):
     """A file task whose options, owner and permissions are checked."""
 
+    async def read_columns(self, blob: Blob, name: str) -> Sequence[str] | None:
+        """Return the columns of a stored file. If they change, the watch holds the file. None: they may change.
+
+        Raises:
+            InvalidInput, TooLarge: The file is rejected.
+        """
+
     async def submit(self, blob: Blob, name: str, idempotency_key: str, source: Mapping[str, str]) -> UUID:
         """Create the job of a stored file and return its id; a repeated key returns the first job.
 

@@ -82,7 +82,7 @@ class Scene:
     ada: httpx2.AsyncClient
 
     async def path(self, path: str) -> str:
-        values = {"{name}": "carl", "{seq}": "0", "{source_name}": "letters", "{limiter}": "shop"}
+        values = {"{name}": "carl", "{seq}": "0", "{source_name}": "letters", "{limiter}": "shop", "{file_id}": "1"}
         if "{name}" in path:
             await self.api.user("carl")
         makers = {

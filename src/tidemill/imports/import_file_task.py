@@ -1,6 +1,6 @@
 """The task ``import`` of a watch, which imports each file into a resource."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -64,6 +64,9 @@ class ImportFileTask(ConfigTable):
 class PreparedFileImport:
     imports: ImportUseCases
     submission: ImportSubmission
+
+    async def read_columns(self, blob: Blob, name: str) -> Sequence[str] | None:
+        return await self.imports.read_columns(self.submission, ImportFile(blob, name))
 
     async def submit(self, blob: Blob, name: str, idempotency_key: str, source: Mapping[str, str]) -> UUID:
         submission = self.submission.copy_for_source(source, idempotency_key)

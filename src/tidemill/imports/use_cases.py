@@ -205,6 +205,11 @@ class ImportUseCases:
             await self._staged_files.discard(blob_id)
         return SubmittedImport(job_id, is_new, layout, remembered)
 
+    async def read_columns(self, submission: ImportSubmission, file: ImportFile) -> Sequence[str] | None:
+        """Return the columns of a file; None if each row names its own fields, so that later rows may have others."""
+        inspection = await self._inspect_import_file(submission, file)
+        return None if inspection.is_named_by_rows else inspection.columns
+
     async def _does_job_still_exist(self, job_id: UUID) -> bool:
         """Return whether a job was not deleted since its idempotency key was looked up; an upload can take minutes."""
         try:

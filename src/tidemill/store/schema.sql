@@ -310,7 +310,8 @@ CREATE TABLE tidemill.watch (
     problem     text,
     lease_id    uuid,
     lease_until timestamptz,
-    worker      text
+    worker      text,
+    columns     jsonb -- of the last file that it imported
 ) WITH (fillfactor = 70);
 
 -- Files that watches have found, by version. Each version is processed once. The record outlives the job.
@@ -323,7 +324,7 @@ CREATE TABLE tidemill.watch_file (
     version  text NOT NULL,
     tries    integer NOT NULL DEFAULT 0,
     state    text NOT NULL DEFAULT 'seen' CHECK (state IN
-        ('seen', 'taken', 'submitted', 'persisted', 'processed', 'rejected', 'failed', 'refused', 'gone')),
+        ('seen', 'taken', 'held', 'submitted', 'persisted', 'processed', 'rejected', 'failed', 'refused', 'gone')),
     note     text,
     owner_id bigint,
     file_id  text,
@@ -331,6 +332,7 @@ CREATE TABLE tidemill.watch_file (
     moved_to text,
     seen_at  timestamptz NOT NULL DEFAULT tidemill.now(), -- when this version was first seen
     at       timestamptz NOT NULL DEFAULT tidemill.now(),
+    accepted boolean NOT NULL DEFAULT false,              -- a user accepted its columns
     UNIQUE NULLS NOT DISTINCT (source, path, size, version)
 );
 CREATE UNIQUE INDEX watch_file_waiting ON tidemill.watch_file (source, path) WHERE state = 'seen';

@@ -19,7 +19,7 @@ from tidemill.terminal.command_host import (
 from tidemill.terminal.console import JsonOption, console, error_console, print_json_lines
 from tidemill.watches.file_state import FileState, WatchFile
 from tidemill.watches.scanner import WatchScanner, WatchScanReport, make_watch_scanner
-from tidemill.watches.use_cases import WatchStatus, list_watch_statuses
+from tidemill.watches.use_cases import WatchStatus, decide_held_file, list_watch_statuses
 
 commands = typer.Typer()
 WatchMillOption = Annotated[
@@ -34,6 +34,7 @@ _FILE_STATE_COLOURS = {
     FileState.PROCESSED: "green",
     FileState.FAILED: "red",
     FileState.REJECTED: "red",
+    FileState.HELD: "yellow",
     FileState.REFUSED: "red",
 }
 
@@ -55,6 +56,12 @@ def sources_command(app: WatchMillOption = BUILTIN_MILL_REFERENCE, as_json: Json
 def scan_command(
     name: Annotated[str | None, typer.Argument(help="Name of a watch; default: all watches")] = None,
     again: Annotated[bool, typer.Option("--again", help="Retry failed files that still exist")] = False,
+    accept: Annotated[
+        str | None, typer.Option(metavar="PATH", help="First accept this file, which is held for its changed columns")
+    ] = None,
+    reject: Annotated[
+        str | None, typer.Option(metavar="PATH", help="First reject this file, which is held for its changed columns")
+    ] = None,
     app: WatchMillOption = BUILTIN_MILL_REFERENCE,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,6 +72,11 @@ def scan_command(
         if name is not None and name not in scanner.watches:
             declared = ", ".join(scanner.watches) or "none"
             raise InvalidInput(f'Unknown watch "{name}". Declared watches: {declared}.')
+        for path, is_accepted in ((accept, True), (reject, False)):
+            if path is not None and name is None:
+                raise InvalidInput("--accept and --reject need the name of a watch")
+            if path is not None:
+                await decide_held_file(runtime, None, name or "", path=path, accept=is_accepted)
         names = [name] if name else scanner.watches
         return [await _scan_watch_and_print(scanner, one, again=again, as_json=as_json) for one in names]
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import (
@@ -18,7 +18,7 @@ from pydantic import (
     field_validator,
 )
 
-from tidemill.config_sections import ConfigTable, Names, Text, parse_section
+from tidemill.config_sections import ConfigTable, Names, Text, Unique, parse_section
 from tidemill.core.errors import InvalidInput
 from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import BUILTIN_KIND_PREFIX, SERVICE_KINDS
@@ -71,6 +71,9 @@ class PreparedFileJob:
     runtime: Runtime
     spec: Submission
     layout_options: Mapping[str, object]
+
+    async def read_columns(self, blob: Blob, name: str) -> None:
+        """Jobs accept files with any columns."""
 
     async def submit(
         self,
@@ -199,6 +202,7 @@ class WatchTable(ConfigTable):
     layout: JsonObject = Field({})
     policy: Annotated[JsonObject, AfterValidator(_check_policy)] = Field({})
     priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
+    allowed_drift: Annotated[tuple[Literal["new", "missing"], ...], Unique] = ()
     password_env: VariableName | None = None
     key_env: VariableName | None = None
     key_file: Text | None = None

@@ -7,6 +7,10 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from tidemill.core.errors import escape_unprintable
+from tidemill.tables.resource import normalize_column_name
+
+DRIFT_NAMES_MAX, DRIFT_NAME_MAX_CHARS = 10, 60  # in the reason for which a file is held
 FILE_SIZE_MAX_BYTES, FILE_VERSION_MAX_CHARS = (1 << 63) - 1, 200
 INVALID_SIZE_MESSAGE = "The server reports an invalid file size"
 
@@ -14,6 +18,7 @@ INVALID_SIZE_MESSAGE = "The server reports an invalid file size"
 class FileState(StrEnum):
     SEEN = "seen"  # waits until it is complete
     TAKEN = "taken"  # a scanner has claimed it, and fetches and submits it
+    HELD = "held"  # its columns differ from those of earlier files; waits until a user accepts or rejects it
     SUBMITTED = "submitted"  # a job exists that has not ingested the whole file yet
     PERSISTED = "persisted"  # all rows are stored; the file waits to be archived
     PROCESSED = "processed"  # stored and archived
@@ -72,6 +77,7 @@ class WatchFile:
     moved_to: str | None
     seen_at: datetime
     at: datetime
+    accepted: bool
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", FileState(self.state))
@@ -81,7 +87,7 @@ class WatchFile:
         return ListedFile(self.path, self.size, self.version)
 
 
-UNFINISHED_FILE_STATES = (*OPEN_FILE_STATES, FileState.FAILED)  # failed files can be retried
+UNFINISHED_FILE_STATES = (*OPEN_FILE_STATES, FileState.HELD, FileState.FAILED)  # failed files can be retried
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +169,23 @@ def build_idempotency_key(file: WatchFile) -> str:
     """Return the idempotency key of the file's job. It is the same in every process and after a crash."""
     version = "\0".join((file.source, file.path, str(file.size), file.version, str(file.tries)))
     return f"watch {hashlib.sha256(version.encode()).hexdigest()}"
+
+
+def describe_column_drift(before: Sequence[str], columns: Sequence[str], allowed: Collection[str]) -> str | None:
+    """Return which columns are new or missing, if the drift is not allowed; None if the file can be submitted.
+
+    Names are compared without case and punctuation. Their order does not matter.
+    """
+    known, given = set(map(normalize_column_name, before)), set(map(normalize_column_name, columns))
+    changes = {
+        "new": [name for name in columns if normalize_column_name(name) not in known],
+        "missing": [name for name in before if normalize_column_name(name) not in given],
+    }
+    if not any(names for kind, names in changes.items() if kind not in allowed):
+        return None
+    return "; ".join(f"{kind}: {_format_columns(names)}" for kind, names in changes.items() if names)
+
+
+def _format_columns(names: Sequence[str]) -> str:
+    shown = ", ".join(f'"{escape_unprintable(name[:DRIFT_NAME_MAX_CHARS])}"' for name in names[:DRIFT_NAMES_MAX])
+    return shown + (f" and {len(names) - DRIFT_NAMES_MAX:,} more" if len(names) > DRIFT_NAMES_MAX else "")

@@ -25,7 +25,7 @@ from tidemill.store.job_submission import Submission, find_job_by_idempotency_ke
 from tidemill.store.users import User
 from tidemill.telemetry.events import emit
 from tidemill.watches import watch_records
-from tidemill.watches.file_state import FileState, WatchFile, build_idempotency_key
+from tidemill.watches.file_state import FileState, WatchFile, build_idempotency_key, describe_column_drift
 from tidemill.watches.sources.watch_source import FetchLimits, WatchSource
 from tidemill.watches.watch import Watch, WebAddress
 
@@ -34,6 +34,10 @@ NOT_SUBMITTED_STATES = (FileState.SEEN, FileState.TAKEN)
 
 
 CONSECUTIVE_FAILURES_MAX = 3  # after that, the source is probably the cause, not the files
+
+
+class FileHeld(Exception):
+    """The columns of a file differ from those of earlier files. A user has to accept or reject it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,9 @@ class WatchFileSubmitter:
                 consecutive_failures = 0
             except Interrupted:  # the file stays claimed, and the next scan continues with it
                 return FileSubmissionResult(submitted, problem, has_more=True)
+            except FileHeld as held:
+                problem = problem or f'Held "{file.path}": {held}'
+                consecutive_failures = 0
             except QuotaExceeded as error:  # a later scan submits the file when the owner has room
                 await self._db.run(watch_records.requeue_changed_file, file, file.entry, str(error))
                 return FileSubmissionResult(submitted, problem or f'Cannot submit "{file.path}": {error}')
@@ -155,10 +162,13 @@ class WatchFileSubmitter:
         return False
 
     async def _submit_blob(self, prepared: PreparedWatch, file: WatchFile, blob: Blob) -> UUID | None:
-        key = build_idempotency_key(file)
+        key, name = build_idempotency_key(file), prepared.watch.name
         try:
+            columns = await prepared.task.read_columns(blob, get_file_name(prepared.watch, file.path))
+            if columns is not None:
+                await self._hold_if_columns_drifted(prepared.watch, file, columns, blob)
             job_id = await prepared.task.submit(
-                blob, get_file_name(prepared.watch, file.path), key, {"watch": prepared.watch.name, "path": file.path}
+                blob, get_file_name(prepared.watch, file.path), key, {"watch": name, "path": file.path}
             )
         except (InvalidInput, TooLarge) as error:
             await self._staged_files.discard(blob.id)
@@ -173,9 +183,21 @@ class WatchFileSubmitter:
                 raise
             job_id = existing.id
         failpoint("watch.job_created")
+        if columns is not None:
+            await self._db.run(watch_records.store_watch_columns, name, columns)
         await self._db.run(watch_records.mark_file_submitted, file, job_id)
         emit("watch.submitted", watch=file.watch, path=file.path, size=file.size, job=job_id)
         return job_id
+
+    async def _hold_if_columns_drifted(self, watch: Watch, file: WatchFile, columns: Sequence[str], blob: Blob) -> None:
+        """Hold a file, and raise FileHeld, if its columns changed and no user accepted them."""
+        before = None if file.accepted else await self._db.read(watch_records.read_watch_columns, watch.name)
+        drift = before and describe_column_drift(before, columns, watch.allowed_drift)
+        if drift:
+            await self._staged_files.discard(blob.id)
+            reason = f"The columns changed ({drift}). Accept or reject the file"
+            await self._set_state_and_report(file, FileState.HELD, reason)
+            raise FileHeld(reason)
 
     async def _set_state_and_report(self, file: WatchFile, state: FileState, why: str) -> None:
         await self._db.run(watch_records.change_file_state_if_in_states, file, state, why, before=NOT_SUBMITTED_STATES)

@@ -8,6 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool
 
+from tidemill.core.list_pages import BIGINT_SAFE_MAX
 from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.dependencies import RuntimeDep
@@ -130,6 +131,7 @@ class ScanList(BaseModel):
 
 
 router = APIRouter(tags=["sources"], route_class=AuthenticatedRoute)
+WatchFileId = Annotated[int, Path(ge=1, le=BIGINT_SAFE_MAX, description="Id of a file", examples=[42])]
 WatchPathName = Annotated[str, Path(max_length=63, description="Name of a watch", examples=["nightly"])]
 
 
@@ -154,6 +156,29 @@ async def list_source_files(
     )
     files = [WatchFileOut.model_validate(row) for row in page.items]
     return WatchFilePage(files=files, **dependencies.build_next_page_dict(page.after))
+
+
+@router.post("/sources/{source_name}/files/{file_id}/accept", **build_route_options(Permission.USER, 404, 409))
+async def accept_source_file(
+    source_name: WatchPathName, file_id: WatchFileId, me: CurrentUser, runtime: RuntimeDep
+) -> WatchFileOut:
+    """Accept a file that is held because its columns changed. The next scan submits it.
+
+    The watch then compares the next files with its columns.
+    """
+    return WatchFileOut.model_validate(
+        await use_cases.decide_held_file(runtime, me, source_name, file_id=file_id, accept=True)
+    )
+
+
+@router.post("/sources/{source_name}/files/{file_id}/reject", **build_route_options(Permission.USER, 404, 409))
+async def reject_source_file(
+    source_name: WatchPathName, file_id: WatchFileId, me: CurrentUser, runtime: RuntimeDep
+) -> WatchFileOut:
+    """Reject a file that is held because its columns changed. The next scan moves it to the folder of failed files."""
+    return WatchFileOut.model_validate(
+        await use_cases.decide_held_file(runtime, me, source_name, file_id=file_id, accept=False)
+    )
 
 
 @router.post("/ingestion/scan", **build_route_options(Permission.USER, 404))
@@ -227,6 +252,7 @@ _WATCH_SCAN: dict[str, Any] = {"name": "nightly", "found": 1, "submitted": 1, "p
 
 OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     WatchList: {"sources": [_WATCH]},
+    WatchFileOut: _WATCH_FILE,
     WatchFilePage: {"files": [_WATCH_FILE], "next_page": EXAMPLE_NEXT_PAGE},
     ScanIn: {"name": "nightly"},
     ScanList: {"scans": [_WATCH_SCAN]},

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.core.errors import Busy, UnknownEntity
+from tidemill.core.errors import Busy, Conflict, UnknownEntity
 from tidemill.core.list_pages import Page
 from tidemill.core.principal import Principal
 from tidemill.runtime import Runtime
@@ -71,6 +71,40 @@ async def scan_watches(runtime: Runtime, user: Principal, name: str | None, *, r
     watches = list_visible_watches(runtime, user) if name is None else [get_visible_watch(runtime, user, name)]
     deadline = time.monotonic() + SCAN_REQUEST_TIMEOUT_S
     return [await _scan_watch(runtime, watch, deadline, retry_failed=retry_failed) for watch in watches]
+
+
+ACCEPTED_MESSAGE = "A user accepted the changed columns. The next scan submits the file"
+REJECTED_MESSAGE = "A user rejected the changed columns"
+
+
+async def decide_held_file(
+    runtime: Runtime,
+    user: Principal | None,
+    name: str,
+    *,
+    accept: bool,
+    file_id: int | None = None,
+    path: str | None = None,
+) -> WatchFile:
+    """Accept a held file, which the next scan submits, or reject it.
+
+    Raises:
+        UnknownEntity: The watch does not exist or belongs to another user.
+        Conflict: The file is not held, or a newer version of it waits.
+    """
+    watch = get_visible_watch(runtime, user, name)
+    file = await runtime.db.run(
+        watch_records.decide_held_file,
+        watch.name,
+        file_id=file_id,
+        path=path,
+        accepted=accept,
+        note=ACCEPTED_MESSAGE if accept else REJECTED_MESSAGE,
+    )
+    if file is None:
+        shown = f'"{path}"' if file_id is None else str(file_id)
+        raise Conflict(f'File {shown} of watch "{name}" is not held, or a newer version of it waits')
+    return file
 
 
 async def _scan_watch(runtime: Runtime, watch: Watch, deadline: float, *, retry_failed: bool) -> ScanSummary:

@@ -237,6 +237,7 @@ class Watch:
     layout: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     priority: int = 0
+    allowed_drift: tuple[str, ...] = ()  # changes of columns for which a file is not held
     access: SourceAccess = field(default_factory=SourceAccess)
 
     @property

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
+import msgspec
+
 from tidemill.core.list_pages import (
     BIGINT_SAFE_MAX,
     ListOrder,
@@ -31,6 +33,7 @@ sql = make_sql_loader("tidemill.watches")
 
 WATCH_FILES_ORDER = ListOrder("watch_files", (parse_cursor_timestamp, parse_number))
 WATCH_FILE_KEPT_DAYS, FORGET_MAX_WATCH_FILES = 90, 10_000
+WATCH_COLUMNS_MAX = 2_000  # columns that a watch remembers
 _WATCH_FILE_COLUMNS = tuple(WatchFile.__slots__)
 
 
@@ -115,6 +118,28 @@ async def requeue_changed_file(conn: Connection, file: WatchFile, entry: ListedF
     params = {"id": file.id, "size": entry.size, "version": entry.version, "note": note}
     if not await _run_conditional_update(conn, "watch_file/wait_again", params):
         await change_file_state_if_in_states(conn, file, FileState.GONE, note, before=(FileState.SEEN, FileState.TAKEN))
+
+
+async def read_watch_columns(conn: Connection, name: str) -> list[str] | None:
+    """Return the columns of the last file that a watch imported, or None if they are not known."""
+    row = await (await conn.execute(sql("watch/read_columns"), {"name": name})).fetchone()
+    return None if row is None else row[0]
+
+
+async def store_watch_columns(conn: Connection, name: str, columns: Sequence[str]) -> None:
+    """Remember the columns of an imported file. More than ``WATCH_COLUMNS_MAX`` are not remembered."""
+    is_kept = len(columns) <= WATCH_COLUMNS_MAX
+    stored = msgspec.json.encode(list(columns)).decode() if is_kept else None
+    await conn.execute(sql("watch/set_columns"), {"name": name, "columns": stored})
+
+
+async def decide_held_file(
+    conn: Connection, watch: str, *, file_id: int | None, path: str | None, accepted: bool, note: str
+) -> WatchFile | None:
+    """Accept or reject a held file, and return it; None if no such file is held, or a newer version waits."""
+    params = {"watch": watch, "id": file_id, "path": path, "accepted": accepted, "note": note}
+    found = await _fetch_watch_files(conn, "watch_file/decide", params)
+    return found[0] if found else None
 
 
 async def reserve_archive_path(conn: Connection, file: WatchFile, moved_to: str) -> str:

@@ -19,7 +19,7 @@ import { withUpdatePill } from "../ui/update-pill.js";
 
 const RELOAD_MS = 5_000;
 /** @type {Record<string, [tone: string, icon: string]>} */
-const FILE_STATE_STYLES = { seen: ["wait", "clock"], taken: ["run", "read"], submitted: ["run", "run"], persisted: ["ok", "check"], processed: ["ok", "check"], rejected: ["bad", "cross"], failed: ["bad", "cross"], refused: ["warn", "ban"], gone: ["warn", "help"] };
+const FILE_STATE_STYLES = { seen: ["wait", "clock"], taken: ["run", "read"], submitted: ["run", "run"], persisted: ["ok", "check"], processed: ["ok", "check"], rejected: ["bad", "cross"], failed: ["bad", "cross"], refused: ["warn", "ban"], held: ["warn", "alert"], gone: ["warn", "help"] };
 
 /** @param {{params: import("../core/signal.js").Signal<Record<string, string>>}} options */
 export function screen({ params }) {
@@ -132,7 +132,14 @@ export function screen({ params }) {
           next.value = page.next_page ?? null;
         }),
     );
-    const body = keyedList(h("tbody"), () => rows.value, (file) => stringify(file), (file) => fileRow(file.peek()));
+    const body = keyedList(h("tbody"), () => rows.value, (file) => stringify(file), (file) => fileRow(file.peek(), decide));
+    /** @param {any} file @param {"accept" | "reject"} verb */
+    const decide = (file, verb) =>
+      toastOnError(async () => {
+        await api.post(`${path}/${file.id}/${verb}`);
+        await scan(name);
+        await first.reload();
+      });
     const states = () => Object.keys(sources.data.value?.find((/** @type {any} */ one) => one.name === name)?.files ?? {}).map((value) => ({ value, label: humanize(value) }));
     const heads = ["File", "State", "Reason", "Job", "Size", "First seen", "Updated"];
     return h(
@@ -152,15 +159,16 @@ export function screen({ params }) {
   }
 }
 
-/** @param {any} file */
-function fileRow(file) {
+/** @param {any} file @param {(file: any, verb: "accept" | "reject") => void} decide */
+function fileRow(file, decide) {
+  const decisions = file.state === "held" ? h("div", { class: "row" }, h("button", { type: "button", class: "small", "aria-label": `Accept ${file.path}`, on: { click: () => decide(file, "accept") } }, "Accept"), h("button", { type: "button", class: "small danger", "aria-label": `Reject ${file.path}`, on: { click: () => decide(file, "reject") } }, "Reject")) : null;
   const [tone, picture] = FILE_STATE_STYLES[file.state] ?? ["wait", "dash"];
   return h(
     "tr",
     null,
     h("th", { scope: "row", class: "mono small" }, file.path, file.moved_to ? h("div", { class: "muted" }, `moved to ${file.moved_to}`) : null),
     h("td", null, h("span", { class: "status", data: { tone } }, icon(picture), humanize(file.state))),
-    h("td", null, file.status ?? "–", file.tries ? h("div", { class: "muted small" }, `retried ${pluralize(file.tries, "time")}`) : null),
+    h("td", null, file.status ?? "–", file.tries ? h("div", { class: "muted small" }, `retried ${pluralize(file.tries, "time")}`) : null, decisions),
     h("td", null, file.job_id ? h("a", { class: "mono", href: href(`/jobs/${file.job_key ?? file.job_id}`) }, file.job_key ?? file.job_id) : "–"),
     h("td", { class: "nowrap number" }, formatBytes(file.size)),
     h("td", { class: "nowrap", title: formatDateTime(file.seen_at) }, formatTime(file.seen_at)),
