@@ -24,7 +24,7 @@ SQL_MODULES = {  # outside tidemill.store and tidemill.tables, only these may im
     "tidemill.imports.target_table",
     "tidemill.limits.limiter_records",
     "tidemill.testing.throwaway_postgres",
-    "tidemill.torture.database_server",
+    "tidemill.torture.processes",
 }
 
 

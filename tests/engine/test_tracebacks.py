@@ -16,7 +16,7 @@ from tidemill.core.decide import Verdict
 from tidemill.core.outcome import HandlerException
 from tidemill.core.status import ItemStatus
 from tidemill.engine.flusher import LOGGED_EXCEPTION_INTERVAL_S, LOGGED_EXCEPTIONS_MAX, ExceptionLog
-from tidemill.engine.tracebacks import (
+from tidemill.engine.verdicts import (
     REDACTION_FAILED_TEXT,
     TRACEBACK_FRAMES_MAX,
     TRACEBACK_MAX_BYTES,

@@ -172,7 +172,7 @@ async def test_job_duration_excludes_time_in_queue_and_time_closed(db: Database)
 
 
 async def test_job_list_finds_rare_kind_within_page_budget(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.store.job_lists.PAGE_BATCH_BUDGET", 4)
+    monkeypatch.setattr("tidemill.store.job_records.PAGE_BATCH_BUDGET", 4)
     rare = [await add_job(db, 1, kind="rare", owner_id=1) for _ in range(2)]
     for _ in range(10):
         await add_job(db, 1, owner_id=1)

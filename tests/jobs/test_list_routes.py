@@ -382,7 +382,7 @@ async def test_job_counts_match_status_filter_of_job_list(api: Api, ada: httpx2.
 async def test_job_counts_are_marked_incomplete_over_open_job_limit(
     ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.store.job_lists.JOB_COUNT_MAX_REFINED", 2)
+    monkeypatch.setattr("tidemill.store.job_records.JOB_COUNT_MAX_REFINED", 2)
     for complete in (True, True, False):
         await submitted(ada, [1])
         assert (await ada.get("/v1/jobs/counts")).json()["is_complete"] is complete

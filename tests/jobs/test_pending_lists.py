@@ -16,7 +16,7 @@ from tidemill.jobs import job_control, queries
 from tidemill.jobs.queries import PendingCountCache
 from tidemill.store import workers
 from tidemill.store.database import Database
-from tidemill.store.job_lists import OpenItemSums
+from tidemill.store.job_records import OpenItemSums
 
 PENDING, PROCESSING = ItemStatus.PENDING, ItemStatus.PROCESSING
 

@@ -6,8 +6,8 @@ import pytest
 
 from support import eventually, until
 from tidemill.store.database import Database
-from tidemill.torture.database_server import find_server_address
 from tidemill.torture.faults import LOOPBACK, Link
+from tidemill.torture.processes import find_server_address
 
 
 async def test_cancelled_open_leaves_no_tasks_of_the_pool(db: Database) -> None:

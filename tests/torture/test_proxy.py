@@ -8,8 +8,8 @@ import pytest
 
 from support import eventually
 from tidemill.store.database import Database
-from tidemill.torture.database_server import find_server_address
 from tidemill.torture.faults import LOOPBACK, Link, MessageScanner, is_commit, open_links
+from tidemill.torture.processes import find_server_address
 
 
 def message(kind: bytes, body: bytes) -> bytes:

@@ -17,7 +17,7 @@ from tidemill.engine.children.shared_state import SharedState
 from tidemill.engine.concurrency import AdaptiveSemaphore, SharedExclusiveLock
 from tidemill.engine.learned_columns import LearnedColumnsCache
 from tidemill.engine.sizing import Sizing
-from tidemill.engine.tracebacks import TracebackCapture
+from tidemill.engine.verdicts import TracebackCapture
 from tidemill.limits.limiter import Limiter
 from tidemill.limits.limiter_permit import LimiterRegistry
 from tidemill.runtime import FindKindHooks

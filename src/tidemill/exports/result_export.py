@@ -19,7 +19,7 @@ from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver, parse_item_status
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import ItemSelection, find_selected_seqs
-from tidemill.store.job_lists import read_item_list_scope
+from tidemill.store.job_records import read_item_list_scope
 from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_loader
 
 sql = make_sql_loader("tidemill.exports")

@@ -24,15 +24,11 @@ from tidemill.store import (
     item_lists,
     item_records,
     item_selection,
-    job_lists,
     job_records,
     progress_samples,
     users,
 )
 from tidemill.store import item_records as store
-from tidemill.store import job_lists as batches
-from tidemill.store import job_lists as job_counts
-from tidemill.store import job_records as jobs
 from tidemill.store.database import Database
 from tidemill.store.dead_letter_lists import (
     DeadLetterCounts,
@@ -41,7 +37,7 @@ from tidemill.store.dead_letter_lists import (
     RetryForecast,
 )
 from tidemill.store.job_lifecycle import CANCELLABLE_STATUSES
-from tidemill.store.job_lists import ItemListScope, JobStatusCounts, OpenItemSums, read_item_list_scope
+from tidemill.store.job_records import ItemListScope, JobStatusCounts, OpenItemSums, read_item_list_scope
 from tidemill.telemetry.events import emit
 
 T = TypeVar("T")
@@ -50,17 +46,17 @@ ViewRow = dict[str, Any]
 
 async def get_job_by_reference(db: Database, text: str, owner_id: int | None = None) -> Job:
     """Return a job by id, key or id prefix; raise UnknownJob if the owner has no such job."""
-    return await db.read(jobs.get_job, await find_job_id(db, text, owner_id))
+    return await db.read(job_records.get_job, await find_job_id(db, text, owner_id))
 
 
 async def get_job(db: Database, job_id: UUID) -> Job:
     """Return the current state of a job; raise UnknownJob if it does not exist."""
-    return await db.read(jobs.get_job, job_id)
+    return await db.read(job_records.get_job, job_id)
 
 
 async def find_job_id(db: Database, reference: str, owner_id: int | None) -> UUID:
     """Return the id of a job by id, key or id prefix; raise UnknownJob if the owner has no such job."""
-    return await db.read(jobs.find_job_id, reference, owner_id)
+    return await db.read(job_records.find_job_id, reference, owner_id)
 
 
 async def find_owner_id(db: Database, name: str) -> int:
@@ -75,7 +71,7 @@ async def get_job_rates(db: Database, job: Job) -> ProgressRates:
 
 async def get_job_by_name(db: Database, name: str, owner_id: int | None) -> Job:
     """Return a job by its complete id or key."""
-    return await db.read(jobs.get_job_by_id_or_key, name, owner_id)
+    return await db.read(job_records.get_job_by_id_or_key, name, owner_id)
 
 
 async def list_jobs(
@@ -98,8 +94,8 @@ async def list_jobs(
     check_page_limit(limit)
     check_time_zones(created_from, created_to)
     check_storable_text("The filter", kind, q, search)
-    request = job_lists.JobListRequest(owner_id, statuses, kind, created_from, created_to, q, search)
-    return await _await_page_and_emit_event("jobs", db.read(job_lists.list_jobs, request, limit=limit, after=after))
+    request = job_records.JobListRequest(owner_id, statuses, kind, created_from, created_to, q, search)
+    return await _await_page_and_emit_event("jobs", db.read(job_records.list_jobs, request, limit=limit, after=after))
 
 
 async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobStatus] = ()) -> list[Job]:
@@ -117,7 +113,7 @@ async def list_newest_jobs(db: Database, limit: int, *, statuses: Sequence[JobSt
 
 async def count_jobs(db: Database, owner_id: int | None = None) -> JobStatusCounts:
     """Return the number of jobs by status."""
-    return await db.read(job_counts.count_jobs_by_status, owner_id)
+    return await db.read(job_records.count_jobs_by_status, owner_id)
 
 
 async def get_item_list_scope(db: Database, job: UUID | str, owner_id: int | None = None) -> ItemListScope:
@@ -228,7 +224,9 @@ async def get_throughput(db: Database, owner_id: int | None) -> ViewRow:
 async def list_batches(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
     """Return a page of batches, newest first."""
     check_page_limit(limit)
-    return await _await_page_and_emit_event("batches", db.run(batches.list_batches, job_id, limit=limit, after=after))
+    return await _await_page_and_emit_event(
+        "batches", db.run(job_records.list_batches, job_id, limit=limit, after=after)
+    )
 
 
 async def list_activity(db: Database, job_id: UUID, *, limit: int, after: object = None) -> Page[ViewRow]:
@@ -268,7 +266,7 @@ async def list_pending_items(
 
 async def count_open_items_by_kind_and_status(db: Database, owner_id: int | None = None) -> OpenItemSums:
     """Return the number of open items by kind and status, from the counters of batches."""
-    return await db.run(batches.sum_open_items, owner_id)
+    return await db.run(job_records.sum_open_items, owner_id)
 
 
 def _build_dead_letter_request(

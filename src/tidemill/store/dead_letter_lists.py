@@ -18,7 +18,7 @@ from tidemill.core.list_pages import (
     parse_number,
 )
 from tidemill.store.database import Connection
-from tidemill.store.job_lists import read_item_list_scope
+from tidemill.store.job_records import read_item_list_scope
 from tidemill.store.statements import RowDict, fetch_item_rows, fetch_rows, sql
 from tidemill.store.workers import list_live_kinds
 

@@ -31,7 +31,7 @@ from tidemill.core.status import (
 )
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import find_seqs_by_key
-from tidemill.store.job_lists import ItemListScope, read_item_list_scope
+from tidemill.store.job_records import ItemListScope, read_item_list_scope
 from tidemill.store.statements import RowDict, SqlParams, fetch_item_rows, fetch_rows, sql
 
 OPEN_ITEMS_ORDER = ListOrder("open", (parse_cursor_timestamp, parse_number, parse_number))

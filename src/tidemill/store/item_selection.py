@@ -8,8 +8,7 @@ from tidemill.core.job import Job
 from tidemill.core.row_ranges import SeqRange, select_seqs_between
 from tidemill.core.status import ItemStatus
 from tidemill.store.database import Connection
-from tidemill.store.job_lists import read_item_list_scope
-from tidemill.store.job_records import get_job
+from tidemill.store.job_records import get_job, read_item_list_scope
 from tidemill.store.statements import sql
 
 SELECTION_WINDOW_ITEMS = 20_000

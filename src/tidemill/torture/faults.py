@@ -10,9 +10,8 @@ from typing import NoReturn
 
 from tidemill.store.database import Connection, Database
 from tidemill.torture.client import Client
-from tidemill.torture.database_server import OwnServer, execute, fetch
 from tidemill.torture.plan import PlannedFault, pick_one
-from tidemill.torture.processes import Fleet, ManagedProcess, send_signal
+from tidemill.torture.processes import Fleet, ManagedProcess, OwnServer, execute, fetch, send_signal
 
 LOOPBACK = "127.0.0.1"
 CHUNK_BYTES = 65_536

@@ -10,8 +10,8 @@ from uuid import UUID
 from tidemill.store.database import Connection
 from tidemill.store.doctor import check_invariants
 from tidemill.torture.client import ClientJob
-from tidemill.torture.database_server import fetch
 from tidemill.torture.plan import ENRICHMENT, IMPORT_INSERT, IMPORT_UPSERT
+from tidemill.torture.processes import fetch
 from tidemill.torture.workload import DENSE_KIND, ITEM_KIND, OWN_KINDS, SPARSE_KIND, read_ledger_lines
 
 VIOLATION_CLASSES = ("lost", "doubled", "stuck", "inconsistent")

@@ -18,10 +18,10 @@ from tidemill.store import job_records
 from tidemill.store.database import Database
 from tidemill.torture import ledgers
 from tidemill.torture.client import Client, ClientJob, NoAnswer, Operations
-from tidemill.torture.database_server import execute, fetch
 from tidemill.torture.faults import Faults, NotApplied
 from tidemill.torture.ledgers import Report, Violation
 from tidemill.torture.plan import DISTRIBUTION, EXPORT, PlannedFault, PlannedJob, PlannedOperation, Round
+from tidemill.torture.processes import execute, fetch
 from tidemill.torture.workload import build_file_rows
 
 T = TypeVar("T")

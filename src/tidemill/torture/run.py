@@ -25,11 +25,18 @@ from tidemill.store import users, workers
 from tidemill.store.database import Connection, Database
 from tidemill.store.migrate import check_schema, migrate_schema
 from tidemill.torture.client import MISSING_ROW_EVERY, Client, Operations
-from tidemill.torture.database_server import OwnServer, ServerAddress, execute, fetch, find_server_address
 from tidemill.torture.faults import FAULTS, LOOPBACK, Faults, Link, open_links
 from tidemill.torture.ledgers import OutsideLedger, Report
 from tidemill.torture.plan import FEATURE_JOBS, JOB_SHAPES, plan_rounds
-from tidemill.torture.processes import Fleet, ManagedProcess
+from tidemill.torture.processes import (
+    Fleet,
+    ManagedProcess,
+    OwnServer,
+    ServerAddress,
+    execute,
+    fetch,
+    find_server_address,
+)
 from tidemill.torture.rounds import RoundRunner
 from tidemill.torture.workload import LEDGER_VARIABLE, MILL_REFERENCE, OWN_KINDS, make_mill
 

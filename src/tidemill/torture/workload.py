@@ -11,7 +11,7 @@ from tidemill.config import Settings
 from tidemill.core.job import Item
 from tidemill.core.outcome import Done, Fail, NotFound, Outcome, Retry, Skip
 from tidemill.store.database import Connection
-from tidemill.torture.database_server import execute
+from tidemill.torture.processes import execute
 
 MILL_REFERENCE = "tidemill.torture.workload:mill"
 ITEM_KIND, DENSE_KIND, SPARSE_KIND = "torture.item", "torture.dense", "torture.sparse"
