@@ -95,3 +95,10 @@ def keep(name: str, figures: str) -> None:
 
 
 _AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text()
+
+
+async def open_failed_row(page: Page, value: str, within_ms: float | None = None) -> None:
+    """Open the first row of the grid that has this value: a click on its number opens it, one on a value does not."""
+    cell = page.get_by_role("gridcell", name=value, exact=True)
+    row = page.get_by_role("grid").get_by_role("row").filter(has=cell).first
+    await row.get_by_role("gridcell").first.click(timeout=within_ms)

@@ -8,6 +8,7 @@ from playwright.async_api import Page, expect
 
 from support import rows
 from web.conftest import OpenPage
+from web.page_checks import open_failed_row
 from web.shop import SLOW, people_csv, site, written
 from web.site import Site
 from web.test_imports import choose, figure, leave_out_and_map
@@ -71,7 +72,7 @@ async def test_import_journey_from_sign_in_to_workbook_needs_no_page_reload(
 
 async def fix_first_row(page: Page, value: str, column: str, better: str) -> None:
     """Open the first row that has this value, and fix the value in the drawer."""
-    await page.get_by_role("gridcell", name=value, exact=True).first.click(timeout=SLOW)
+    await open_failed_row(page, value, SLOW)
     drawer = page.get_by_role("complementary")
     field = drawer.get_by_label(column)
     await expect(field).to_have_value(value)

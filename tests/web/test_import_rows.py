@@ -9,6 +9,7 @@ from playwright.async_api import Locator, Page, Route, expect
 
 from support import eventually, rows
 from web.conftest import OpenPage
+from web.page_checks import open_failed_row
 from web.shop import SLOW, site, written
 from web.site import Site
 from web.test_focus_and_errors import Gate
@@ -24,7 +25,7 @@ async def bad_row(page: Page, folder: Path, email: str) -> Locator:
     await page.get_by_label("File to import").set_input_files(written(folder, "twice.csv", text))
     await page.get_by_role("button", name="Continue to columns").click()
     await page.get_by_role("button", name="Check all rows").click()
-    await page.get_by_role("gridcell", name="Bob", exact=True).click()
+    await open_failed_row(page, "Bob")
     drawer = page.get_by_role("complementary")
     await expect(drawer.get_by_label("age")).to_be_focused()
     return drawer
@@ -60,7 +61,7 @@ async def test_import_row_editor_imports_fixed_row_and_hides_errors_when_none_ar
     await page.get_by_label("File to import").set_input_files(written(tmp_path, "live.csv", text))
     await page.get_by_role("button", name="Continue to columns").click()
     await page.get_by_role("button", name="Import without checking").click()
-    await page.get_by_role("gridcell", name="Ann", exact=True).click(timeout=SLOW)
+    await open_failed_row(page, "Ann", SLOW)
     drawer = page.get_by_role("complementary")
     save, age = drawer.get_by_role("button", name="Save and retry"), drawer.get_by_label("age")
     await expect(drawer.get_by_text("Tidemill imports this row if it is valid, then opens the next")).to_be_visible()

@@ -10,7 +10,7 @@ from support import rows
 from support.workbooks import workbook
 from tidemill.core.principal import Role
 from web.conftest import OpenPage
-from web.page_checks import axe, follow_link, screenshot
+from web.page_checks import axe, follow_link, open_failed_row, screenshot
 from web.shop import SLOW, people_csv, site, written
 from web.site import Site
 from web.test_focus_and_errors import Gate
@@ -161,7 +161,7 @@ async def test_ambiguous_column_requires_choice_of_format(site: Site, signed_in:
 
 
 async def fix_a_row(page: Page) -> None:
-    await page.get_by_role("gridcell", name="fix0", exact=True).click()
+    await open_failed_row(page, "fix0")
     drawer = page.get_by_role("complementary")
     await expect(drawer.get_by_role("heading", name="Row 1")).to_be_visible()
     await expect(drawer.get_by_text("must be an e-mail address")).to_be_visible()

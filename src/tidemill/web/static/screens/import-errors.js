@@ -1,10 +1,10 @@
 // @ts-check
 /** The rows of an import that have errors: counts by reason, a grid, and how to fix them. */
 import { api } from "../core/api.js";
-import { h, keyedList } from "../core/dom.js";
+import { h, keyedList, uniqueId } from "../core/dom.js";
 import { formatNumber, humanize, pluralize } from "../core/format.js";
 import { cellText } from "../core/json.js";
-import { queryParam, setQuery } from "../core/router.js";
+import { href, queryParam, setQuery } from "../core/router.js";
 import { computed, effect, effectScope, onCleanup, signal, untracked } from "../core/signal.js";
 import { stableOrder } from "../core/stable-order.js";
 import { createGrid } from "../ui/grid.js";
@@ -13,8 +13,9 @@ import { menuButton } from "../ui/menu.js";
 import { CursorRowSource } from "../ui/row-source.js";
 import { singleFlight } from "../ui/single-flight.js";
 import { isClosed } from "../ui/status.js";
-import { downloadFile, uploadFixes } from "./import-actions.js";
-import { itemErrors, openRowEditor, rowState } from "./import-row-editor.js";
+import { downloadFile, fixRow, uploadFixes, waitForRow } from "./import-actions.js";
+import { repairRows } from "./import-repair.js";
+import { itemErrors, openRowEditor, parseJsonValue, rowState } from "./import-row-editor.js";
 import { reprocessItems } from "./job-actions.js";
 
 /** The words of error codes. Other codes are shown as they are. */
@@ -30,24 +31,36 @@ const REASONS = new Map([
   ["refused", "rejected by the database"],
 ]);
 
-/** @param {import("../core/signal.js").Signal<any>} job the import */
-export function importErrors(job) {
+/** @param {import("../core/signal.js").Signal<any>} job the import @param {() => Promise<void>} again reloads it */
+export function importErrors(job, again) {
   const code = queryParam("code");
   const inOrder = stableOrder((/** @type {any} */ one) => one[0]);
-  const codes = computed(() => inOrder(Object.entries(job.value.rows_by_error).toSorted((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1])));
+  const codes = computed(() => inOrder(Object.entries(countNotDropped(job.value)).filter(([, count]) => count > 0).toSorted((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1])));
   const hasSeveralErrors = () => codes.value.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one[1], 0) > job.value.counts.failed;
   return h(
     "section",
     // Not while the job is open: a row that is retried has no error for a moment.
     { class: "stack findings", "aria-label": "Errors", hidden: () => job.value.counts.failed === 0 && isClosed(job.value.status) },
     h("div", { class: "row between" }, h("h2", null, () => `${pluralize(job.value.counts.failed, "row")} with errors`), downloads(job)),
-    errorGroups(() => codes.value, code, () => job.value.counts.failed),
+    errorGroups(() => codes.value, code, () => job.value.counts.failed, (cause) => repairRows(job.peek(), cause, describeCode(cause).filter(Boolean).join(": "), again)),
+    () => droppedHint(job.value),
     h("p", { class: "hint", hidden: () => !hasSeveralErrors() }, "Rows can have several errors. Each number counts the rows with this error."),
     () => {
       const chosen = code.value;
       return untracked(() => rowsGrid(job, chosen));
     },
   );
+}
+
+/** The rows by error code, without those that a user dropped. @param {any} job @returns {Record<string, number>} */
+function countNotDropped(job) {
+  return Object.fromEntries(Object.entries(job.rows_by_error).map(([code, count]) => [code, Number(count) - (job.dismissed_by_error[code] ?? 0)]));
+}
+
+/** @param {any} job */
+function droppedHint(job) {
+  const most = Math.max(0, ...Object.values(job.dismissed_by_error).map(Number));
+  return most ? h("p", { class: "hint" }, `${pluralize(most, "dropped row")} not counted by reason. `, h("a", { href: href("/dead-letters", { show: "dismissed" }) }, "Show dropped rows")) : null;
 }
 
 /** The field and the words of an error code such as `born.type`. @param {string} code @returns {[field: string, reason: string]} */
@@ -57,15 +70,16 @@ function describeCode(code) {
   return [code.slice(0, Math.max(dot, 0)), REASONS.get(rule) ?? humanize(rule)];
 }
 
-/** @param {() => any[]} codes @param {import("../core/signal.js").Signal<string>} chosen @param {() => number} total */
-function errorGroups(codes, chosen, total) {
+/** @param {() => any[]} codes @param {import("../core/signal.js").Signal<string>} chosen @param {() => number} total @param {(code: string) => Promise<void>} repair */
+function errorGroups(codes, chosen, total, repair) {
   /** @param {import("../core/signal.js").Signal<[string, number]>} entry */
   const one = (entry) => {
     const [code] = entry.peek();
     const [field, reason] = describeCode(code);
     const toggle = () => setQuery({ code: chosen.peek() === code ? null : code, row: null });
+    const describedBy = uniqueId("reason");
     const part = () => String((entry.value[1] / Math.max(1, total())) * 100);
-    return h("li", null, h("button", { type: "button", class: "group", title: code, "aria-pressed": () => String(chosen.value === code), on: { click: toggle } }, h("span", { class: "group-name" }, field ? [h("strong", null, field), ": "] : null, reason), h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": part } })), h("span", { class: "number" }, () => pluralize(entry.value[1], "row"))));
+    return h("li", null, h("button", { type: "button", class: "group", id: describedBy, title: code, "aria-pressed": () => String(chosen.value === code), on: { click: toggle } }, h("span", { class: "group-name" }, field ? [h("strong", null, field), ": "] : null, reason), h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": part } })), h("span", { class: "number" }, () => pluralize(entry.value[1], "row"))), h("button", { type: "button", "aria-describedby": describedBy, on: { click: singleFlight(() => repair(code)) } }, () => `Fix all ${formatNumber(entry.value[1])} …`));
   };
   return keyedList(h("ul", { class: "groups", "aria-label": "By reason" }), codes, ([code]) => code, one);
 }
@@ -98,11 +112,11 @@ function rowsGrid(job, code) {
   const { job_id } = job.peek();
   const source = new CursorRowSource(async (after, size, signal) => {
     // In a list, because the code of an error of several fields contains a comma.
-    const page = await api.get(`/v1/imports/${job_id}/errors`, { error_codes: code ? [code] : null, page_size: size, after }, signal);
+    const page = await api.get(`/v1/imports/${job_id}/errors`, { error_codes: code ? [code] : null, include_dismissed: code ? false : null, page_size: size, after }, signal);
     return { rows: page.rows, next: page.next_page ?? null };
   });
   const columns = job.peek().columns;
-  const errorCount = computed(() => (code ? job.value.rows_by_error[code] ?? 0 : job.value.counts.failed));
+  const errorCount = computed(() => (code ? countNotDropped(job.value)[code] ?? 0 : job.value.counts.failed));
   const shownCount = signal(errorCount.peek());
   const fixedCount = signal(0);
   const row = queryParam("row");
@@ -136,7 +150,7 @@ function rowsGrid(job, code) {
     columns: [
       { label: "Row", width: "6rem", align: "right", show: (cell, one) => (cell.textContent = formatNumber(one.row)) },
       { label: "Errors", width: "minmax(16rem, 2fr)", show: showErrors },
-      ...columns.map((/** @type {string} */ name) => ({ label: name, width: "minmax(9rem, 1fr)", show: (/** @type {HTMLElement} */ cell, /** @type {any} */ one) => showCell(cell, one, name, job.peek().mapping) })),
+      ...columns.map((/** @type {string} */ name) => ({ label: name, width: "minmax(9rem, 1fr)", show: (/** @type {HTMLElement} */ cell, /** @type {any} */ one) => showCell(cell, one, name, job.peek().mapping), edit: { text: (/** @type {any} */ one) => editableText(one, name), save: (/** @type {any} */ one, /** @type {string} */ text) => saveCell(one, name, text) } })),
     ],
     onOpen: (one) => setQuery({ row: one.row }),
     footer,
@@ -158,6 +172,21 @@ function rowsGrid(job, code) {
   });
   onCleanup(closeDrawer);
 
+  const stop = new AbortController();
+  onCleanup(() => stop.abort());
+
+  /** Fixes one value, retries the row, and resolves with the errors of the value. @param {any} one @param {string} name @param {string} text */
+  async function saveCell(one, name, text) {
+    const before = one.input[name];
+    const isText = before === null || before === undefined || typeof before === "string";
+    await fixRow(job.peek(), one.row, { [name]: isText ? text : parseJsonValue(text, name) });
+    const item = await waitForRow(job.peek(), one.row, stop.signal);
+    onFixed(one.row, item);
+    const target = job.peek().mapping[name] ?? name;
+    const wrong = itemErrors(item).filter((error) => error.field === target || error.field === name);
+    return item.status === "failed" && wrong.length ? wrong.map((error) => error.reason).join("; ") : null;
+  }
+
   /** The next row in the list that still has errors. @param {number} after */
   function nextFailedRow(after) {
     for (let index = 0; index < source.loaded; index += 1) {
@@ -174,6 +203,11 @@ function rowsGrid(job, code) {
     source.updateRow((one) => one.row === number, { input: item.input, errors: itemErrors(item), isFixed: isValid, state: rowState(job.peek(), item.status) });
   }
   return grid.element;
+}
+
+/** The text of a value to edit; null for a fixed row, and for a record that could not be parsed. @param {any} one @param {string} name */
+function editableText(one, name) {
+  return one.isFixed || one.input === null || typeof one.input !== "object" || Array.isArray(one.input) ? null : cellText(one.input[name]);
 }
 
 /** @param {HTMLElement} cell @param {any} one */

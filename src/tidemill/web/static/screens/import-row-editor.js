@@ -138,13 +138,13 @@ function changedFields(inputs, before) {
   for (const [column, input] of inputs) {
     const was = before[column];
     if (input.value === cellText(was)) continue;
-    found[column] = was === null || was === undefined || typeof was === "string" ? input.value : parseValue(input.value, column);
+    found[column] = was === null || was === undefined || typeof was === "string" ? input.value : parseJsonValue(input.value, column);
   }
   return found;
 }
 
 /** @param {string} text @param {string} column */
-function parseValue(text, column) {
+export function parseJsonValue(text, column) {
   try {
     return parse(text);
   } catch {

@@ -73,7 +73,7 @@ function body(job, again) {
     () => (relatedImport.value ? originNotice(job.peek()) : null),
     progress(job),
     () => summaryNotice(job.value),
-    () => (hasFailed.value ? untracked(() => importErrors(job)) : null),
+    () => (hasFailed.value ? untracked(() => importErrors(job, again)) : null),
     facts(job, resource_type),
   ];
 }

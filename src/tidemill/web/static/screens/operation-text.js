@@ -29,6 +29,7 @@ export function verbLabel(verb, predicate) {
 export function describePredicate(operation) {
   const predicate = operation.predicate;
   const parts = [];
+  if (operation.verb === "repair") return `failed rows with the error ${predicate.cause}${predicate.column ? `, column ${predicate.column}` : ""}, rule: ${humanize(predicate.rule.type)}`;
   const named = predicate.items ? Object.values(predicate.items).reduce((/** @type {number} */ sum, /** @type {any} */ seqs) => sum + seqs.length, 0) : predicate.seqs && predicate.seqs.length + (predicate.ranges ?? []).reduce((/** @type {number} */ sum, /** @type {number[]} */ [first, last]) => sum + last - first + 1, 0);
   if (named !== undefined && named !== null) parts.push(pluralize(/** @type {number} */ (named), "selected row"));
   else if (DEAD_LETTER_VERBS.includes(operation.verb)) parts.push(operation.verb === "restore" ? "all matching dismissed items" : "all matching failed items");
@@ -67,11 +68,13 @@ export async function reportOperation(operation) {
   const waiting = operation.state === "running" ? showToast(["The operation runs in the background. ", link()]) : null;
   const now = await pollOperation(operation);
   waiting?.remove();
-  if (now.state === "failed") showToast([`The operation failed after ${pluralize(now.items, "row")}: ${now.error}. `, link()], "bad");
+  if (now.state === "cancelled") showToast([`The operation was cancelled after ${pluralize(now.items, "row")}. `, link()]);
+  else if (now.state === "failed") showToast([`The operation failed after ${pluralize(now.items, "row")}: ${now.error}. `, link()], "bad");
   else {
-    const [done, nothing] = RESULT_TEXTS[now.verb] ?? ["Requeued", "No rows were left to requeue. "];
+    const verb = now.verb === "repair" && now.predicate.rule.type === "drop" ? "dismiss" : now.verb;
+    const [done, nothing] = RESULT_TEXTS[verb] ?? ["Requeued", "No rows were left to requeue. "];
     if (now.items === 0) showToast([nothing, link()]);
-    else showToast([`${done} ${pluralize(now.items, "row")}. `, link()], "ok");
+    else showToast([`${done} ${pluralize(now.items, "row")}. ${now.unchanged ? `The rule did not change ${pluralize(now.unchanged, "row")}. ` : ""}`, link()], "ok");
   }
   return now;
 }

@@ -14,7 +14,9 @@ import { userName } from "../core/user-names.js";
 import { errorBanners } from "../ui/error-banner.js";
 import { loadMoreButton } from "../ui/load-more.js";
 import { emptyState, loadingNotice } from "../ui/notices.js";
+import { singleFlight } from "../ui/single-flight.js";
 import { statusBadge } from "../ui/status.js";
+import { toastOnError } from "../ui/toast.js";
 import { withUpdatePill } from "../ui/update-pill.js";
 import { describePredicate, verbLabel } from "./operation-text.js";
 
@@ -127,6 +129,7 @@ function operationCard(id) {
 function operationDetails(found) {
   const operation = found.peek();
   const isRunning = () => found.value.state === "running";
+  const cancel = singleFlight(() => toastOnError(async () => (found.value = await api.post(`/v1/operations/${operation.id}/cancel`))));
   /** @type {Array<[string, any]>} */
   const facts = [
     ["Selection", () => describePredicate(found.value)],
@@ -137,7 +140,7 @@ function operationDetails(found) {
     ["Request", operation.request_id ? h("span", { class: "mono" }, operation.request_id) : "–"],
   ];
   return [
-    h("div", { class: "row between" }, h("h2", null, `Operation: ${verbLabel(operation.verb, operation.predicate)}`), h("a", { class: "button", href: href("/operations") }, "Close")),
+    h("div", { class: "row between" }, h("h2", null, `Operation: ${verbLabel(operation.verb, operation.predicate)}`), h("div", { class: "row" }, h("button", { type: "button", class: "danger", hidden: () => !isRunning(), on: { click: cancel } }, "Cancel the rest"), h("a", { class: "button", href: href("/operations") }, "Close"))),
     h("div", { class: "row" }, () => stateCell(found.value)),
     h("div", { class: "indeterminate", role: "progressbar", "aria-label": "Progress", hidden: () => !isRunning(), "aria-valuetext": () => `${formatNumber(found.value.items)} rows so far` }),
     h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),

@@ -12,7 +12,7 @@ import { singleFlight } from "./single-flight.js";
  * @template T
  * @param {string} title
  * @param {(close: (answer: T | null) => void, isFirm: import("../core/signal.js").Signal<boolean>) => Child[]} content
- * @param {{isLocked?: boolean}} [options] locked: Escape does not close it
+ * @param {{isLocked?: boolean, isWide?: boolean}} [options] locked: Escape does not close it
  * @returns {Promise<T | null>}
  */
 export function showDialog(title, content, options = {}) {
@@ -21,7 +21,7 @@ export function showDialog(title, content, options = {}) {
     /** @type {T | null} */
     let answer = null;
     const isLocked = signal(options.isLocked ?? false);
-    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": name, closedby: () => (isLocked.value ? "none" : null) }));
+    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { class: options.isWide ? "wide" : null, "aria-labelledby": name, closedby: () => (isLocked.value ? "none" : null) }));
     const close = (/** @type {T | null} */ given) => {
       answer = given;
       dialog.close();

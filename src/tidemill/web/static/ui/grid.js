@@ -9,6 +9,7 @@ import { signInCount } from "../core/api.js";
 import { h, listen, uniqueId } from "../core/dom.js";
 import { formatNumber } from "../core/format.js";
 import { effect, onCleanup, untracked } from "../core/signal.js";
+import { editCell } from "./grid-cell-editor.js";
 import { handleGridKey } from "./grid-keyboard.js";
 import { GridRange } from "./grid-range.js";
 import { icon } from "./icons.js";
@@ -24,6 +25,7 @@ const SCROLL_IDLE_MS = 160;
  * @property {string} [width] as in CSS grid
  * @property {"right"} [align] left by default
  * @property {(cell: HTMLElement, row: any, index: number) => void} show renders the value into the cell
+ * @property {import("./grid-cell-editor.js").CellEdit} [edit] a double click or Enter edits the cell, instead of `onOpen`
  */
 /**
  * @typedef {object} GridOptions
@@ -52,6 +54,8 @@ export function createGrid(options) {
   let hasFocus = false;
   /** The cell that can be reached with Tab. @type {HTMLElement | null} */
   let tabStop = null;
+  /** @type {import("./grid-cell-editor.js").CellEditor | null} */
+  let editor = null;
   let frame = 0;
   let idle = 0;
   /** @type {HTMLElement[]} */
@@ -133,13 +137,14 @@ export function createGrid(options) {
     const state = row === undefined ? source.stateAt(index) : "there";
     const isChosen = row !== undefined && selection !== undefined && selection.has(options.keyOf(row));
     if (line.index === index && line.row === row && line.state === state && line.isChosen === isChosen) return;
+    if (editor && line.contains(editor.cell) && (line.index !== index || row === undefined)) editor.cancel(); // scrolled away
     Object.assign(line, { index, row, state, isChosen });
     line.dataset.state = state;
     line.setAttribute("aria-rowindex", String(index + 2));
     if (selection) line.setAttribute("aria-selected", String(isChosen));
     for (const cell of line.cells) cell.hidden = row === undefined;
     line.note.hidden = row !== undefined;
-    if (row !== undefined) columns.forEach((column, n) => column.show(line.cells[n], row, index));
+    if (row !== undefined) columns.forEach((column, n) => line.cells[n] !== editor?.cell && column.show(line.cells[n], row, index));
     else line.note.replaceChildren(...placeholderContent(state, index));
   }
 
@@ -163,7 +168,7 @@ export function createGrid(options) {
       box.tabIndex = found === null ? 0 : -1;
       tabStop = found;
     }
-    if (!hasFocus || box.querySelector("button:focus")) return;
+    if (!hasFocus || box.querySelector(":is(button, .cell-input):focus")) return;
     const target = found ?? box;
     if (document.activeElement !== target) target.focus({ preventScroll: true });
   }
@@ -186,6 +191,23 @@ export function createGrid(options) {
     scroll.barTop = Math.round(scroll.expectedBarTop);
     if (Math.abs(box.scrollTop - scroll.barTop) >= 1) box.scrollTop = scroll.barTop;
     scroll.barTop = box.scrollTop;
+  }
+
+  /** Edits a cell in place. @param {any} line @param {number} column @returns {boolean} whether the cell can be edited */
+  function edit(line, column) {
+    const { edit: cellEdit, label, show } = columns[column] ?? {};
+    if (!cellEdit || !show || line?.row === undefined) return false;
+    editor?.cancel();
+    move(line.index, column);
+    const cell = line.cells[column];
+    const opened = editCell(cell, `${label}, ${options.nameOf(line.row)}`, line.row, cellEdit, (wasFocused) => {
+      editor = null;
+      if (line.row !== undefined) show(cell, line.row, line.index);
+      hasFocus = wasFocused;
+      restoreFocus();
+    });
+    editor = opened;
+    return opened !== null;
   }
 
   /** @param {any} line @param {number} column @param {{shift: boolean}} clickOptions */
@@ -223,8 +245,14 @@ export function createGrid(options) {
       window.setTimeout(() => selectLine(line, Math.max(0, column), { shift: event.shiftKey }));
       return;
     }
+    if (target.closest(".cell-input")) return;
     move(line.index, Math.max(0, column));
-    options.onOpen?.(line.row, line.index);
+    if (!columns[column]?.edit?.text || columns[column].edit.text(line.row) === null) options.onOpen?.(line.row, line.index);
+  });
+  box.addEventListener("dblclick", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    const line = /** @type {any} */ (target.closest(".grid-rows > .grid-line"));
+    if (line && !target.closest("button, a, input")) edit(line, line.cells.indexOf(target.closest("[role=gridcell]")));
   });
   box.addEventListener("keydown", (event) => {
     const done = handleGridKey(event, {
@@ -239,7 +267,7 @@ export function createGrid(options) {
         const inside = /** @type {HTMLElement | null} */ (box.querySelector("[role=gridcell][tabindex='0'] :is(a, button)"));
         const row = source.rowAt(active.row);
         if (inside) inside.click();
-        else if (row !== undefined) options.onOpen?.(row, active.row);
+        else if (!edit(pool.find((one) => /** @type {any} */ (one).index === active.row && !one.hidden), active.column) && row !== undefined) options.onOpen?.(row, active.row);
       },
       toggle: () => {
         const row = source.rowAt(active.row);
@@ -275,6 +303,7 @@ export function createGrid(options) {
   });
   listen(window, "blur", () => (hasFocus = false));
   onCleanup(() => {
+    editor?.cancel();
     resizeObserver.disconnect();
     window.cancelAnimationFrame(frame);
     window.clearTimeout(idle);
