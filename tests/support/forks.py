@@ -172,7 +172,8 @@ def _server() -> _Forker | None:
         process = subprocess.Popen(
             [sys.executable, "-c", f"import sys; {here}; forks.serve({theirs.fileno()})()"],
             pass_fds=[theirs.fileno()],
-            env=os.environ | CHILD_MEMORY_ENVIRONMENT | WIDTH,
+            # A process that starts without TIDEMILL_FAILPOINTS can arm no failpoint; each command has its own value.
+            env={"TIDEMILL_FAILPOINTS": ""} | os.environ | CHILD_MEMORY_ENVIRONMENT | WIDTH,
             stdin=nothing,
             stdout=nothing,
             stderr=nothing,
