@@ -38,7 +38,7 @@ def _wrap_claim(folder: Path) -> None:
         if lease is None and not self._runnable_jobs and await self._context.db.run(_is_claimable):
             result = FALSE_IDLE
         lines.append(f"{now:.4f}\t{(now - started) * 1000:.3f}\t{result}\n")
-        if now - written_at > WRITE_INTERVAL_S:
+        if lease is None or now - written_at > WRITE_INTERVAL_S:  # a short job ends within the interval
             written_at = now
             with (folder / f"{os.getpid()}.claims").open("a") as file:
                 file.writelines(lines)

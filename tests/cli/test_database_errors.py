@@ -118,7 +118,7 @@ def test_wrong_and_missing_password_are_reported_without_password(on_server: "Ti
         ("postgresql://ann:geheim@nothing.invalid/x", "Check the host in DATABASE_URL."),
         ("postgresql+asyncpg://ann:geheim@h/x", "Use postgresql://, without a driver name"),
         ("", "Unset it to use the embedded server, or set it to postgresql://USER@HOST/DATABASE"),
-        ("ann:geheim", "Use postgresql://USER@HOST/DATABASE."),
+        ("ann:geheim", 'In a password, write special characters as percent codes, such as %25 for "%".'),
     ],
 )
 @pytest.mark.parametrize("command", [["jobs"], ["worker"], ["up", "--port", "0"], ["sql", "-c", "SELECT 1"]])

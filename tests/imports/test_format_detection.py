@@ -106,6 +106,14 @@ def test_format_is_ambiguous_when_two_readings_differ(
     assert finding.examples[0] != finding.alternatives[0].examples[0]
 
 
+def test_rare_ambiguous_value_among_plain_values_is_left_to_its_row() -> None:
+    days = [f"2026-11-{day:02}" for day in range(1, 5)]
+    assert detect("date", [*days, "07/11/1939"]) is None
+    found = detect("date", [*days[:3], "07/11/1939"])
+    assert found is not None
+    assert found.is_ambiguous
+
+
 def test_other_columns_make_one_reading_likelier_and_prove_nothing() -> None:
     fields = {
         name: Field(name=name, column=name, type="date" if name in "ab" else "number", sql_type="numeric")

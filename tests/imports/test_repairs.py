@@ -61,7 +61,7 @@ async def weighed(scene: Scene, count: int) -> Job:
 
 async def test_repair_fixes_and_retries_all_rows_of_cause_and_no_others(scene: Scene) -> None:
     await scene.table(TABLE)
-    job = await scene.run("id,n,day\n1,5 kg,\n2,6 kg,31.12.2026\n3,7,\n4,x kg,\n5,0,\n", "t")
+    job = await scene.run("id,n,day\n1,5 kg,\n2,6 kg,31.12.2026\n3,7,\n4,x kg,\n5,0,\n", "t", formats={"day": "plain"})
     assert await scene.errors(job) == [(1, "n.type"), (2, "n.type"), (4, "n.type"), (5, "n.too_small")]
     operation = await start(scene, job, "n.type", KG)
     assert (operation.state, operation.items, operation.unchanged) == ("done", 3, 0)
@@ -93,7 +93,9 @@ async def test_repair_keeps_original_and_records_user_time_and_rule(shop: Shop) 
 
 async def test_repair_splits_translates_and_sets_default(scene: Scene) -> None:
     await scene.table(TABLE, "ALTER TABLE t ALTER town SET NOT NULL")
-    job = await scene.run('id,n,land,town\n1,1,"DE, Ulm",\n2,?,FR,Brest\n3,none,FR,Lyon\n4,,FR,Paris\n', "t")
+    job = await scene.run(
+        'id,n,land,town\n1,1,"DE, Ulm",\n2,?,FR,Brest\n3,none,FR,Lyon\n4,,FR,Paris\n', "t", formats={"n": "plain"}
+    )
     assert await scene.errors(job) == [
         (1, "town.required"),
         (2, "n.type"),
@@ -119,7 +121,7 @@ async def test_repair_splits_translates_and_sets_default(scene: Scene) -> None:
 
 async def test_repair_finds_rows_whose_second_error_is_the_cause(scene: Scene) -> None:
     await scene.table(TABLE)
-    job = await scene.run("id,n,day\n1,x,31.12.2026\n", "t")
+    job = await scene.run("id,n,day\n1,x,31.12.2026\n", "t", formats={"day": "plain"})
     assert await scene.errors(job) == [(1, "n.type")]
     assert (await start(scene, job, "day.type", {"type": "format", "format": "DD.MM.YYYY"})).items == 1
     job = await scene.finish(job.id)
@@ -324,7 +326,7 @@ async def test_operation_with_unknown_verb_is_left_to_processes_that_know_it(sce
 
 async def test_second_repair_of_running_cause_conflicts_and_other_cause_runs(scene: Scene) -> None:
     await scene.table(TABLE)
-    job = await scene.run("id,n,day\n1,5 kg,\n2,6,31.12.2026\n", "t")
+    job = await scene.run("id,n,day\n1,5 kg,\n2,6,31.12.2026\n", "t", formats={"day": "plain"})
     operation = await start(scene, job, "n.type", KG, timeout_s=0)
     with pytest.raises(Conflict, match=r'A repair of the rows with the error "n\.type" is already running'):
         await start(scene, job, "n.type", {"type": "drop"}, timeout_s=0)
@@ -431,7 +433,7 @@ async def test_three_rules_repair_all_faults_and_leave_other_rows_untouched(
         "CREATE TABLE big (id int PRIMARY KEY, n int, day date, land text CHECK (length(land) = 2),"
         " at timestamptz NOT NULL DEFAULT clock_timestamp())"
     )
-    job = await scene.run(faulty_csv(count, faults), "big")
+    job = await scene.run(faulty_csv(count, faults), "big", formats={"day": "plain"})
     assert (job.counts.done, job.counts.failed) == (count - faults, faults)
     await rows(scene.db, "CREATE TABLE before AS SELECT * FROM big")
     started = time.monotonic()

@@ -72,7 +72,7 @@ def asked_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "batch/peek_lists": job | {"batch_id": 1, "retrying": True},
         "batch/by_lease": {"worker": "w1", "lease_id": uuid4()},
         "batch/heartbeat": {"worker": "w1", "lease_ids": [uuid4()], "lease": 30.0},
-        "batch/sweep": {"isolate_at": 3},
+        "batch/sweep": {"isolate_at": 3, "postpone_max_s": 60},
         "item/read_virgin": part,
         "item/read_unsettled": part,
         "item/read_list": job | {"seqs": list(range(0, 1_000, 10)), "bytes": 8_000_000},

@@ -17,7 +17,7 @@ FEATURE = Feature(
     commands={
         "import": "Import a file into a table of your database, and report every invalid row.",
         "fix": "Send back fixed rows of an import, and retry only these rows.",
-        "repair": "Fix all rows of an import that failed for one cause, with one rule.",
+        "repair": "Fix all rows of an import that failed for one cause, with one rule, and retry them.",
         "promote": "Promote a dry run: import its file with all fixed rows.",
         "mappings": "List the remembered column mappings of imports, and share or forget them.",
     },

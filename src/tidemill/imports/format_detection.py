@@ -22,6 +22,7 @@ SAMPLE_TEXTS_MAX = 1_000  # different texts of a column that are read in every f
 PROBE_TEXTS_MAX = 40  # texts that show which formats are possible at all
 SAMPLE_TEXT_MAX_CHARS = 200  # a longer text shows no format
 EXAMPLES_MAX = 3
+PLAIN_SHARE_MIN = 0.8  # of the different values; then the others are invalid unless they prove one format
 CERTAIN, AMBIGUOUS_MAX = 0.99, 0.59  # below 0.6, a finding admits a second reading
 DAYS_VARY_MIN, YEARS_VARY_MAX = 13, 3  # different values of a day and of a year, if the two can be told apart by them
 MONTH_EDGE_DAYS = frozenset({"01", "1", "28", "29", "30", "31"})
@@ -309,7 +310,8 @@ def _detect_format_of_values(of: Field, column: str, texts: Sequence[str], hints
         each.weight = hints.weigh(each.format, of) if kind in ("number", "date") else 1
     best = max(readings, key=lambda each: (len(each.fits), each.weight))
     rivals = _find_rivals(best, readings)
-    if not rivals and not is_decided:
+    is_plain = kind != "number" and len(texts) - plain.count(None) >= PLAIN_SHARE_MIN * len(texts)
+    if (not rivals and not is_decided) or (rivals and is_plain):
         return None
     return _build_finding(of, column, texts, best, rivals)
 
