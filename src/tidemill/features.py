@@ -29,12 +29,10 @@ class Feature:
     """FastAPI routers, mounted under ``/v1``."""
     openapi_tag: tuple[str, str] | None = None
     """Tag of the feature's routes in the OpenAPI document: its name and description."""
-    openapi_examples: ObjectName | None = None
-    """Pydantic model -> example. Models that no route declares are added to the OpenAPI document."""
-    commands: Mapping[str, str] = field(default_factory=dict)
-    """Command -> its summary in ``tidemill --help``."""
-    commands_module: str | None = None
-    """Module that implements these commands; its attribute ``commands`` is a ``typer.Typer``."""
+    openapi_examples: Sequence[ObjectName] = ()
+    """Dicts of Pydantic model -> example. Models that no route declares are added to the OpenAPI document."""
+    commands: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Module -> command that its ``commands``, a ``typer.Typer``, implement -> summary in ``tidemill --help``."""
     declarations: Sequence[ObjectName] = ()
     """Functions that take a ``Runtime`` and load the feature's declarations; they can raise InvalidSettings."""
     config_sections: Sequence[str] = ()

@@ -23,7 +23,7 @@ def test_list_messages_prints_errors_help_and_descriptions_of_package() -> None:
     assert done.stdout.count("\n## ") == 1
     lines = done.stdout.splitlines()
     for file, kind, text in (
-        ("imports/use_cases.py", "error", "The file is empty"),
+        ("imports/import_submission.py", "error", "The file is empty"),
         ("imports/cli.py", "help", "Dry run: check all rows, write none"),
     ):
         assert any(line.startswith(file) and f"  {kind} " in line and line.endswith(text) for line in lines), text

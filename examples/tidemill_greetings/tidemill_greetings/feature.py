@@ -7,7 +7,6 @@ FEATURE = Feature(
     handlers={"greetings.greet": "tidemill_greetings.greetings:make_greet_handler"},
     routers=["tidemill_greetings.routes:router"],
     openapi_tag=("greetings", "Greetings in the configured languages"),
-    commands={"greet": "Submit a job that greets people."},
-    commands_module="tidemill_greetings.cli",
+    commands={"tidemill_greetings.cli": {"greet": "Submit a job that greets people."}},
     config_sections=["greetings"],
 )

@@ -80,8 +80,9 @@ CORE_COMMANDS = {
 @cache
 def load_command_summaries() -> dict[str, dict[str, str]]:
     """Return module -> command -> summary in the help, for the core and all features."""
-    features = [feature for feature in load_enabled_features() if feature.commands_module is not None]
-    of_features = {str(feature.commands_module): dict(feature.commands) for feature in features}
+    of_features = {
+        module: dict(summaries) for feature in load_enabled_features() for module, summaries in feature.commands.items()
+    }
     return RUN_COMMANDS | of_features | CORE_COMMANDS
 
 

@@ -10,10 +10,11 @@ FEATURE = Feature(
     declarations=["tidemill.distributions.use_cases:load_datasets"],
     routers=["tidemill.distributions.routes:router"],
     openapi_tag=("distributions", "Generate or reuse one file per input"),
-    openapi_examples="tidemill.distributions.schemas:OPENAPI_EXAMPLES",
+    openapi_examples=["tidemill.distributions.schemas:OPENAPI_EXAMPLES"],
     config_sections=["datasets"],
-    commands_module="tidemill.distributions.cli",
     commands={
-        "distribute": "Generate or reuse one file for each input. The exit code is 0 only if all files exist.",
+        "tidemill.distributions.cli": {
+            "distribute": "Generate or reuse one file for each input. The exit code is 0 only if all files exist.",
+        },
     },
 )

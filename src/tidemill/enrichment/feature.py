@@ -24,11 +24,13 @@ FEATURE = Feature(
     declarations=["tidemill.enrichment.use_cases:load_services"],
     routers=["tidemill.enrichment.routes:router"],
     openapi_tag=("services", "External services that jobs of the kinds `match` and `http.enrich` can call."),
-    openapi_examples="tidemill.enrichment.routes:OPENAPI_EXAMPLES",
+    openapi_examples=["tidemill.enrichment.routes:OPENAPI_EXAMPLES"],
     config_sections=["services"],
-    commands_module="tidemill.enrichment.cli",
     commands={
-        "match": "Match the rows of a file against a reconciliation service. The exit code is 0 only if no row failed.",
+        "tidemill.enrichment.cli": {
+            "match": "Match the rows of a file against a reconciliation service. The exit code is 0 only if no row "
+            "failed.",
+        },
     },
     limiter_users="tidemill.enrichment.use_cases:list_limiter_references",
 )

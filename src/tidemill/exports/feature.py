@@ -9,10 +9,11 @@ FEATURE = Feature(
     kinds={EXPORT_KIND: "tidemill.exports.use_cases:EXPORT_HOOKS"},
     routers=["tidemill.exports.routes:router"],
     openapi_tag=("exports", "Export table rows as a stream or a file, and job results as a file"),
-    openapi_examples="tidemill.exports.schemas:OPENAPI_EXAMPLES",
-    commands_module="tidemill.exports.cli",
+    openapi_examples=["tidemill.exports.schemas:OPENAPI_EXAMPLES"],
     commands={
-        "export": "Export the rows of a table to a file. All rows come from one database snapshot.",
+        "tidemill.exports.cli": {
+            "export": "Export the rows of a table to a file. All rows come from one database snapshot.",
+        },
     },
     open_results="tidemill.exports.use_cases:export_results_and_open_file",
 )

@@ -338,8 +338,8 @@ def load_examples(features: Sequence[Feature]) -> dict[type[BaseModel], dict[str
     """Return model -> example, for the shared routes and all features."""
     examples = dict(OPENAPI_EXAMPLES)
     for feature in features:
-        if feature.openapi_examples is not None:
-            examples |= import_object(feature.openapi_examples)
+        for name in feature.openapi_examples:
+            examples |= import_object(name)
     return examples
 
 

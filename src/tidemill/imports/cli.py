@@ -1,4 +1,4 @@
-"""The commands of imports: import a file, fix and repair failed rows, and promote a dry run."""
+"""The commands that import a file and promote a dry run, and follow the import until it is closed."""
 
 import asyncio
 import shlex
@@ -12,9 +12,7 @@ from rich.markup import escape
 
 from tidemill.core.errors import AmbiguousFormats, InvalidColumns, InvalidInput
 from tidemill.core.job import Job
-from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import DISTRIBUTION_KIND, ENRICH_KIND, EXPORT_KIND, IMPORT_KIND, MATCH_KIND
-from tidemill.core.list_pages import PAGE_MAX_ROWS
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import JobStatus
 from tidemill.imports import error_files
@@ -25,16 +23,16 @@ from tidemill.imports.cli_views import (
     print_layout,
     print_preview,
     print_remembered,
-    print_repair_preview,
 )
 from tidemill.imports.dry_run_promotion import promote_dry_run
-from tidemill.imports.fixed_rows import FixedRowsFile, fix_rows_from_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode, Translations
+from tidemill.imports.import_preview import (
+    PREVIEW_ROWS_MAX,
+    open_runtime_for_local_preview,
+    preview_import_and_delete_file,
+)
 from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
-from tidemill.imports.remembered_mappings import forget_mapping, get_own_mapping, list_mappings, share_mapping
-from tidemill.imports.repair_rules import Drop, parse_repair_rule
-from tidemill.imports.repairs import RepairRequest, preview_repair, start_repair
-from tidemill.imports.use_cases import PREVIEW_ROWS_MAX, make_import_use_cases, open_use_cases_for_local_preview
+from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import queries
 from tidemill.jobs.cli import JobArgument, WorkerCheck, show_progress_until_closed
 from tidemill.jobs.staged_files import StagedFiles, make_staged_files
@@ -50,12 +48,9 @@ from tidemill.terminal.command_host import (
 )
 from tidemill.terminal.command_options import FORMAT_HELP, PolicyOption, add_layout_options, parse_policy_option
 from tidemill.terminal.console import (
-    JsonOption,
     console,
     format_job_counts,
     format_job_status,
-    print_json_lines,
-    print_table,
 )
 from tidemill.terminal.streams import check_output_path, open_atomic_output
 
@@ -68,6 +63,22 @@ _NAMES_OF_KINDS = {
     MATCH_KIND: "a match",
     ENRICH_KIND: "an enrichment",
 }
+
+
+FallbackProcessesOption = Annotated[
+    int, typer.Option("--processes", "-p", min=1, max=64, help="Worker processes to start if none is running")
+]
+NormalizerMillOption = Annotated[
+    str,
+    typer.Option(
+        callback=resolve_mill,
+        show_default=MILL_DEFAULT_HELP,
+        help="MODULE:NAME of a mill that declares normalizers",
+    ),
+]
+RemainingErrorsOption = Annotated[
+    Path | None, typer.Option("--errors", help="Write the rows that still fail to this file")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +279,11 @@ async def _submit_import(runtime: Runtime, arguments: ImportArguments) -> UUID:
 async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: int) -> None:
     if is_remote_url(arguments.file):
         raise InvalidInput("Cannot preview a URL. Download the file and preview the copy.")
-    with open_use_cases_for_local_preview(runtime) as (imports, staged):
-        submission = await imports.check_and_prepare_submission(arguments.options, role=None)
+    with open_runtime_for_local_preview(runtime) as (local, staged):
+        submission = await local.get(make_import_use_cases).check_and_prepare_submission(arguments.options, role=None)
         submission = replace(submission, uses_memory=arguments.uses_memory)
         source = await _reference_url_or_stage_input(staged, arguments.file)
-        preview = await imports.preview_and_delete_file(submission, source, rows=rows)
+        preview = await preview_import_and_delete_file(local, staged, submission, source, rows=rows)
         print_preview(preview)
         fields = list(preview["mapping"].values())
         if preview["unknown"] or preview["missing"] or len(fields) > len(set(fields)):
@@ -322,7 +333,7 @@ async def _reference_url_or_stage_input(staged: StagedFiles, text: str) -> Impor
     return ImportFile(await staged.stage_file(path), path.name)
 
 
-def _check_is_import(job: Job, remedy: str) -> None:
+def check_is_import(job: Job, remedy: str) -> None:
     if job.kind != IMPORT_KIND:
         kind = _NAMES_OF_KINDS.get(job.kind, f'of the kind "{job.kind}"')
         raise InvalidInput(f"Job {job.key} is {kind}, not an import. {remedy}")
@@ -366,196 +377,6 @@ def _parse_translations(options: list[str]) -> Translations:
     return translations
 
 
-mappings_commands = typer.Typer(no_args_is_help=True)
-commands.add_typer(
-    mappings_commands, name="mappings", help="List the remembered column mappings of imports, and share or forget them."
-)
-MappingArgument = Annotated[int, typer.Argument(metavar="MAPPING", help="Number of a mapping, as the list shows it")]
-
-
-@mappings_commands.command("list")
-def list_mappings_command(
-    into: Annotated[str | None, typer.Option(help="Only mappings of this table or resource")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the remembered mappings of all users, the most recently used first."""
-
-    async def action(runtime: Runtime) -> list[JsonObject]:
-        page = await list_mappings(runtime.db, None, (), resource=into, limit=PAGE_MAX_ROWS, after=None)
-        return [one.to_json() for one in page.items]
-
-    mappings = run_with_runtime(action)
-    if as_json:
-        print_json_lines(mappings)
-        return
-    names = ("id", "resource", "owner", "shared", "uses", "job_key", "used_at")
-    cells = [[str(one[name]) for name in names[:-1]] + [f"{one['used_at']:%Y-%m-%d %H:%M}"] for one in mappings]
-    print_table(names, [[escape(cell) for cell in row] for row in cells], numbers=["id", "uses"])
-
-
-@mappings_commands.command("show")
-def show_mapping_command(mapping: MappingArgument) -> None:
-    """Print a mapping with its columns and options as JSON."""
-
-    async def action(runtime: Runtime) -> JsonObject:
-        return (await get_own_mapping(runtime.db, None, mapping)).to_json()
-
-    print_json_lines([run_with_runtime(action)])
-
-
-@mappings_commands.command("share")
-def share_mapping_command(
-    mapping: MappingArgument,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop sharing it")] = False,
-) -> None:
-    """Share a mapping with all users who may import into its resource."""
-    run_with_runtime(lambda runtime: share_mapping(runtime.db, None, mapping, shared=not stop))
-    console.print(f"{'Stopped sharing' if stop else 'Shared'} mapping {mapping}", highlight=False)
-
-
-@mappings_commands.command("forget")
-def forget_mapping_command(mapping: MappingArgument) -> None:
-    """Delete a mapping. Imports of files with its columns no longer propose it."""
-    run_with_runtime(lambda runtime: forget_mapping(runtime.db, None, mapping))
-    console.print(f"Forgot mapping {mapping}", highlight=False)
-
-
-FallbackProcessesOption = Annotated[
-    int, typer.Option("--processes", "-p", min=1, max=64, help="Worker processes to start if none is running")
-]
-NormalizerMillOption = Annotated[
-    str,
-    typer.Option(
-        callback=resolve_mill,
-        show_default=MILL_DEFAULT_HELP,
-        help="MODULE:NAME of a mill that declares normalizers",
-    ),
-]
-RemainingErrorsOption = Annotated[
-    Path | None, typer.Option("--errors", help="Write the rows that still fail to this file")
-]
-
-
-@commands.command("fix")
-def fix_command(
-    job: JobArgument,
-    file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="The file that --errors wrote, with fixed rows")
-    ],
-    errors_to: RemainingErrorsOption = None,
-    processes: FallbackProcessesOption = 2,
-    app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
-) -> None:
-    """Send back fixed rows of an import, and retry only these rows."""
-
-    async def action(runtime: Runtime) -> Job:
-        fixed_job = await queries.get_job_by_reference(runtime.db, job)
-        retry = f"To retry its failed items, run: tidemill retry {fixed_job.key}"
-        _check_is_import(fixed_job, f"Only imports have rows to fix. {retry}")
-        staged = ImportFile(await runtime.get(make_staged_files).stage_file(file), file.name)
-        operation = await fix_rows_from_file(runtime, fixed_job, FixedRowsFile(staged, by=LOCAL_USER_ID))
-        console.print(f"Requeued {operation.items:,} rows", highlight=False)
-        return fixed_job
-
-    follow_import_and_exit(run_with_runtime(action, app=app), errors_to=errors_to, processes=processes, app=app)
-
-
-@commands.command("repair")
-def repair_command(
-    job: JobArgument,
-    cause: Annotated[
-        str, typer.Option(help="Error code of the rows, such as email.pattern (default: list the errors)")
-    ] = "",
-    column: Annotated[
-        str | None, typer.Option(help="Column of the file that the rule reads (default: the column of the error)")
-    ] = None,
-    find: Annotated[
-        str | None, typer.Option("--replace", metavar="TEXT", help="Replace this text by the text of --with")
-    ] = None,
-    replacement: Annotated[
-        str | None, typer.Option("--with", metavar="TEXT", help="The new text (default: empty)")
-    ] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="Replace only values that are exactly this text")] = False,
-    translate: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OLD=NEW", help="Replace the value OLD by NEW, or with OLD= by nothing; can be repeated"),
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(metavar="SEPARATOR", help="Split the value at the first separator; requires --into")
-    ] = None,
-    into: Annotated[
-        str, typer.Option(metavar="COLUMN,COLUMN", help="The columns of the two parts of a split value")
-    ] = "",
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help="Read values in this format, such as DD.MM.YYYY or decimal-comma"),
-    ] = None,
-    default: Annotated[str | None, typer.Option(help="Set this value where the value is empty or invalid")] = None,
-    drop: Annotated[bool, typer.Option("--drop", help="Dismiss the rows instead of fixing them")] = False,
-    preview: Annotated[
-        bool, typer.Option("--preview", help="Show what the rule does with the first rows; change nothing")
-    ] = False,
-    errors_to: RemainingErrorsOption = None,
-    processes: FallbackProcessesOption = 2,
-    app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
-) -> None:
-    """Fix all rows of an import that failed for one cause, with one rule, and retry them."""
-    if (find is None and (replacement is not None or whole)) or (split is None and into):
-        raise InvalidInput("--with and --whole require --replace, and --into requires --split")
-    given: list[dict[str, Any] | None] = [
-        None if find is None else {"type": "replace", "find": find, "replacement": replacement or "", "whole": whole},
-        {"type": "translate", "values": dict(map(_parse_translation, translate))} if translate else None,
-        None if split is None else {"type": "split", "separator": split, "into": into.split(",")},
-        None if format_ is None else {"type": "format", "format": format_},
-        None if default is None else {"type": "default", "value": default},
-        {"type": "drop"} if drop else None,
-    ]
-    rules = [parse_repair_rule(one) for one in given if one is not None]
-    if len(rules) != bool(cause):
-        raise InvalidInput(
-            "Set --cause and one of --replace, --translate, --split, --format, --default and --drop. "
-            "Without options, the command lists the errors."
-        )
-    request = RepairRequest(cause, rules[0], column) if rules else None
-    repaired = run_with_runtime(lambda runtime: _list_preview_or_repair(runtime, job, request, preview), app=app)
-    if repaired is not None:
-        follow_import_and_exit(repaired, errors_to=errors_to, processes=processes, app=app)
-
-
-async def _list_preview_or_repair(
-    runtime: Runtime, name: str, request: RepairRequest | None, is_preview: bool
-) -> Job | None:
-    """Repair rows, or list errors without a request, or print a preview. Return the job if its rows are retried."""
-    job = await queries.get_job_by_reference(runtime.db, name)
-    _check_is_import(job, f"To retry its failed items, run: tidemill retry {job.key}")
-    if request is None:
-        await _print_causes(runtime, job)
-        return None
-    if is_preview:
-        print_repair_preview(await preview_repair(runtime, job, request))
-        return None
-    operation = await start_repair(runtime, job, request, by=LOCAL_USER_ID)
-    rest = f". The rule did not change {operation.unchanged:,} rows" if operation.unchanged else ""
-    drops = isinstance(request.rule, Drop)
-    console.print(f"{'Dismissed' if drops else 'Requeued'} {operation.items:,} rows{rest}", highlight=False)
-    return None if drops else job
-
-
-async def _print_causes(runtime: Runtime, job: Job) -> None:
-    report = await runtime.get(make_import_use_cases).read_report(job)
-    if report.error_samples:
-        print_error_samples(report.error_samples)
-    else:
-        console.print(f"{job.key} has no failed rows", highlight=False)
-
-
-def _parse_translation(text: str) -> tuple[str, str | None]:
-    old, separator, new = text.partition("=")
-    if not separator:
-        raise InvalidInput(f'Invalid value "{text}" for --translate. Use OLD=NEW.')
-    return old, new or None
-
-
 @commands.command("promote")
 def promote_command(
     job: JobArgument,
@@ -567,7 +388,7 @@ def promote_command(
 
     async def action(runtime: Runtime) -> Job:
         dry_run = await queries.get_job_by_reference(runtime.db, job)
-        _check_is_import(dry_run, "Only a dry run of an import (--validate-only) can be promoted.")
+        check_is_import(dry_run, "Only a dry run of an import (--validate-only) can be promoted.")
         promoted = await promote_dry_run(runtime, dry_run, by=LOCAL_USER_ID, role=None)
         return await queries.get_job_by_reference(runtime.db, str(promoted.job_id))
 

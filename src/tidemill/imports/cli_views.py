@@ -11,8 +11,8 @@ from tidemill.core.file_format import CERTAIN_CONFIDENCE_MIN
 from tidemill.core.job import Job
 from tidemill.imports.failed_rows import RowErrorView, RowWithErrors, join_error_reasons
 from tidemill.imports.import_plan import ImportParams
+from tidemill.imports.import_preview import ImportPreview
 from tidemill.imports.repairs import RepairPreview
-from tidemill.imports.use_cases import ImportPreview
 from tidemill.terminal.console import console, error_console, escape_text, print_table
 
 PREVIEW_CELL_CHARS_MAX = 30

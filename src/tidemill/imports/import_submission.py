@@ -1,6 +1,8 @@
-"""Options, files and results of import submissions, for the API, the commands, Python code and watches."""
+"""Options, files and results of import submissions, and the inspection of their files."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import NamedTuple
@@ -8,16 +10,23 @@ from uuid import UUID
 
 import msgspec
 
-from tidemill.core.errors import UnknownEntity, UnknownFile
-from tidemill.core.file_format import FileLayout
+from tidemill.core.errors import InvalidInput, UnknownEntity, UnknownFile
+from tidemill.core.file_format import DetectedLayout, FileLayout
 from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Role
 from tidemill.files.blobs.blob_store import Blob
+from tidemill.files.layout import parse_layout_options
 from tidemill.imports import import_records
-from tidemill.imports.import_plan import ImportRequest
-from tidemill.imports.remembered_mappings import MappingProposal
+from tidemill.imports.import_plan import (
+    FileContent,
+    ImportPlan,
+    ImportRequest,
+    check_table_privileges,
+    make_import_plan,
+)
+from tidemill.imports.remembered_mappings import MappingProposal, propose_mapping
+from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, inspect_file
 from tidemill.jobs.staged_files import make_staged_files
-from tidemill.jobs.work_gates import make_preview_download_gate
 from tidemill.runtime import Runtime
 from tidemill.store.job_submission import ExistingJob, Submission
 from tidemill.tables.resource import Resource
@@ -119,9 +128,6 @@ class SubmittedImport(NamedTuple):
     remembered: MappingProposal | None = None  # the mapping that completed the request
 
 
-PREVIEW_DOWNLOAD_TIMEOUT_S = 20  # short, as the HTTP client waits
-
-
 async def stage_referenced_file(runtime: Runtime, reference: FileReference) -> ImportFile:
     """Stage a copy of the file, or a link to it, which stays when the original is deleted.
 
@@ -147,13 +153,71 @@ async def _stage_file_of_owner(runtime: Runtime, file_id: str, owner_id: int | N
         raise unknown from None
 
 
-async def download_preview_file(runtime: Runtime, url: str, owner_id: int) -> ImportFile:
-    """Download and stage the file at a URL, while the HTTP client waits."""
-    from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415  they import an HTTP client
-    from tidemill.files.remote.downloader import Downloader  # noqa: PLC0415
+async def inspect_and_complete_submission(
+    runtime: Runtime,
+    submission: ImportSubmission,
+    file: ImportFile,
+    rows: int = SAMPLE_ROWS,
+    *,
+    allow_doubts: bool = False,
+) -> tuple[ImportSubmission, FileInspection, MappingProposal | None]:
+    """Inspect a file, and complete the request from a remembered mapping if the submission uses the memory."""
+    if not submission.uses_memory:
+        return submission, await inspect_import_file(runtime, submission, file, rows, allow_doubts=allow_doubts), None
+    inspection = await inspect_import_file(runtime, submission, file, rows, allow_doubts=True)
+    owner_id, resource = submission.spec.owner_id, submission.resource
+    proposal = await propose_mapping(runtime.db, owner_id, resource, submission.request, inspection.columns)
+    if proposal is not None:
+        with suppress(InvalidInput):  # the options do not fit this file, such as a delimiter and a workbook
+            layout = parse_layout_options(proposal.layout | submission.layout.to_json())
+            if proposal.is_exact and layout != submission.layout:
+                again = replace(submission, layout=layout)
+                other = await inspect_import_file(runtime, again, file, rows, allow_doubts=True)
+                if other.columns == inspection.columns:
+                    submission, inspection = again, other
+        submission = submission.copy_with_request(proposal.request, submission.layout)
+        proposal = replace(proposal, layout=submission.layout.to_json())
+    if not allow_doubts:
+        DetectedLayout(inspection.layout, inspection.findings).require_certain()
+    return submission, inspection, proposal
 
-    limits = DownloadLimits.from_settings(runtime.settings, seconds=PREVIEW_DOWNLOAD_TIMEOUT_S)
-    async with runtime.get(make_staged_files).reserve_name() as name:
-        gate = runtime.get(make_preview_download_gate)
-        downloaded = await gate.run(owner_id, Downloader(runtime.blobs, limits).download, url, name)
-    return ImportFile(downloaded.blob, downloaded.name or "", downloaded.content_type or "")
+
+async def inspect_import_file(
+    runtime: Runtime,
+    submission: ImportSubmission,
+    file: ImportFile,
+    rows: int = SAMPLE_ROWS,
+    *,
+    allow_doubts: bool = False,
+) -> FileInspection:
+    if not file.blob.size:
+        raise InvalidInput("The file is empty")
+    return await inspect_file(
+        runtime,
+        file.blob.id,
+        name=file.name,
+        content_type=file.content_type,
+        layout_options=submission.layout.to_json(),
+        rows=rows,
+        owner_id=submission.spec.owner_id,
+        allow_doubts=allow_doubts,
+        with_sample=True,
+    )
+
+
+async def make_plan_and_check_privileges(
+    runtime: Runtime, inspection: FileInspection, resource: Resource, request: ImportRequest
+) -> ImportPlan:
+    # In a thread: comparing the names of a thousand columns and fields takes a second.
+    plan = await asyncio.to_thread(make_import_plan, request, resource, get_file_content(inspection))
+    await check_table_privileges(runtime.db, plan)
+    return plan
+
+
+def get_file_content(inspection: FileInspection) -> FileContent:
+    return FileContent(
+        columns=inspection.columns,
+        named_by_rows=inspection.is_named_by_rows,
+        sample=inspection.sample,
+        delimiter=inspection.layout.delimiter,
+    )

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from tidemill.core.list_pages import BIGINT_SAFE_MAX
 from tidemill.core.principal import Principal
 from tidemill.imports import remembered_mappings
-from tidemill.imports.schemas import OPENAPI_EXAMPLES as IMPORT_EXAMPLES
 from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.dependencies import DatabaseDep, RuntimeDep
@@ -115,7 +114,7 @@ _MAPPING: dict[str, Any] = {
     "job_key": "J20261115_000778",
     "used_at": EXAMPLE_UPDATED_AT,
 }
-OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = IMPORT_EXAMPLES | {
+OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     MappingPage: {"mappings": [_MAPPING], "next_page": EXAMPLE_NEXT_PAGE},
     MappingOut: _MAPPING,
     MappingChangeIn: {"shared": True},

@@ -13,7 +13,9 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.imports import error_files, failed_rows, repairs
 from tidemill.imports.dry_run_promotion import promote_dry_run
+from tidemill.imports.failed_row_schemas import RepairIn, RepairPreviewOut, RowErrorQuery, RowOut, RowPage
 from tidemill.imports.fixed_rows import fix_rows_from_file
+from tidemill.imports.import_preview import preview_import_and_delete_file
 from tidemill.imports.import_submission import SubmittedImport
 from tidemill.imports.import_views import (
     IMPORT_KEY_PREFIX,
@@ -23,6 +25,7 @@ from tidemill.imports.import_views import (
     read_import_view,
     read_import_views,
 )
+from tidemill.imports.preview_schemas import PreviewIn, PreviewOut
 from tidemill.imports.repair_rules import parse_repair_rule
 from tidemill.imports.repairs import RepairRequest
 from tidemill.imports.request_parsing import receive_fixes, receive_import
@@ -37,13 +40,6 @@ from tidemill.imports.schemas import (
     ImportIn,
     ImportOut,
     ImportPage,
-    PreviewIn,
-    PreviewOut,
-    RepairIn,
-    RepairPreviewOut,
-    RowErrorQuery,
-    RowOut,
-    RowPage,
 )
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import bulk_operation_routes, job_control
@@ -51,6 +47,7 @@ from tidemill.jobs.bulk_operation_schemas import OperationOut, ReprocessIn
 from tidemill.jobs.job_views import build_operation_out
 from tidemill.jobs.route_dependencies import list_jobs_by_query, make_submission_from_request, resolve_owner_filter
 from tidemill.jobs.schemas import JobFilterQuery
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
 from tidemill.rest.dependencies import DatabaseDep, IdempotencyKey, RuntimeDep, parse_idempotency_key
@@ -104,8 +101,8 @@ async def preview_import(request: Request, me: CurrentUser, runtime: RuntimeDep)
     """
     received = await receive_import(request, runtime, me, PreviewIn, make_submission_from_request(request, me))
     submission = replace(received.submission, uses_memory=received.body.memory)
-    preview = await runtime.get(make_import_use_cases).preview_and_delete_file(
-        submission, received.source, rows=received.body.rows
+    preview = await preview_import_and_delete_file(
+        runtime, runtime.get(make_staged_files), submission, received.source, rows=received.body.rows
     )
     return PreviewOut.model_validate(preview)
 

@@ -4,13 +4,11 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, field_validator
+from pydantic import BaseModel, Field, field_validator
 from typing_extensions import TypeAliasType
 
 from tidemill.core.status import JobStatus
-from tidemill.imports.use_cases import PREVIEW_ROWS_MAX
 from tidemill.jobs.schemas import FetchOut, ItemCountsOut, NonNegativeInt, PolicyIn, RatesOut
-from tidemill.rest.problems import FormatExample, FormatFindingOut
 from tidemill.rest.schema_types import (
     BINARY_CONTENT,
     BINARY_SCHEMA,
@@ -19,13 +17,8 @@ from tidemill.rest.schema_types import (
     EXAMPLE_JOB_ID,
     EXAMPLE_NEXT_PAGE,
     EXAMPLE_UPDATED_AT,
-    AfterCursor,
-    ErrorCodeFilter,
     NextPageToken,
-    PageSize,
-    QueryModel,
     RequestModel,
-    ValueType,
 )
 
 ImportMode = TypeAliasType("ImportMode", Literal["insert", "upsert"])
@@ -33,7 +26,6 @@ DuplicatePolicy = TypeAliasType("DuplicatePolicy", Literal["first", "last", "err
 ImportFileFormat = TypeAliasType("ImportFileFormat", Literal["csv", "tsv", "ndjson", "json", "xlsx", "parquet"])
 ShortRows = TypeAliasType("ShortRows", Literal["report", "pad"])
 LongRows = TypeAliasType("LongRows", Literal["report", "cut"])
-RepairRuleType = TypeAliasType("RepairRuleType", Literal["replace", "translate", "split", "format", "default", "drop"])
 ImportCompression = TypeAliasType("ImportCompression", Literal["none", "gzip", "zstd", "zip"])
 
 
@@ -126,136 +118,6 @@ class ImportIn(LayoutIn):
         return mode
 
 
-class PreviewIn(ImportIn):
-    """The options of an import, and the number of rows to preview."""
-
-    creates_job: ClassVar[bool] = False
-    memory: bool = Field(True, description="Complete the options from an earlier import of a file with such columns")
-    rows: int = Field(20, ge=1, le=PREVIEW_ROWS_MAX)
-
-
-class RowError(BaseModel):
-    """One error in a row."""
-
-    row: int = Field(description="Number of the row, from 1")
-    line: int = Field(description="Line in the file")
-    byte_offset: int | None = Field(
-        None, description="Byte offset of the first byte that is invalid in the file's encoding"
-    )
-    field: str | None = None
-    value: Any = Field(None, description="The invalid value, truncated")
-    code: str | None = None
-    reason: str | None = None
-    retryable: bool = False
-
-
-class RowOut(BaseModel):
-    """A row and all of its errors."""
-
-    row: int
-    line: int
-    errors: list[RowError]
-    input: Any = Field(description="The row with its newest fix; a string if the row could not be parsed")
-
-
-class TargetFieldOut(BaseModel):
-    """A field that a column can be mapped to."""
-
-    name: str
-    type: ValueType
-    required: bool = Field(description="True if every new row must have a value, because the column has no default")
-    allowed: list[str] = Field([], description="Allowed values, if the field is an enumeration")
-
-
-class LayoutFindingOut(BaseModel):
-    """An option of the layout that was detected, and why. Below a confidence of 0.6, an import requires the option."""
-
-    option: str = Field(description="The option; `columns` lists column names that were derived")
-    value: str | int | bool
-    confidence: float = Field(ge=0, le=1)
-    reason: str
-
-
-class RejectedValueOut(BaseModel):
-    """A text in the file that is not a valid value of its field. A translation can replace it."""
-
-    value: str
-    rows: int = Field(description="Number of rows with this text, among the checked rows")
-    reason: str
-
-
-class ProbableRenameOut(BaseModel):
-    """A new column that may be a column of the earlier import under another name."""
-
-    column: str
-    before: str = Field(description="The missing column")
-    field: str = Field(description="The field of the missing column")
-    reason: str
-
-
-class RememberedRequest(BaseModel):
-    """The options of an import, completed from a remembered mapping. Send them with the import."""
-
-    model_config = ConfigDict(extra="allow")
-
-    mapping: dict[str, str] = Field({}, description="Column of the file -> field")
-    translations: dict[str, dict[str, str]] = {}
-
-
-class RememberedOut(BaseModel):
-    """The remembered mapping that completed the options of a preview, and how the columns differ."""
-
-    id: int
-    owner: str
-    resource: str
-    shared: bool
-    uses: int
-    job_key: str = Field(description="The last import that used the mapping")
-    used_at: datetime
-    exact: bool = Field(description="True if the file has the same columns")
-    new: list[str] = Field(description="Columns that the earlier file did not have")
-    missing: list[str] = Field(description="Imported columns of the earlier file that this file does not have")
-    renamed: list[ProbableRenameOut] = Field(description="Probable renames. They are not applied")
-    request: RememberedRequest
-    layout: dict[str, Any] = Field(description="The layout options of the request, completed from the mapping")
-
-
-class ValueFormatOut(BaseModel):
-    """A format that values of a field can have."""
-
-    name: str = Field(examples=["decimal-comma"])
-    types: list[ValueType] = Field(description="Types of the fields that can have the format")
-    description: str
-    example: FormatExample
-
-
-class PreviewOut(BaseModel):
-    """The layout of a file, its column mapping, and the errors in its first rows. The file is not stored."""
-
-    resource_type: str
-    layout: dict[str, Any]
-    findings: list[LayoutFindingOut] = Field([], description="The detected options of the layout")
-    columns: list[str]
-    mapping: dict[str, str] = Field(
-        description="Column -> field: the request's mapping, and each column that has the same name as a field"
-    )
-    unknown: list[str] = Field(description="Columns that match no field")
-    missing: list[str] = Field(description="Required fields without a column")
-    problems: list[str] = Field(description="Why the import would be rejected; empty if it would be accepted")
-    fields: list[TargetFieldOut] = Field([], description="Fields of the resource, in order")
-    remembered: RememberedOut | None = Field(None, description="The remembered mapping that completed the options")
-    formats: list[FormatFindingOut] = Field(
-        [], description="The detected and the requested formats of columns. Other columns are in plain notation"
-    )
-    known_formats: list[ValueFormatOut] = Field([], description="The formats to choose from")
-    rejected_values: dict[str, list[RejectedValueOut]] = Field(
-        {}, description="Field -> invalid texts of its column in the first 1,000 rows, the most frequent first"
-    )
-    rows: list[RowOut] = Field(
-        description="The first rows, with the errors that can be found without a query of the table"
-    )
-
-
 class EffectsOut(BaseModel):
     """Numbers of rows that the import inserted, updated and left unchanged. A dry run counts what it would do."""
 
@@ -324,68 +186,6 @@ class ImportPage(BaseModel):
 
     imports: list[ImportOut]
     next_page: NextPageToken = None
-
-
-class RowErrorQuery(QueryModel):
-    error_codes: ErrorCodeFilter | None = None
-    include_dismissed: bool = Field(True, description="False omits rows that a user dismissed")
-    page_size: PageSize = 100
-    after: AfterCursor = None
-
-
-class RowPage(BaseModel):
-    """A page of failed rows in file order. A page can have fewer rows than requested and still not be the last."""
-
-    rows: list[RowOut]
-    next_page: NextPageToken = None
-
-
-class RepairRuleIn(RequestModel):
-    """A rule. `replace` uses `find`, `replacement` and `whole`; each other field names the type that uses it."""
-
-    type: RepairRuleType
-    find: str | None = Field(None, description="Text to replace wherever it occurs in the value")
-    replacement: str | None = Field(None, description="The new text; default: empty")
-    whole: bool | None = Field(None, description="Replace only values that are exactly this text")
-    values: dict[str, str | None] | None = Field(None, description="`translate`: value -> new value")
-    separator: str | None = Field(None, description="`split`: the value is split where it occurs first")
-    into: list[str] | None = Field(None, description="`split`: the columns of the two parts")
-    format: str | None = Field(None, description="`format`: the value format of the text, such as `DD.MM.YYYY`")
-    value: str | StrictInt | StrictFloat | StrictBool | None = Field(
-        None, description="`default`: set where the value is empty or invalid"
-    )
-
-
-class RepairIn(RequestModel):
-    """A rule for all rows of an import that have the same error."""
-
-    cause: str = Field(min_length=1, max_length=200, description="Error code (`field.rule`), as in `rows_by_error`")
-    rule: RepairRuleIn
-    column: str | None = Field(
-        None, max_length=1_000, description="Column of the file that the rule reads; default: the column of the error"
-    )
-
-
-class RepairExampleOut(BaseModel):
-    """A row that the rule changes."""
-
-    row: int
-    line: int
-    before: dict[str, Any] = Field(description="The changed columns before the rule")
-    after: dict[str, Any]
-    errors: list[RowError] = Field(description="The errors that remain")
-
-
-class RepairPreviewOut(BaseModel):
-    """What a repair would do. All numbers except `rows` are about the first `checked` rows."""
-
-    rows: int = Field(description="Failed rows with this error, without dismissed ones")
-    column: str | None
-    checked: int = Field(description="Number of rows that were checked")
-    changed: int = Field(description="Checked rows that the rule changes")
-    valid: int = Field(description="Checked rows that are valid after the change")
-    too_large: int = Field(description="Checked rows that would exceed the size limit of a row; they stay unchanged")
-    examples: list[RepairExampleOut]
 
 
 _CSV_EXAMPLE = "email,name\nada@example.com,Ada\n"
@@ -505,55 +305,27 @@ _IMPORT: dict[str, Any] = {
     "completed_at": EXAMPLE_UPDATED_AT,
     "links": {"self": f"/v1/imports/{EXAMPLE_JOB_ID}", "errors": f"/v1/imports/{EXAMPLE_JOB_ID}/errors"},
 }
-_FILE_LAYOUT = {"format": "csv", "encoding": "utf-8", "delimiter": ",", "quote": '"', "header": True}
-_FILE_LAYOUT |= {"compression": "none", "line_end": "\n"}
-_LAYOUT_FINDING = {"option": "delimiter", "value": ",", "confidence": 0.99}
-_LAYOUT_FINDING |= {"reason": "With the delimiter comma, 100% of 101 rows have 2 fields"}
-_COLUMN_MAPPING = {"E-Mail": "email", "name": "name"}
+EXAMPLE_FILE_LAYOUT = {"format": "csv", "encoding": "utf-8", "delimiter": ",", "quote": '"', "header": True}
+EXAMPLE_FILE_LAYOUT |= {"compression": "none", "line_end": "\n"}
+EXAMPLE_COLUMN_MAPPING = {"E-Mail": "email", "name": "name"}
 _IMPORT_DETAIL: dict[str, Any] = {
     "rates": {"now_per_s": 0, "average_per_s": 24100.5},
     "effects": {"inserted": 900, "updated": 90, "unchanged": 3},
     "errors": {"email.pattern": 6, "role.enum": 1},
     "rows_by_error": {"email.pattern": 6, "role.enum": 3},
     "dismissed_by_error": {},
-    "layout": _FILE_LAYOUT,
+    "layout": EXAMPLE_FILE_LAYOUT,
     "columns": ["E-Mail", "name"],
-    "mapping": _COLUMN_MAPPING,
+    "mapping": EXAMPLE_COLUMN_MAPPING,
     "duplicates": "error",
     "resource_key": ["email"],
     "policy": {"mode": "continue"},
     "file_id": "3f1c6a0e9b2d4c583f1c6a0e9b2d4c58",
 }
-_ROW_ERROR = {"row": 7, "line": 8, "field": "email", "value": "ada", "code": "email.pattern"}
-_ROW_ERROR |= {"reason": "must be an e-mail address", "retryable": False}
-_FAILED_ROW = {"row": 7, "line": 8, "errors": [_ROW_ERROR], "input": {"E-Mail": "ada", "name": "Ada"}}
-_IMPORT_SOURCE = {"url": "https://files.example.com/users.csv.gz"}
+EXAMPLE_IMPORT_SOURCE = {"url": "https://files.example.com/users.csv.gz"}
 OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
-    ImportIn: {"resource": "users", "source": _IMPORT_SOURCE, "mode": "upsert", "mapping": {"E-Mail": "email"}},
-    PreviewIn: {"resource": "users", "source": _IMPORT_SOURCE, "rows": 50},
-    PreviewOut: {
-        "resource_type": "users",
-        "layout": _FILE_LAYOUT,
-        "findings": [_LAYOUT_FINDING],
-        "columns": ["E-Mail", "name"],
-        "mapping": _COLUMN_MAPPING,
-        "unknown": [],
-        "missing": [],
-        "problems": [],
-        "rows": [_FAILED_ROW],
-    },
+    ImportIn: {"resource": "users", "source": EXAMPLE_IMPORT_SOURCE, "mode": "upsert", "mapping": {"E-Mail": "email"}},
     ImportOut: _IMPORT,
     ImportDetail: _IMPORT | _IMPORT_DETAIL,
     ImportPage: {"imports": [_IMPORT], "next_page": EXAMPLE_NEXT_PAGE},
-    RepairIn: {"cause": "country.enum", "rule": {"type": "translate", "values": {"Germany": "DE", "France": "FR"}}},
-    RepairPreviewOut: {
-        "rows": 4120,
-        "column": "country",
-        "checked": 1000,
-        "changed": 980,
-        "valid": 975,
-        "too_large": 0,
-        "examples": [{"row": 7, "line": 8, "before": {"country": "Germany"}, "after": {"country": "DE"}, "errors": []}],
-    },
-    RowPage: {"rows": [_FAILED_ROW], "next_page": EXAMPLE_NEXT_PAGE},
 }

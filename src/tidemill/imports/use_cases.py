@@ -1,18 +1,16 @@
-"""Submits imports and previews them."""
+"""Submits imports, and treats their jobs in code that all kinds share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from tempfile import TemporaryDirectory
-from typing import Any, TypedDict
 from uuid import UUID, uuid4
 
 import msgspec
 
-from tidemill.core.errors import AmbiguousFormats, IdempotencyKeyReused, InvalidInput, QuotaExceeded, UnknownJob
-from tidemill.core.file_format import DetectedLayout, FileLayout, list_layout_doubts
-from tidemill.core.input_source import InputSource, SourceReference, resolve_line_number
+from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, QuotaExceeded, UnknownJob
+from tidemill.core.file_format import FileLayout
+from tidemill.core.input_source import InputSource, SourceReference
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
 from tidemill.core.kinds import IMPORT_KIND
@@ -20,29 +18,7 @@ from tidemill.core.principal import Principal, Role
 from tidemill.files.layout import parse_layout_options
 from tidemill.imports import import_records
 from tidemill.imports.failed_rows import (
-    RejectedValue,
-    RowWithErrors,
-    build_row_error_views,
-    count_rejected_values,
     list_rows_with_errors,
-)
-from tidemill.imports.format_detection import (
-    KNOWN_FORMATS,
-    FormatFinding,
-    describe_given_formats,
-    resolve_formats,
-)
-from tidemill.imports.import_plan import (
-    FileContent,
-    ImportPlan,
-    ImportRequest,
-    check_table_privileges,
-    choose_given_formats,
-    detect_formats_of_plan,
-    is_spreadsheet_safe,
-    make_import_plan,
-    map_file_columns,
-    normalize_translations,
 )
 from tidemill.imports.import_submission import (
     FileReference,
@@ -51,14 +27,14 @@ from tidemill.imports.import_submission import (
     ImportSource,
     ImportSubmission,
     SubmittedImport,
-    download_preview_file,
+    inspect_and_complete_submission,
+    inspect_import_file,
+    make_plan_and_check_privileges,
     stage_referenced_file,
 )
-from tidemill.imports.remembered_mappings import MappingProposal, propose_mapping
-from tidemill.imports.validation.row_checker import RowChecker
 from tidemill.jobs import queries
-from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, check_record_format, inspect_file
-from tidemill.jobs.staged_files import StagedFiles, make_staged_files
+from tidemill.jobs.file_inspection import FileInspection, check_record_format
+from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import check_submission, submit_job
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.job_events import compute_rate, compute_ratio
@@ -69,8 +45,6 @@ from tidemill.store.job_submission import (
     find_job_by_idempotency_key,
     make_key_reused_error,
 )
-from tidemill.store.jsonb import decode_input_or_text, encode_json
-from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.tables.values.value_formats import get_value_format
 from tidemill.telemetry.events import emit
@@ -79,12 +53,12 @@ LOCAL_IMPORT = Submission(IMPORT_KIND)  # by the local user, without an idempote
 
 
 class ImportUseCases:
-    """Submits and previews imports. Callers call ``check_and_prepare_submission`` before they read the file."""
+    """Submits imports. Callers call ``check_and_prepare_submission`` before they read the file."""
 
-    def __init__(self, runtime: Runtime, staged_files: StagedFiles | None = None) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._db = runtime.db
-        self._staged_files = staged_files or runtime.get(make_staged_files)
+        self._staged_files = runtime.get(make_staged_files)
 
     async def check_and_prepare_submission(
         self, options: ImportOptions, *, role: Role | None, spec: Submission = LOCAL_IMPORT
@@ -171,7 +145,7 @@ class ImportUseCases:
         """
         blob_id = file.blob.id
         async with self._discard_staged_file_on_error(blob_id):
-            submission, inspection, remembered = await self._inspect_and_complete(submission, file)
+            submission, inspection, remembered = await inspect_and_complete_submission(self._runtime, submission, file)
             spec = _add_file_fingerprint(submission, file, inspection)
             # A repeated submission returns the first job even if the table has changed and the plan would fail.
             if submission.existing_job is not None:
@@ -179,7 +153,9 @@ class ImportUseCases:
                 if await self._does_job_still_exist(job_id):
                     await self._staged_files.discard(blob_id)
                     return SubmittedImport(job_id, is_new=False, layout=inspection.layout)
-            plan = await self._make_plan_and_check_privileges(inspection, submission.resource, submission.request)
+            plan = await make_plan_and_check_privileges(
+                self._runtime, inspection, submission.resource, submission.request
+            )
         layout = inspection.layout
         source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
         params = {"asked": submission.stored_request, "plan": msgspec.to_builtins(plan)}
@@ -207,7 +183,7 @@ class ImportUseCases:
 
     async def read_columns(self, submission: ImportSubmission, file: ImportFile) -> Sequence[str] | None:
         """Return the columns of a file; None if each row names its own fields, so that later rows may have others."""
-        inspection = await self._inspect_import_file(submission, file)
+        inspection = await inspect_import_file(self._runtime, submission, file)
         return None if inspection.is_named_by_rows else inspection.columns
 
     async def _does_job_still_exist(self, job_id: UUID) -> bool:
@@ -241,21 +217,6 @@ class ImportUseCases:
         )
         return SubmittedImport(*await submit_job(self._db, spec, built_in=True))
 
-    async def preview_and_delete_file(
-        self, submission: ImportSubmission, source: ImportSource, *, rows: int
-    ) -> "ImportPreview":
-        """Check the first rows of a file, and delete the file."""
-        owner_id = submission.spec.owner_id
-        file = await self._stage_for_preview(source, owner_id) if isinstance(source, FileReference) else source
-        try:
-            submission, inspection, remembered = await self._inspect_and_complete(
-                submission, file, PREVIEW_ROWS_MAX, allow_doubts=True
-            )
-            preview = await self._build_preview(inspection, submission.resource, submission.request, rows)
-            return {**preview, "remembered": None if remembered is None else remembered.to_json()}
-        finally:
-            await self._staged_files.discard(file.blob.id)
-
     async def open_source(self, blob_id: str, layout: FileLayout) -> InputSource:
         """Open a stored file at its first record. The caller closes the source."""
         reference = SourceReference(blob=blob_id, format=layout.format, layout=layout)
@@ -284,125 +245,6 @@ class ImportUseCases:
             raise make_key_reused_error(spec)
         return existing
 
-    async def _inspect_and_complete(
-        self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS, *, allow_doubts: bool = False
-    ) -> tuple[ImportSubmission, FileInspection, MappingProposal | None]:
-        """Inspect a file, and complete the request from a remembered mapping if the submission uses the memory."""
-        if not submission.uses_memory:
-            return submission, await self._inspect_import_file(submission, file, rows, allow_doubts=allow_doubts), None
-        inspection = await self._inspect_import_file(submission, file, rows, allow_doubts=True)
-        owner_id, resource = submission.spec.owner_id, submission.resource
-        proposal = await propose_mapping(self._db, owner_id, resource, submission.request, inspection.columns)
-        if proposal is not None:
-            with suppress(InvalidInput):  # the options do not fit this file, such as a delimiter and a workbook
-                layout = parse_layout_options(proposal.layout | submission.layout.to_json())
-                if proposal.is_exact and layout != submission.layout:
-                    again = replace(submission, layout=layout)
-                    other = await self._inspect_import_file(again, file, rows, allow_doubts=True)
-                    if other.columns == inspection.columns:
-                        submission, inspection = again, other
-            submission = submission.copy_with_request(proposal.request, submission.layout)
-            proposal = replace(proposal, layout=submission.layout.to_json())
-        if not allow_doubts:
-            DetectedLayout(inspection.layout, inspection.findings).require_certain()
-        return submission, inspection, proposal
-
-    async def _inspect_import_file(
-        self, submission: ImportSubmission, file: ImportFile, rows: int = SAMPLE_ROWS, *, allow_doubts: bool = False
-    ) -> FileInspection:
-        if not file.blob.size:
-            raise InvalidInput("The file is empty")
-        return await inspect_file(
-            self._runtime,
-            file.blob.id,
-            name=file.name,
-            content_type=file.content_type,
-            layout_options=submission.layout.to_json(),
-            rows=rows,
-            owner_id=submission.spec.owner_id,
-            allow_doubts=allow_doubts,
-            with_sample=True,
-        )
-
-    async def _make_plan_and_check_privileges(
-        self, inspection: FileInspection, resource: Resource, request: ImportRequest
-    ) -> ImportPlan:
-        # In a thread: comparing the names of a thousand columns and fields takes a second.
-        plan = await asyncio.to_thread(make_import_plan, request, resource, _get_content(inspection))
-        await check_table_privileges(self._db, plan)
-        return plan
-
-    async def _stage_for_preview(self, reference: FileReference, owner_id: int) -> ImportFile:
-        if reference.url is not None:
-            return await download_preview_file(self._runtime, reference.url, owner_id)
-        return await stage_referenced_file(self._runtime, reference)
-
-    async def _build_preview(
-        self, inspection: FileInspection, resource: Resource, request: ImportRequest, shown_rows: int
-    ) -> "ImportPreview":
-        """Return the layout, the column mapping, all problems of the request, and the errors of the first rows."""
-        translations = normalize_translations(request.translations, resource)
-        mapped = await asyncio.to_thread(
-            map_file_columns, request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows
-        )
-        problems = list(mapped.problems)
-        doubts = list_layout_doubts(inspection.findings)
-        if not problems:
-            try:
-                await self._make_plan_and_check_privileges(inspection, resource, request)
-            except AmbiguousFormats as error:
-                problems += error.problems
-            except InvalidInput as error:
-                problems.append(str(error))
-        fields, columns = set(resource.field_names), set(inspection.columns)
-        mapping = {column: name for column, name in mapped.mapping.items() if name in fields}
-        plan = ImportPlan(
-            resource=resource,
-            mode=request.mode,
-            mapping=mapping,
-            columns=inspection.columns,
-            translations=translations,
-            spreadsheet_safe=is_spreadsheet_safe(
-                request, inspection.columns, named_by_rows=inspection.is_named_by_rows
-            ),
-            keep_empty=request.keep_empty,
-            documents=request.keep_empty and inspection.is_named_by_rows,
-            rejects_ambiguous_numbers=not request.keep_empty,
-        )
-        formats: list[FormatFinding] = []
-        with suppress(InvalidInput):  # it is one of the problems
-            given = choose_given_formats(request, resource, mapping)
-            formats = await asyncio.to_thread(detect_formats_of_plan, plan, _get_content(inspection), given)
-            chosen, _ = resolve_formats(formats, given, assume=True)
-            plan = replace(plan, formats=chosen)
-            formats += describe_given_formats(plan.get_fields_by_column(), inspection.sample, given)
-        checker = RowChecker(plan, self._runtime.declarations.normalizers)
-        rows, rejected = await asyncio.to_thread(_check_preview_rows, inspection, checker, set(mapped.unknown))
-        return {
-            "resource_type": resource.name,
-            "layout": inspection.layout.to_json(),
-            "findings": [each.to_json() for each in inspection.findings],
-            "columns": list(inspection.columns),
-            "mapping": {column: name for column, name in mapping.items() if column in columns},
-            "unknown": mapped.unknown,
-            "missing": mapped.missing,
-            "problems": doubts + problems,
-            "fields": [
-                {
-                    "name": one.name,
-                    "type": one.type,
-                    "required": one.is_required_for_insert,
-                    "allowed": list(one.enum),
-                }
-                for one in resource.fields
-            ],
-            "formats": [each.to_json() for each in formats],
-            "known_formats": KNOWN_FORMATS,
-            "rejected_values": rejected,
-            "rows": rows[:shown_rows],
-            "remembered": None,
-        }
-
     @asynccontextmanager
     async def _discard_staged_file_on_error(self, blob_id: str) -> AsyncIterator[None]:
         try:
@@ -420,7 +262,6 @@ def _add_file_fingerprint(submission: ImportSubmission, file: ImportFile, inspec
     return replace(submission.spec, idem_print=b"" if is_reference else file.blob.sha256 + layout)
 
 
-PREVIEW_ROWS_MAX = 1_000
 REPORTED_ERROR_CODES_MAX = 20
 
 
@@ -431,84 +272,6 @@ class ImportReport:
     effects: Mapping[str, int]
     error_samples: Sequence[tuple[int, JsonObject]]
     """The number of rows with an error code, and an example of such an error."""
-
-
-class PreviewField(TypedDict):
-    name: str
-    type: str
-    required: bool
-    allowed: list[str]
-
-
-class ImportPreview(TypedDict):
-    """The layout, the column mapping and the first rows of a file, with all problems and errors."""
-
-    resource_type: str
-    layout: dict[str, str | int | bool]
-    findings: list[dict[str, str | int | bool | float]]
-    columns: list[str]
-    mapping: dict[str, str]
-    unknown: list[str]
-    missing: list[str]
-    problems: list[str]
-    fields: list[PreviewField]
-    formats: list[dict[str, Any]]
-    known_formats: list[dict[str, Any]]
-    rejected_values: dict[str, list[RejectedValue]]
-    rows: list[RowWithErrors]
-    remembered: JsonObject | None
-
-
-def _get_content(inspection: FileInspection) -> FileContent:
-    return FileContent(
-        columns=inspection.columns,
-        named_by_rows=inspection.is_named_by_rows,
-        sample=inspection.sample,
-        delimiter=inspection.layout.delimiter,
-    )
-
-
-def _check_preview_rows(
-    inspection: FileInspection, checker: RowChecker, unknown: set[str]
-) -> tuple[list[RowWithErrors], dict[str, list[RejectedValue]]]:
-    """Return the first rows with their errors, and the most frequent invalid values of each field.
-
-    Unknown columns are problems of the preview, not of every row.
-    """
-    known = [
-        {column: value for column, value in record.items() if column not in unknown}
-        if isinstance(record, dict)
-        else record
-        for record in inspection.records
-    ]
-    found = checker.check_rows(known).errors
-    invalid_rows = found.build_details_by_row()
-    rows: list[RowWithErrors] = []
-    for index, record in enumerate(inspection.records):
-        row = index + 1
-        file_line = None if inspection.lines is None else inspection.lines[index]
-        line = resolve_line_number(row, file_line, inspection.first_line)
-        error = inspection.defects.get(index) or invalid_rows.get(index)
-        errors = build_row_error_views(error, row, line) if error else []
-        rows.append({"row": row, "line": line, "errors": errors, "input": _to_displayed_input(record)})
-    return rows, count_rejected_values(found)
-
-
-def _to_displayed_input(record: Any) -> Any:
-    """Return the record as the API shows inputs. Only the check needs all digits of a fraction."""
-    return decode_input_or_text(encode_json(record, exact=True).decode())
-
-
-@contextmanager
-def open_use_cases_for_local_preview(runtime: Runtime) -> Iterator[tuple[ImportUseCases, StagedFiles]]:
-    """Yield use cases that store files in a temporary folder, and write nothing to the database.
-
-    The database may lack the schema of Tidemill, and the user may lack all privileges except to read the table.
-    """
-    with TemporaryDirectory(prefix="tidemill-preview-") as folder:
-        local = runtime.copy_with_settings(blobs=folder)
-        staged = StagedFiles(None, local.blobs)
-        yield ImportUseCases(local, staged), staged
 
 
 def make_import_use_cases(runtime: Runtime) -> ImportUseCases:

@@ -1,0 +1,221 @@
+"""Previews of imports: the layout, the column mapping and the first rows of a file, with all problems."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+from typing import Any, TypedDict
+
+from tidemill.core.errors import AmbiguousFormats, InvalidInput
+from tidemill.core.file_format import list_layout_doubts
+from tidemill.core.input_source import resolve_line_number
+from tidemill.core.json_input import JsonObject
+from tidemill.imports.failed_rows import (
+    RejectedValue,
+    RowWithErrors,
+    build_row_error_views,
+    count_rejected_values,
+)
+from tidemill.imports.format_detection import (
+    KNOWN_FORMATS,
+    FormatFinding,
+    describe_given_formats,
+    resolve_formats,
+)
+from tidemill.imports.import_plan import (
+    ImportPlan,
+    ImportRequest,
+    choose_given_formats,
+    detect_formats_of_plan,
+    is_spreadsheet_safe,
+    map_file_columns,
+    normalize_translations,
+)
+from tidemill.imports.import_submission import (
+    FileReference,
+    ImportFile,
+    ImportSource,
+    ImportSubmission,
+    get_file_content,
+    inspect_and_complete_submission,
+    make_plan_and_check_privileges,
+    stage_referenced_file,
+)
+from tidemill.imports.validation.row_checker import RowChecker
+from tidemill.jobs.file_inspection import FileInspection
+from tidemill.jobs.staged_files import StagedFiles, make_staged_files
+from tidemill.jobs.work_gates import make_preview_download_gate
+from tidemill.runtime import Runtime
+from tidemill.store.jsonb import decode_input_or_text, encode_json
+from tidemill.tables.resource import Resource
+
+PREVIEW_ROWS_MAX = 1_000
+PREVIEW_DOWNLOAD_TIMEOUT_S = 20  # short, as the HTTP client waits
+
+
+class PreviewField(TypedDict):
+    name: str
+    type: str
+    required: bool
+    allowed: list[str]
+
+
+class ImportPreview(TypedDict):
+    """The layout, the column mapping and the first rows of a file, with all problems and errors."""
+
+    resource_type: str
+    layout: dict[str, str | int | bool]
+    findings: list[dict[str, str | int | bool | float]]
+    columns: list[str]
+    mapping: dict[str, str]
+    unknown: list[str]
+    missing: list[str]
+    problems: list[str]
+    fields: list[PreviewField]
+    formats: list[dict[str, Any]]
+    known_formats: list[dict[str, Any]]
+    rejected_values: dict[str, list[RejectedValue]]
+    rows: list[RowWithErrors]
+    remembered: JsonObject | None
+
+
+async def preview_import_and_delete_file(
+    runtime: Runtime, staged_files: StagedFiles, submission: ImportSubmission, source: ImportSource, *, rows: int
+) -> ImportPreview:
+    """Check the first rows of a file, and delete the file."""
+    owner_id = submission.spec.owner_id
+    file = await _stage_for_preview(runtime, source, owner_id) if isinstance(source, FileReference) else source
+    try:
+        submission, inspection, remembered = await inspect_and_complete_submission(
+            runtime, submission, file, PREVIEW_ROWS_MAX, allow_doubts=True
+        )
+        preview = await _build_preview(runtime, inspection, submission.resource, submission.request, rows)
+        return {**preview, "remembered": None if remembered is None else remembered.to_json()}
+    finally:
+        await staged_files.discard(file.blob.id)
+
+
+@contextmanager
+def open_runtime_for_local_preview(runtime: Runtime) -> Iterator[tuple[Runtime, StagedFiles]]:
+    """Yield a runtime that stores files in a temporary folder, and its staged files, without records in the database.
+
+    The database may lack the schema of Tidemill, and the user may lack all privileges except to read the table.
+    """
+    with TemporaryDirectory(prefix="tidemill-preview-") as folder:
+        local = runtime.copy_with_settings(blobs=folder)
+        yield local, StagedFiles(None, local.blobs)
+
+
+async def _stage_for_preview(runtime: Runtime, reference: FileReference, owner_id: int) -> ImportFile:
+    if reference.url is not None:
+        return await _download_preview_file(runtime, reference.url, owner_id)
+    return await stage_referenced_file(runtime, reference)
+
+
+async def _download_preview_file(runtime: Runtime, url: str, owner_id: int) -> ImportFile:
+    """Download and stage the file at a URL, while the HTTP client waits."""
+    from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415  they import an HTTP client
+    from tidemill.files.remote.downloader import Downloader  # noqa: PLC0415
+
+    limits = DownloadLimits.from_settings(runtime.settings, seconds=PREVIEW_DOWNLOAD_TIMEOUT_S)
+    async with runtime.get(make_staged_files).reserve_name() as name:
+        gate = runtime.get(make_preview_download_gate)
+        downloaded = await gate.run(owner_id, Downloader(runtime.blobs, limits).download, url, name)
+    return ImportFile(downloaded.blob, downloaded.name or "", downloaded.content_type or "")
+
+
+async def _build_preview(
+    runtime: Runtime, inspection: FileInspection, resource: Resource, request: ImportRequest, shown_rows: int
+) -> ImportPreview:
+    """Return the layout, the column mapping, all problems of the request, and the errors of the first rows."""
+    translations = normalize_translations(request.translations, resource)
+    mapped = await asyncio.to_thread(
+        map_file_columns, request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows
+    )
+    problems = list(mapped.problems)
+    doubts = list_layout_doubts(inspection.findings)
+    if not problems:
+        try:
+            await make_plan_and_check_privileges(runtime, inspection, resource, request)
+        except AmbiguousFormats as error:
+            problems += error.problems
+        except InvalidInput as error:
+            problems.append(str(error))
+    fields, columns = set(resource.field_names), set(inspection.columns)
+    mapping = {column: name for column, name in mapped.mapping.items() if name in fields}
+    plan = ImportPlan(
+        resource=resource,
+        mode=request.mode,
+        mapping=mapping,
+        columns=inspection.columns,
+        translations=translations,
+        spreadsheet_safe=is_spreadsheet_safe(request, inspection.columns, named_by_rows=inspection.is_named_by_rows),
+        keep_empty=request.keep_empty,
+        documents=request.keep_empty and inspection.is_named_by_rows,
+        rejects_ambiguous_numbers=not request.keep_empty,
+    )
+    formats: list[FormatFinding] = []
+    with suppress(InvalidInput):  # it is one of the problems
+        given = choose_given_formats(request, resource, mapping)
+        formats = await asyncio.to_thread(detect_formats_of_plan, plan, get_file_content(inspection), given)
+        chosen, _ = resolve_formats(formats, given, assume=True)
+        plan = replace(plan, formats=chosen)
+        formats += describe_given_formats(plan.get_fields_by_column(), inspection.sample, given)
+    checker = RowChecker(plan, runtime.declarations.normalizers)
+    rows, rejected = await asyncio.to_thread(_check_preview_rows, inspection, checker, set(mapped.unknown))
+    return {
+        "resource_type": resource.name,
+        "layout": inspection.layout.to_json(),
+        "findings": [each.to_json() for each in inspection.findings],
+        "columns": list(inspection.columns),
+        "mapping": {column: name for column, name in mapping.items() if column in columns},
+        "unknown": mapped.unknown,
+        "missing": mapped.missing,
+        "problems": doubts + problems,
+        "fields": [
+            {
+                "name": one.name,
+                "type": one.type,
+                "required": one.is_required_for_insert,
+                "allowed": list(one.enum),
+            }
+            for one in resource.fields
+        ],
+        "formats": [each.to_json() for each in formats],
+        "known_formats": KNOWN_FORMATS,
+        "rejected_values": rejected,
+        "rows": rows[:shown_rows],
+        "remembered": None,
+    }
+
+
+def _check_preview_rows(
+    inspection: FileInspection, checker: RowChecker, unknown: set[str]
+) -> tuple[list[RowWithErrors], dict[str, list[RejectedValue]]]:
+    """Return the first rows with their errors, and the most frequent invalid values of each field.
+
+    Unknown columns are problems of the preview, not of every row.
+    """
+    known = [
+        {column: value for column, value in record.items() if column not in unknown}
+        if isinstance(record, dict)
+        else record
+        for record in inspection.records
+    ]
+    found = checker.check_rows(known).errors
+    invalid_rows = found.build_details_by_row()
+    rows: list[RowWithErrors] = []
+    for index, record in enumerate(inspection.records):
+        row = index + 1
+        file_line = None if inspection.lines is None else inspection.lines[index]
+        line = resolve_line_number(row, file_line, inspection.first_line)
+        error = inspection.defects.get(index) or invalid_rows.get(index)
+        errors = build_row_error_views(error, row, line) if error else []
+        rows.append({"row": row, "line": line, "errors": errors, "input": _to_displayed_input(record)})
+    return rows, count_rejected_values(found)
+
+
+def _to_displayed_input(record: Any) -> Any:
+    """Return the record as the API shows inputs. Only the check needs all digits of a fraction."""
+    return decode_input_or_text(encode_json(record, exact=True).decode())
