@@ -361,7 +361,10 @@ def test_use_your_own_postgresql_page(shell: Shell, server: ThrowawayServer, tmp
     with psycopg.connect(server._admin, autocommit=True) as admin:
         admin.execute("DROP DATABASE tidemill")
         admin.execute("DROP ROLE tidemill")
-    shell.replaced += [("/home/mill/.local/share/tidemill", str(tmp_path / "home"))]
+    shell.replaced += [
+        ("/home/mill/.local/share/tidemill", str(tmp_path / "home")),
+        ("--port 8484", f"--port {shell.http_port}"),
+    ]
     run_page("use-your-own-postgresql.md", shell)
 
 

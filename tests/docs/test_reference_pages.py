@@ -18,6 +18,7 @@ TABLES = """
 CREATE TABLE public.users (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, email text NOT NULL UNIQUE CHECK (email ~ '@example\\.com$'),
     name text, role text NOT NULL DEFAULT 'user', created_at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE public.customers (name text PRIMARY KEY, credit_limit numeric(10, 2), born date);
 CREATE SCHEMA demo;
 CREATE TABLE demo.prices (index_key text, effective_date int, asofindicator text, member text, price numeric);
 INSERT INTO demo.prices VALUES ('ABC', 20240202, 'CLS', 'M1', 10.5);
@@ -83,6 +84,7 @@ def session(tidemill_database: str, tmp_path: Path) -> Session:
     (tmp_path / "app.py").write_text(example)
     (tmp_path / "tidemill.toml").write_text(CONFIGURATION + dataset + limiters)
     (tmp_path / "users.csv").write_text(USERS)
+    (tmp_path / "kunden.csv").write_text("name;credit_limit;born\nAda;1.234,50;10.12.1815\n")
     (tmp_path / "inputs.csv").write_text("index_key,effective_date,asofindicator\nABC,20240202,CLS\n")
     (tmp_path / "inbox").mkdir()
     (tmp_path / "inbox" / "people.csv").write_text("name\nann\nbob\n")

@@ -143,7 +143,7 @@ async def test_round_trip_without_keep_empty_is_identical_if_text_is_never_empty
     await rows(scene.db, "UPDATE nasty SET word = NULL, short = NULL WHERE id = 2")
     first = await scene.stream("nasty")
     importing = imports.Scene(scene.db, scene.settings, scene.mill)
-    assert (await importing.run(first, "again", name="nasty.csv")).counts.done == 10
+    assert (await importing.run(first, "again", name="nasty.csv", formats={"price": "plain"})).counts.done == 10
     assert await scene.stream("again") == first
 
 

@@ -27,6 +27,7 @@ CONFIG = {
     # Exclusive fields and cursors: rules that a schema cannot express. Other tests cover them.
     "checks": {"positive_data_acceptance": {"enabled": False}},
 }
+NEEDS_ROWS = ("fixes", "promote", "repairs", "preview")  # the import has failed rows
 IMPORTS = ("POST /v1/imports", "POST /v1/imports/preview")
 # Streams do not end, so reading one to its end blocks. test_job_event_routes covers them.
 LABELS = [
@@ -114,17 +115,15 @@ class Sender:
         method, verb = case.operation.method.upper(), case.operation.path.rpartition("/")[2]
         if name == "job" and (method == "DELETE" or verb in ("pause", "resume", "cancel", "kickoff")):
             return self._place.job(is_paused=verb == "resume")
-        if name == "import_id" and verb in ("pause", "resume", "cancel", "fixes", "promote"):
-            return self._place.trial(is_paused=verb == "resume", is_done=verb in ("fixes", "promote"))
-        if name == "export" and verb == "cancel":
-            return self._place.export()
-        if name == "distribution_id" and verb == "cancel":
-            return self._place.distribution()
+        if name == "import_id" and verb in ("pause", "resume", "cancel", *NEEDS_ROWS):
+            return self._place.trial(is_paused=verb == "resume", is_done=verb in NEEDS_ROWS)
+        if verb == "cancel" and name in ("export", "distribution_id", "operation_id"):
+            return str(getattr(self._place, name.removesuffix("_id"))())
         if name == "job" and method == "PATCH":
             return self._place.job(is_failed=True)
         if name == "name" and method != "GET":
             return self._place.user()
-        if name in ("link", "prefix"):
+        if name in ("link", "prefix", "mapping_id", "file_id"):
             return str(getattr(self._place, name)())
         return None
 
@@ -132,6 +131,8 @@ class Sender:
         """Fill in values that a schema cannot express: kinds, folders, secrets and exclusive fields."""
         if path == "/v1/session":
             return {"link": self._place.link()} if body.get("link") else {"key": self._place.api.keys["ada"]}
+        if path == "/v1/users":
+            return body | {"name": f"dora {zlib.crc32(repr(body).encode(errors='replace'))}"}
         if path == "/v1/exports":
             return body | {"resource": "people", "filters": {"age": {"gte": 1}}, "fields": ["email"], "order": []}
         if path == "/v1/distributions":
@@ -161,6 +162,8 @@ def _fit_import(case: Case, lot: int) -> None:
             case.body = words | {"file": MIXED.decode()}
         elif has_words:
             case.body = words | {"source": {"name": "inbox", "path": "people.csv"}}
+    elif "/repairs" in label and isinstance(case.body, dict):
+        case.body = {"cause": "age.type", "rule": {"type": "drop"}}
     elif label.endswith("/fixes"):
         case.query = {}
         if is_form:

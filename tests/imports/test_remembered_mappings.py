@@ -234,6 +234,17 @@ async def test_import_command_uses_memory_and_reports_it(tidemill: "Tidemill", d
     assert await rows(db, "SELECT name, age FROM people WHERE email = 'eve@x.org'") == [("Eve", 40)]
 
 
+async def test_import_command_is_silent_when_memory_would_change_nothing(tidemill: "Tidemill", db: Database) -> None:
+    await rows(db, "CREATE TABLE people (email text PRIMARY KEY, name text, age int)")
+    first = tidemill.file("a.csv", "Mail,name,age\na,A,1\n")
+    tidemill("import", first, "--into", "people", "--map", "Mail=email")
+    plain = tidemill.file("b.csv", "email,name,age\nb,B,2\n")
+    assert "as in import" not in tidemill("import", plain, "--into", "people").err
+    renamed = tidemill.file("c.csv", "E-Post,name,age\nc,C,3\n")
+    said = tidemill("import", renamed, "--into", "people", "--preview")
+    assert '"E-Post" may be the new name of "email"' in said.err
+
+
 async def test_mappings_command_lists_shows_shares_and_forgets(tidemill: "Tidemill", db: Database) -> None:
     await rows(db, "CREATE TABLE people (email text PRIMARY KEY)")
     tidemill("import", tidemill.file("a.csv", "Mail\na\n"), "--into", "people", "--map", "Mail=email")

@@ -27,6 +27,18 @@ from tidemill.testing import drain
 INPUTS: list[Any] = [{"fail": "x"}, {"sku": "A-1", "title": "a"}, 7, None]
 CSV = "sku,name\n1,one\n2,two\n"
 LETTERS = {"dataset": "letters", "inputs": [{"first_name": "Ada", "sent_on": 20240202}]}
+ADD_MAPPING = """
+INSERT INTO tidemill.import_mapping (owner_id, resource, fingerprint, columns, options, job_id, job_key)
+VALUES (%s, 'people', int4send(%s), '["email"]', '{}', tidemill.new_id(), 'J20261115_000001') RETURNING id
+"""
+ADD_HELD_FILE = """
+INSERT INTO tidemill.watch_file (watch, source, path, version, state)
+VALUES ('letters', 'letters', %s, '1', 'held') RETURNING id
+"""
+ADD_OPERATION = """
+INSERT INTO tidemill.operation (id, verb, predicate, user_id)
+VALUES (tidemill.new_id(), 'cancel', '{}', %s) RETURNING id
+"""
 UNLIMITED = {"rate_limit_per_s": 10**6, "rate_limit_burst": 10**6}
 
 
@@ -91,6 +103,24 @@ class Place:
 
     def link(self) -> str:
         return str(self._run(users.create_sign_in_token, LOCAL_USER_ID, 60))
+
+    def mapping_id(self) -> int:
+        """Insert a remembered mapping of ada, and return its id."""
+        return int(self._insert(ADD_MAPPING, self.api.ids["ada"], next(self._numbers)))
+
+    def file_id(self) -> int:
+        """Insert a file of the watch that is held, and return its id."""
+        return int(self._insert(ADD_HELD_FILE, f"file {next(self._numbers)}"))
+
+    def operation(self) -> str:
+        """Insert an operation of ada that no process continues. Return its id."""
+        return str(self._insert(ADD_OPERATION, self.api.ids["ada"]))
+
+    def _insert(self, statement: str, *values: Any) -> Any:
+        async def insert() -> Any:
+            return (await rows(self.api.db, statement, *values))[0][0]
+
+        return self._portal.call(insert)
 
     def _run(self, verb: Any, *args: Any) -> Any:
         return self._portal.call(self.api.db.run, verb, *args)

@@ -20,6 +20,7 @@ from tidemill.rest.schema_types import (
     PageSize,
     QueryModel,
     RequestModel,
+    ShortText,
 )
 from tidemill.runtime import Runtime
 from tidemill.tables.resource import is_granted
@@ -53,7 +54,7 @@ class MappingPage(BaseModel):
 
 
 class MappingQuery(QueryModel):
-    resource: Annotated[str | None, Field(max_length=200, description="Only mappings of this resource")] = None
+    resource: Annotated[ShortText | None, Field(description="Only mappings of this resource")] = None
     page_size: PageSize = 100
     after: AfterCursor = None
 

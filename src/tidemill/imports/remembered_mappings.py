@@ -9,12 +9,13 @@ from typing import Any, TypedDict, get_type_hints
 from uuid import UUID
 
 import msgspec
+from psycopg.errors import InsufficientPrivilege, InvalidSchemaName, UndefinedTable
 
 from tidemill.core.errors import Forbidden, UnknownEntity
 from tidemill.core.json_input import JsonObject
 from tidemill.core.list_pages import BIGINT_SAFE_MAX, ListOrder, Page, parse_cursor_timestamp, parse_number
 from tidemill.core.principal import Principal
-from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS
+from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS, map_columns
 from tidemill.imports.import_plan import ImportPlan, ImportRequest
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import fetch_records, make_sql_loader
@@ -158,11 +159,15 @@ async def propose_mapping(
 ) -> MappingProposal | None:
     """Return the request, completed from the owner's or a shared mapping of the same or of the most similar columns.
 
-    Options of the request take precedence. None: no mapping of this resource has at least half of the columns.
+    Options of the request take precedence. None: no mapping of this resource has at least half of the columns, it
+    would change nothing, or the database user may not read mappings.
     """
     given = [name for name in columns if name not in ERROR_FILE_COLUMNS]
     params = {"owner_id": owner_id, "resource": resource.name, "fingerprint": fingerprint_columns(given)}
-    found = await db.read(_fetch_mappings, "mapping/find_same", params)
+    try:
+        found = await db.read(_fetch_mappings, "mapping/find_same", params)
+    except (UndefinedTable, InvalidSchemaName, InsufficientPrivilege):
+        return None  # a preview needs neither the schema of Tidemill nor a right to read it
     if not found:
         params["limit"] = COMPARED_MAPPINGS_MAX
         found = _find_most_similar(await db.read(_fetch_mappings, "mapping/find_recent", params), given)
@@ -171,13 +176,20 @@ async def propose_mapping(
     source = found[0]
     new, missing = _find_differences(source.columns, given)
     completed = complete_request(request, source, given, resource)
-    unmapped = [name for name in new if name not in request.mapping]
+    mapped = map_columns(given, resource, completed.mapping)
+    fields_of_file = mapped.mapping.values()
+    missing = [name for name in missing if source.mapping.get(name) and source.mapping[name] not in fields_of_file]
+    layout = dict(source.options.get("layout", {}))
+    has_same_mapping = mapped == map_columns(given, resource, request.mapping)
+    if has_same_mapping and replace(completed, mapping=request.mapping) == request and not layout and not missing:
+        return None
+    unmapped = [name for name in new if name not in mapped.mapping]
     return MappingProposal(
         source=source,
         request=completed,
-        layout=dict(source.options.get("layout", {})),
+        layout=layout,
         new=new,
-        missing=[name for name in missing if source.mapping.get(name)],
+        missing=missing,
         renamed=_find_probable_renames(source, given, unmapped, missing, completed),
     )
 

@@ -39,6 +39,7 @@ from tidemill.store.reprocess_items import (
     reopen_job,
     set_dismissed_for_chunk,
 )
+from tidemill.tables.values.value_formats import PLAIN_FORMAT
 
 REPAIR_VERB = "repair"
 REPAIR_STEP_CHUNKS = 5  # of up to SEQ_LIST_MAX rows; the job is locked during a step
@@ -246,7 +247,7 @@ def _resolve_column(plan: ImportPlan, request: RepairRequest) -> str:
             listed = ", ".join(columns[:LISTED_COLUMNS_MAX])
             raise InvalidInput(f'Column "{name}" is not a column of the import (the import has the columns {listed})')
     format_name = plan.formats.get(plan.mapping.get(column, ""))
-    if isinstance(request.rule, Reformat) and format_name is not None:
+    if isinstance(request.rule, Reformat) and format_name not in (None, PLAIN_FORMAT):
         # The import reads the new text in its own format, in which 1.500 can be another number.
         raise InvalidInput(f'The import reads column "{column}" in the format "{format_name}". Use another rule.')
     return column
