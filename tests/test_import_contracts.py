@@ -15,7 +15,7 @@ PACKAGE = Path(tidemill.__file__).parent
 DRIVERS = set(CONTRACTS["Only the store, tables and SQL modules import a database driver"]["forbidden_modules"])
 SQL_MODULES = {  # outside tidemill.store and tidemill.tables, only these may import a database driver
     "tidemill.dispatch.outbox",
-    "tidemill.dispatch.postgres_dispatcher",
+    "tidemill.dispatch.dispatchers",
     "tidemill.dispatch.quarantine",
     "tidemill.distributions.artifact_producer",
     "tidemill.exports.result_export",

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from tidemill.config import Settings
 from tidemill.dispatch import outbox
-from tidemill.dispatch.broker_dispatcher import BrokerConnection, BrokerDispatcher, make_connection_factory
+from tidemill.dispatch.dispatchers import BrokerConnection, BrokerDispatcher, make_connection_factory
 from tidemill.dispatch.outbox_relay import OutboxRelay
 from tidemill.store.database import Database
 from tidemill.terminal.console import error_console

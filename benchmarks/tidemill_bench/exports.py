@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from tidemill.config import Settings
 from tidemill.core.errors import TidemillError
 from tidemill.core.principal import Role
-from tidemill.exports.table_export import TableExportPlan, TableExportRequest, build_table_export_plan
+from tidemill.exports.table_export_request import TableExportPlan, TableExportRequest, build_table_export_plan
 from tidemill.exports.table_exporter import compile_export_query
 from tidemill.store import users
 from tidemill.store.database import Database

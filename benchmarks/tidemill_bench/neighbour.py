@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tidemill.app.handler_registry import HandlerRegistry
+from tidemill.app.mill_declarations import HandlerRegistry
 from tidemill.config import Settings, load_settings
 from tidemill.core.errors import TidemillError
 from tidemill.core.principal import Role

@@ -20,8 +20,8 @@ SCHEMA_REFERENCE = re.compile(r'"#/components/schemas/([^"]+)"')
 DESCRIBE = """
 import json, sys
 from tidemill.app.runtime_factory import map_builtin_handler_factories, make_runtime
-from tidemill.app.handler_registry import HandlerRegistry
-from tidemill.cli.command_group import load_command_summaries
+from tidemill.app.mill_declarations import HandlerRegistry
+from tidemill.cli.main import load_command_summaries
 from tidemill.config import load_settings
 from tidemill.http.application import create_api
 from tidemill.store.database import Database

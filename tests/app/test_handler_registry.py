@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidemill import Item, Mill
-from tidemill.app.handler_registry import HandlerRegistry, make_batch_handler, make_item_handler
+from tidemill.app.mill_declarations import HandlerRegistry, make_batch_handler, make_item_handler
 from tidemill.config import Settings
 from tidemill.core.errors import InvalidInput, UnknownKind
 from tidemill.core.kinds import HANDLER_CONCURRENCY_MAX

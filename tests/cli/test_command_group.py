@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 from typer.main import get_group
 
-from tidemill.cli.command_group import load_command_summaries
+from tidemill.cli.main import load_command_summaries
 
 HEAVY = ("asyncpg", "fastapi", "httpx2", "msgspec", "numpy", "obstore", "psycopg", "pydantic", "structlog", "uvicorn")
 

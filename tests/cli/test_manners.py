@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support import add_job
-from tidemill.cli.command_group import LazyCommands
+from tidemill.cli.main import LazyCommands
 from tidemill.store.database import Database
 
 if TYPE_CHECKING:

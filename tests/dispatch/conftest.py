@@ -17,7 +17,7 @@ from support import rows
 from support.brokers import BrokerServer, folder_for, make_broker, need
 from support.leftover_processes import WORKER
 from tidemill.dispatch import outbox
-from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory
+from tidemill.dispatch.dispatchers import BrokerDispatcher, make_connection_factory
 from tidemill.store.database import Database
 
 _started_here: list[BrokerServer] = []

@@ -8,9 +8,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from support import eventually
-from tidemill.dispatch.broker_dispatcher import BrokerDispatcher
+from tidemill.dispatch.dispatchers import BrokerDispatcher, HintReceiver
 from tidemill.dispatch.envelope import Envelope
-from tidemill.dispatch.postgres_dispatcher import HintReceiver
 from tidemill.store.database import Database
 
 

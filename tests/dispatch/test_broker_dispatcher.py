@@ -14,8 +14,8 @@ from support import add_job, eventually, rows
 from support.brokers import BrokerServer
 from telemetry.recorded_events import Told
 from tidemill.core.errors import BrokerUnavailable
-from tidemill.dispatch import broker_dispatcher, quarantine
-from tidemill.dispatch.broker_dispatcher import BrokerDispatcher
+from tidemill.dispatch import dispatchers, quarantine
+from tidemill.dispatch.dispatchers import BrokerDispatcher
 from tidemill.dispatch.envelope import decode_envelope, encode_envelope
 from tidemill.dispatch.rabbitmq_connection import RabbitMQConnection
 from tidemill.store.database import Database
@@ -136,7 +136,7 @@ async def test_message_that_cannot_be_quarantined_is_reported_and_dropped(
 
 
 async def test_quarantine_is_trimmed_to_maximum_messages(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.dispatch.postgres_dispatcher.QUARANTINE_TRIM_EVERY_MESSAGES", 5)
+    monkeypatch.setattr("tidemill.dispatch.dispatchers.QUARANTINE_TRIM_EVERY_MESSAGES", 5)
     monkeypatch.setattr(quarantine, "QUARANTINE_MAX_MESSAGES", 3)
     ear = WorkersEar(db)
     for n in range(11):
@@ -175,7 +175,7 @@ async def test_redis_denying_reads_is_retried_with_backoff_and_reported_once(
     async def has_tried() -> bool:
         return len(tries) > 5
 
-    monkeypatch.setattr(broker_dispatcher, "compute_reconnect_delay", pause_after)
+    monkeypatch.setattr(dispatchers, "compute_reconnect_delay", pause_after)
     leave = subscribe(told.append)
     async with Redis.from_url(own_redis.url) as client:
         await client.acl_setuser("default", enabled=True, commands=["-xreadgroup"])
@@ -254,7 +254,7 @@ async def test_dispatcher_reconnects_when_broker_never_answers_consume(
     rabbitmq: str, ears: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RabbitMQ 3.10 does so after a kill: heartbeats arrive, but the quorum queue has no leader."""
-    monkeypatch.setattr(broker_dispatcher, "BROKER_CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(dispatchers, "BROKER_CONNECT_TIMEOUT_S", 1.0)
     opened: list[RabbitMQConnection] = []
 
     class UnansweredOnce(RabbitMQConnection):

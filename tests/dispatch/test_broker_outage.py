@@ -15,7 +15,7 @@ from support import Workers, add_job, assert_sound, closed, rows
 from support.brokers import BrokerServer, folder_for, make_broker, need
 from tidemill.core.errors import BrokerUnavailable
 from tidemill.core.status import JobStatus
-from tidemill.dispatch.broker_dispatcher import BrokerDispatcher
+from tidemill.dispatch.dispatchers import BrokerDispatcher
 from tidemill.store.database import Database
 
 APP = """

@@ -7,7 +7,7 @@ import pytest
 
 from tidemill.config import load_settings
 from tidemill.core.errors import InvalidSettings
-from tidemill.dispatch.broker_dispatcher import (
+from tidemill.dispatch.dispatchers import (
     MAX_RECONNECT_DELAY_S,
     compute_reconnect_delay,
     make_connection_factory,

@@ -9,7 +9,7 @@ import pytest
 from dispatch.listeners import Ear, envelope
 from support import eventually, rows
 from support.brokers import Proxy
-from tidemill.dispatch.postgres_dispatcher import PostgresDispatcher, WakeupDispatcher
+from tidemill.dispatch.dispatchers import PostgresDispatcher, WakeupDispatcher
 from tidemill.store.database import Database
 
 Listen = Callable[..., Ear]

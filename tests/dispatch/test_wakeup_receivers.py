@@ -10,7 +10,7 @@ from support import add_job, eventually, rows
 from support.brokers import BrokerServer
 from tidemill.app.worker import WakeupLoops
 from tidemill.config import Settings
-from tidemill.dispatch import broker_dispatcher, outbox_relay
+from tidemill.dispatch import dispatchers, outbox_relay
 from tidemill.store.database import Database
 
 
@@ -32,7 +32,7 @@ async def test_relay_retry_delay_is_not_shortened_by_submissions_during_outage(
     db: Database, settings: Settings, own_redis: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_redis.kill()
-    for room in (outbox_relay, broker_dispatcher):
+    for room in (outbox_relay, dispatchers):
         monkeypatch.setattr(room, "compute_reconnect_delay", lambda _: 3_600.0)
     tries, send = list[None](), outbox_relay.OutboxRelay.send_batch
 

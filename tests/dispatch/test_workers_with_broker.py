@@ -7,7 +7,7 @@ from support import Workers, add_job, assert_sound, closed, eventually, rows
 from support.brokers import BrokerServer
 from tidemill.core.status import JobStatus
 from tidemill.dispatch import outbox
-from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory
+from tidemill.dispatch.dispatchers import BrokerDispatcher, make_connection_factory
 from tidemill.dispatch.envelope import encode_envelope
 from tidemill.jobs.administration import check_health
 from tidemill.store import job_lifecycle

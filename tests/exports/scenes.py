@@ -13,8 +13,7 @@ from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.core.job import Job
 from tidemill.core.principal import Role
-from tidemill.exports.filters import parse_filter_condition
-from tidemill.exports.table_export import TableExportPlan, TableExportRequest
+from tidemill.exports.table_export_request import TableExportPlan, TableExportRequest, parse_filter_condition
 from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import plan_table_export, submit_table_export
 from tidemill.files.blobs import open_blob_store

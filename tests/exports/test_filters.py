@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from exports.scenes import Scene, sorted_by
 from tidemill.core.errors import InvalidInput, InvalidRequest
-from tidemill.exports.filters import FilterCondition, parse_filter_condition, parse_filter_object, parse_query_filters
-from tidemill.exports.table_export import TableExportRequest, build_table_export_plan
+from tidemill.exports.table_export_request import (
+    FilterCondition,
+    TableExportRequest,
+    build_table_export_plan,
+    parse_filter_condition,
+    parse_filter_object,
+    parse_query_filters,
+)
 from tidemill.exports.table_exporter import compile_export_query
 from tidemill.tables.resource import Field, Resource, TableName
 from tidemill.tables.resource_registry import ResourceRegistry

@@ -22,7 +22,7 @@ from tidemill.core.errors import InvalidInput, InvalidRequest
 from tidemill.core.list_pages import ListOrder, parse_cursor_timestamp, parse_cursor_uuid, parse_number
 from tidemill.core.row_ranges import is_in_ranges, merge_ranges, select_seqs_between
 from tidemill.dispatch.envelope import decode_envelope, encode_envelope, parse_traceparent
-from tidemill.exports.filters import (
+from tidemill.exports.table_export_request import (
     build_filter_object,
     parse_filter_condition,
     parse_filter_object,
@@ -32,7 +32,6 @@ from tidemill.exports.filters import (
 from tidemill.http.middleware import convert_query_to_snake_case
 from tidemill.jobs.bulk_operation_schemas import ReprocessIn, RowRange
 from tidemill.rest.dependencies import decode_cursor, encode_cursor, parse_idempotency_key
-from tidemill.rest.file_download import matches_etag, parse_range_header
 from tidemill.rest.problems import HttpError
 from tidemill.rest.request_body import (
     PartData,
@@ -43,6 +42,7 @@ from tidemill.rest.request_body import (
     parse_multipart,
     slice_json_array,
 )
+from tidemill.rest.responses import matches_etag, parse_range_header
 
 FORM_TYPE = 'multipart/form-data; boundary="x-y"'
 FORMS = (

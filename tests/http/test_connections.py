@@ -62,7 +62,7 @@ def test_descriptor_limit_is_raised_to_hard_limit() -> None:
     wanted = 512 if hard == resource.RLIM_INFINITY else min(hard, 512)
     script = (
         f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, {wanted}));"
-        "from tidemill.http.connections import raise_descriptor_limit as f; print(f(), r.getrlimit(r.RLIMIT_NOFILE)[0])"
+        "from tidemill.cli.http_server import raise_descriptor_limit as f; print(f(), r.getrlimit(r.RLIMIT_NOFILE)[0])"
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == [str(wanted)] * 2

@@ -18,7 +18,7 @@ from tidemill.core.file_format import FileLayout
 from tidemill.core.principal import Role
 from tidemill.files.writers.copy_encoders import format_csv_line
 from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS
-from tidemill.imports.error_files import escape_cell_if_formula, make_csv_style
+from tidemill.imports.failed_rows import escape_cell_if_formula, make_csv_style
 from tidemill.imports.fixed_rows import FixedCellMerger
 
 BINARY = {"content-type": "application/octet-stream"}

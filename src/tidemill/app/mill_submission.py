@@ -14,8 +14,7 @@ from tidemill.core.file_format import Compression, FileFormat
 from tidemill.core.kinds import DISTRIBUTION_KIND, EXPORT_KIND, IMPORT_KIND
 from tidemill.core.principal import LOCAL_USER_ID, Role
 from tidemill.distributions.use_cases import DistributionSpec, make_distribution_use_cases
-from tidemill.exports.filters import parse_filter_condition
-from tidemill.exports.table_export import TableExportRequest
+from tidemill.exports.table_export_request import TableExportRequest, parse_filter_condition
 from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, submit_table_export
 from tidemill.files.blobs.blob_store import iter_chunks
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from tidemill.app.feature_list import find_installed_features, load_features
-from tidemill.app.handler_registry import HandlerFactory, HandlerRegistry
+from tidemill.app.mill_declarations import HandlerFactory, HandlerRegistry
 from tidemill.config import Settings
 from tidemill.core.input_source import InputSourceOpener
 from tidemill.core.kinds import Handler

@@ -15,9 +15,15 @@ from tidemill.config import ENV_PREFIX, Settings
 from tidemill.core.job import TimeSliceResult
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.dispatch import outbox
-from tidemill.dispatch.broker_dispatcher import BrokerDispatcher, make_connection_factory, parse_broker_name
+from tidemill.dispatch.dispatchers import (
+    BrokerDispatcher,
+    HintReceiver,
+    NotificationReceiver,
+    PostgresDispatcher,
+    make_connection_factory,
+    parse_broker_name,
+)
 from tidemill.dispatch.outbox_relay import OutboxRelay
-from tidemill.dispatch.postgres_dispatcher import HintReceiver, NotificationReceiver, PostgresDispatcher
 from tidemill.engine.children.child_process import ChildCommand
 from tidemill.engine.children.supervisor import CrashSalvage, HeartbeatLoop, Supervisor
 from tidemill.engine.children.time_slices import SliceRunner, compute_slice_grace_s

@@ -25,8 +25,7 @@ from tidemill.core.status import JobStatus
 from tidemill.distributions.cli import load_inputs_from_file, run_distribution
 from tidemill.distributions.use_cases import DistributionSpec
 from tidemill.exports.cli import run_export
-from tidemill.exports.filters import parse_filter_condition
-from tidemill.exports.table_export import TableExportRequest
+from tidemill.exports.table_export_request import TableExportRequest, parse_filter_condition
 from tidemill.imports.cli import ImportArguments, run_import
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import ImportOptions

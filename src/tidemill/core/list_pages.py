@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from tidemill.core.errors import InvalidInput
@@ -121,38 +121,3 @@ def _is_encodable(text: str) -> bool:
 PAGE_ITEM_BUDGET = 10_000  # items: 2 to 5 ms
 PAGE_BATCH_BUDGET = 5_000  # batches, dead letters or jobs that are skipped because they do not match
 PAGE_SEARCH_BUDGET = 25_000  # jobs that a search for a part of a name reads: about 100 ms
-
-
-class PageBatch(NamedTuple):
-    """A batch that has rows for a page: the number of rows, and the number of items to scan for them."""
-
-    id: int
-    items: int
-    width: int
-
-
-def count_batches_to_open(
-    batches: Sequence[PageBatch], rows: int, *, started_batch_id: int | None = None, budget: int
-) -> int:
-    """Return how many of these batches to open for a page of ``rows`` rows, within the budget.
-
-    The batch that an earlier page started is not counted, because the number of rows left in it is unknown.
-    """
-    items = width = 0
-    for n, batch in enumerate(batches):
-        if items >= rows or width > budget:
-            return n
-        if batch.id != started_batch_id:
-            items += batch.items
-            width += batch.width
-    return len(batches)
-
-
-def split_scan_window(lo: int, hi: int, first: int, budget: int) -> list[tuple[int, int]]:
-    """Split ``[lo, hi)``, cut to the budget, into a small first window and the rest.
-
-    If matches are frequent, the first window suffices. If they are rare, one large scan is cheaper than many queries.
-    """
-    end = min(hi, lo + budget)
-    cut = min(lo + first, end)
-    return [window for window in ((lo, cut), (cut, end)) if window[0] < window[1]]

@@ -6,7 +6,7 @@ from itertools import chain, repeat
 
 from tidemill.core.errors import BrokerUnavailable, InvalidRequest
 from tidemill.dispatch import outbox
-from tidemill.dispatch.broker_dispatcher import BROKER_SEND_TIMEOUT_S, BrokerDispatcher, compute_reconnect_delay
+from tidemill.dispatch.dispatchers import BROKER_SEND_TIMEOUT_S, BrokerDispatcher, compute_reconnect_delay
 from tidemill.dispatch.envelope import Envelope, encode_envelope, parse_traceparent
 from tidemill.dispatch.outbox import OutboxHint
 from tidemill.failpoints import failpoint

@@ -22,7 +22,7 @@ from taskiq import AckableMessage, AsyncBroker
 from taskiq_aio_pika import AioPikaBroker, Exchange, Queue, QueueType
 from taskiq_aio_pika.utils import merge_async_iterables
 
-from tidemill.dispatch.broker_dispatcher import BROKER_CONNECT_TIMEOUT_S, BROKER_SILENCE_TIMEOUT_S, MAX_QUEUED_HINTS
+from tidemill.dispatch.dispatchers import BROKER_CONNECT_TIMEOUT_S, BROKER_SILENCE_TIMEOUT_S, MAX_QUEUED_HINTS
 
 PERSISTENT_DELIVERY_MODE = 2
 

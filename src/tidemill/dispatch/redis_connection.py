@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from taskiq import AckableMessage
 from taskiq_redis import RedisStreamBroker
 
-from tidemill.dispatch.broker_dispatcher import BROKER_CONNECT_TIMEOUT_S, BROKER_SILENCE_TIMEOUT_S, MAX_QUEUED_HINTS
+from tidemill.dispatch.dispatchers import BROKER_CONNECT_TIMEOUT_S, BROKER_SILENCE_TIMEOUT_S, MAX_QUEUED_HINTS
 
 REDIS_CONSUMER_GROUP = "tidemill"
 REDIS_READ_BLOCK_MS = 2_000

@@ -10,7 +10,7 @@ FEATURE = Feature(
     declarations=["tidemill.distributions.use_cases:load_datasets"],
     routers=["tidemill.distributions.routes:router"],
     openapi_tag=("distributions", "Generate or reuse one file per input"),
-    openapi_examples=["tidemill.distributions.schemas:OPENAPI_EXAMPLES"],
+    openapi_examples=["tidemill.distributions.routes:OPENAPI_EXAMPLES"],
     config_sections=["datasets"],
     commands={
         "tidemill.distributions.cli": {

@@ -14,8 +14,7 @@ from rich.progress import TransferSpeedColumn as SpeedColumn
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileFormat
 from tidemill.core.principal import Role
-from tidemill.exports.filters import parse_filter_condition
-from tidemill.exports.table_export import TableExportRequest, parse_file_extension
+from tidemill.exports.table_export_request import TableExportRequest, parse_file_extension, parse_filter_condition
 from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import plan_table_export
 from tidemill.runtime import Runtime

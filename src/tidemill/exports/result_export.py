@@ -1,4 +1,4 @@
-"""Requests for a file with the results of a job, and the queries that read them. For tables, see ``table_export``."""
+"""Requests for a file with the results of a job, and the queries that read them."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager

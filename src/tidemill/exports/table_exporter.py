@@ -20,9 +20,8 @@ from tidemill.core.file_format import Compression, CopyFormat, FileFormat
 from tidemill.core.job import Item
 from tidemill.core.outcome import Fail, Wait
 from tidemill.exports import result_export
-from tidemill.exports.filters import TypedFilter
 from tidemill.exports.result_export import ExportedFile
-from tidemill.exports.table_export import SortColumn, TableExportPlan
+from tidemill.exports.table_export_request import SortColumn, TableExportPlan, TypedFilter
 from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel
 from tidemill.files.writers import open_copy_encoder

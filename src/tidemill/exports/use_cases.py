@@ -20,7 +20,7 @@ from tidemill.core.principal import Principal, Role
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.exports import result_export
 from tidemill.exports.result_export import ExportRecord, ResultExportRequest
-from tidemill.exports.table_export import TableExportPlan, TableExportRequest, build_table_export_plan
+from tidemill.exports.table_export_request import TableExportPlan, TableExportRequest, build_table_export_plan
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.jobs.staged_files import DownloadInfo
 from tidemill.jobs.submission import submit_job

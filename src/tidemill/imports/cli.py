@@ -15,7 +15,6 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import DISTRIBUTION_KIND, ENRICH_KIND, EXPORT_KIND, IMPORT_KIND, MATCH_KIND
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import JobStatus
-from tidemill.imports import error_files
 from tidemill.imports.cli_views import (
     format_choices,
     print_error_samples,
@@ -25,6 +24,7 @@ from tidemill.imports.cli_views import (
     print_remembered,
 )
 from tidemill.imports.dry_run_promotion import promote_dry_run
+from tidemill.imports.failed_rows import ERROR_FILE_FORMATS, open_error_file
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode, Translations
 from tidemill.imports.import_preview import (
     PREVIEW_ROWS_MAX,
@@ -306,8 +306,8 @@ async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: 
         print_error_samples(report.error_samples)
     if errors_to is not None:  # also without failed rows: the file may contain those of another import
         suffix = errors_to.suffix.lower().removeprefix(".")
-        format_ = suffix if suffix in error_files.ERROR_FILE_FORMATS else "csv"
-        rows = await error_files.open_error_file(runtime.db, job, format_)
+        format_ = suffix if suffix in ERROR_FILE_FORMATS else "csv"
+        rows = await open_error_file(runtime.db, job, format_)
         with open_atomic_output(errors_to) as file:
             async for chunk in rows.chunks:
                 file.write(chunk)

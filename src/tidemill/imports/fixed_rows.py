@@ -16,8 +16,12 @@ from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
 from tidemill.files.writers.xlsx_sheets import CELL_TEXT_MAX_UTF16_UNITS, truncate_utf16
 from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS, ROW_NUMBER_COLUMN, quote_names
-from tidemill.imports.error_files import escape_cell_if_formula, is_unicode_encoding, read_import_layout
-from tidemill.imports.failed_rows import read_columns_of_failed_rows
+from tidemill.imports.failed_rows import (
+    escape_cell_if_formula,
+    is_unicode_encoding,
+    read_columns_of_failed_rows,
+    read_import_layout,
+)
 from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.import_submission import ImportFile
 from tidemill.imports.use_cases import make_import_use_cases

@@ -11,7 +11,7 @@ from tidemill.core.errors import IdempotencyKeyReused
 from tidemill.core.file_format import FORMAT_CONTENT_TYPES, FileFormat
 from tidemill.core.job import Job
 from tidemill.core.kinds import IMPORT_KIND
-from tidemill.imports import error_files, failed_rows, repairs
+from tidemill.imports import failed_rows, repairs
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.failed_row_schemas import RepairIn, RepairPreviewOut, RowErrorQuery, RowOut, RowPage
 from tidemill.imports.fixed_rows import fix_rows_from_file
@@ -336,7 +336,7 @@ def _parse_repair(body: RepairIn) -> RepairRequest:
 
 async def _build_error_file_response(db: DatabaseDep, job: Job, format_: str) -> StreamingResponse:
     """Stream a file. An error before the first chunk becomes an error response; a later error closes the connection."""
-    file = await error_files.open_error_file(db, job, format_)
+    file = await failed_rows.open_error_file(db, job, format_)
     first = await anext(file.chunks, b"")
 
     async def all_chunks() -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field
 
 from tidemill.core.errors import InvalidSettings, Unavailable
-from tidemill.store import doctor, migrate, retention, statements, workers
+from tidemill.store import doctor, migrate, retention, sql_scripts, workers
 from tidemill.store.database import Database
 from tidemill.store.open_database import build_psql_environment, find_psql
 
@@ -108,15 +108,15 @@ async def list_workers(db: Database) -> list[workers.WorkerRecord]:
 
 def run_user_sql(
     db: Database, text: str, name: str, *, row_limit: int, as_text: bool
-) -> AsyncIterator[statements.StatementResult]:
+) -> AsyncIterator[sql_scripts.StatementResult]:
     """Run the SQL statements of a text, whose name is for messages, and yield the result of each statement.
 
     Raises:
         InvalidInput: The text contains no statement.
         InvalidSql: A statement failed.
     """
-    statements.check_sql_script_text(text, name)
-    return statements.run_statements(db, text, row_limit=row_limit, as_text=as_text)
+    sql_scripts.check_sql_script_text(text, name)
+    return sql_scripts.run_statements(db, text, row_limit=row_limit, as_text=as_text)
 
 
 async def run_psql(db: Database) -> int:

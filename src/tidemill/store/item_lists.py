@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tidemill.core.errors import InvalidInput
@@ -13,13 +13,10 @@ from tidemill.core.list_pages import (
     PAGE_ITEM_BUDGET,
     ListOrder,
     Page,
-    PageBatch,
-    count_batches_to_open,
     find_order_of_position,
     fingerprint_filters,
     parse_cursor_timestamp,
     parse_number,
-    split_scan_window,
 )
 from tidemill.core.status import (
     WORKER_LIVENESS_S,
@@ -379,3 +376,38 @@ async def list_page_in_snapshot(
     if asked.list_order is UNTRIED_CANCELLED_ORDER:
         return await list_untried_cancelled(conn, grid.id, mark, limit=limit, after=after)
     return await list_exceptions_then_untried_cancelled(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
+
+
+class PageBatch(NamedTuple):
+    """A batch that has rows for a page: the number of rows, and the number of items to scan for them."""
+
+    id: int
+    items: int
+    width: int
+
+
+def count_batches_to_open(
+    batches: Sequence[PageBatch], rows: int, *, started_batch_id: int | None = None, budget: int
+) -> int:
+    """Return how many of these batches to open for a page of ``rows`` rows, within the budget.
+
+    The batch that an earlier page started is not counted, because the number of rows left in it is unknown.
+    """
+    items = width = 0
+    for n, batch in enumerate(batches):
+        if items >= rows or width > budget:
+            return n
+        if batch.id != started_batch_id:
+            items += batch.items
+            width += batch.width
+    return len(batches)
+
+
+def split_scan_window(lo: int, hi: int, first: int, budget: int) -> list[tuple[int, int]]:
+    """Split ``[lo, hi)``, cut to the budget, into a small first window and the rest.
+
+    If matches are frequent, the first window suffices. If they are rare, one large scan is cheaper than many queries.
+    """
+    end = min(hi, lo + budget)
+    cut = min(lo + first, end)
+    return [window for window in ((lo, cut), (cut, end)) if window[0] < window[1]]

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.core.list_pages import PageBatch, count_batches_to_open, split_scan_window
+from tidemill.store.item_lists import PageBatch, count_batches_to_open, split_scan_window
 
 batches = st.lists(st.integers(1, 2_000).flatmap(lambda w: st.tuples(st.integers(1, w), st.just(w))), max_size=50)
 
