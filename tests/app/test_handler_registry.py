@@ -124,5 +124,5 @@ def test_blocking_batch_handler_with_transaction_is_rejected() -> None:
 
 def test_registries_are_independent() -> None:
     first, second = HandlerRegistry(), HandlerRegistry()
-    first.add(make_item_handler("a", one))
+    first.add_handler(make_item_handler("a", one))
     assert second.kinds() == []

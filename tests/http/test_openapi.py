@@ -47,7 +47,7 @@ def test_openapi_error_responses_have_problem_examples() -> None:
 
 def test_openapi_operations_with_body_document_body_errors() -> None:
     with_body = {name: one for name, one in OPERATIONS.items() if "requestBody" in one}
-    assert {"submit_job", "fix_item", "add_key"} <= with_body.keys()
+    assert {"submit_job", "fix_item_input", "add_key"} <= with_body.keys()
     for name, operation in with_body.items():
         assert {"400", "408", "413", "415"} <= operation["responses"].keys(), name
 

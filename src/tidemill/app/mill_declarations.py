@@ -52,7 +52,7 @@ class HandlerRegistry:
         """Return a registry with the same handlers and the built-in ones."""
         return HandlerRegistry(self.list_created_handlers(), self.limiter_handle, builtins)
 
-    def add(self, handler: Handler) -> None:
+    def add_handler(self, handler: Handler) -> None:
         _validate_handler(handler)
         if handler.kind in self._handlers:
             raise InvalidInput(f'Kind "{handler.kind}" already has a handler')
@@ -320,7 +320,7 @@ class MillDeclarations:
         retry = self._make_retry_policy(max_attempts, max_attempts_not_found, backoff, backoff_cap, not_found_delay)
 
         def register_handler(function: ItemFunction) -> ItemFunction:
-            self.registry.add(
+            self.registry.add_handler(
                 make_item_handler(
                     kind,
                     function,
@@ -365,7 +365,7 @@ class MillDeclarations:
         retry = self._make_retry_policy(max_attempts, max_attempts_not_found, backoff, backoff_cap, not_found_delay)
 
         def register_handler(function: BatchFunction) -> BatchFunction:
-            self.registry.add(
+            self.registry.add_handler(
                 make_batch_handler(
                     kind,
                     function,

@@ -92,5 +92,5 @@ def make_engine_context(
         declared_limiters=load_limiters(runtime, registry),
         redact_traceback=registry.redact_traceback,
     )
-    registry.limiter_handle.bind(context.limiter_registry)
+    registry.limiter_handle.bind_limiters(context.limiter_registry)
     return context

@@ -87,7 +87,7 @@ class Admission:
         if self._prefetches_permits and self._queue is not None:
             self._queue.begin_prefetching()
         try:
-            with self._context.job_stops.watch_job(self._job_id, self._cancel_calls_of_stopped_job):
+            with self._context.job_stops.watch_job(self._job_id, self._cancel_waiting_calls_of_stopped_job):
                 yield
         finally:
             watcher.cancel()
@@ -174,7 +174,7 @@ class Admission:
         if self._queue is not None:
             self._limiters.cancel_waiters(self)
 
-    def _cancel_calls_of_stopped_job(self) -> None:
+    def _cancel_waiting_calls_of_stopped_job(self) -> None:
         self.job_stopped_at = time.monotonic()
         self.cancel_waiting_calls()
 

@@ -48,7 +48,7 @@ JOB_REQUESTS_CACHED_MAX = 64
 T = TypeVar("T")
 
 
-class JobRequestCache(Generic[T]):
+class JobParamsCache(Generic[T]):
     """Caches the requests of jobs, so that ``read`` parses the params of a job once for all its items."""
 
     def __init__(self, db: Database, read: Callable[[Mapping[str, Any]], T]) -> None:
@@ -120,7 +120,7 @@ class RowMatcher:
     def __init__(self, db: Database, directory: ServiceClients, retry: RetryPolicy) -> None:
         self._clients = directory
         self._retry = retry
-        self._requests: JobRequestCache[MatchRequest] = JobRequestCache(db, MatchRequest.from_params)
+        self._requests: JobParamsCache[MatchRequest] = JobParamsCache(db, MatchRequest.from_params)
         self._batchers: dict[UUID, MatchQueryBatcher] = {}
 
     async def match_item(self, item: Item) -> MatchResult:
@@ -219,7 +219,7 @@ class Enricher:
     def __init__(self, db: Database, directory: ServiceClients, retry: RetryPolicy) -> None:
         self._clients = directory
         self._retry = retry
-        self._requests: JobRequestCache[EnrichRequest] = JobRequestCache(db, EnrichRequest.from_params)
+        self._requests: JobParamsCache[EnrichRequest] = JobParamsCache(db, EnrichRequest.from_params)
 
     async def enrich_item(self, item: Item) -> JsonObject:
         request = await self._requests.get(item.job_id)

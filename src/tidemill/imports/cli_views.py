@@ -149,7 +149,13 @@ def print_repair_preview(preview: RepairPreview) -> None:
     if preview.too_large:
         console.print(f"  {preview.too_large:,} rows would be too large and stay unchanged", highlight=False)
     cells = [
-        [str(one.row), name, _format_preview_cell(one.before[name]), _format_preview_cell(value), _join(one.errors)]
+        [
+            str(one.row),
+            name,
+            _format_preview_cell(one.before[name]),
+            _format_preview_cell(value),
+            _format_error_reasons(one.errors),
+        ]
         for one in preview.examples
         for name, value in one.after.items()
     ]
@@ -157,7 +163,7 @@ def print_repair_preview(preview: RepairPreview) -> None:
         print_table(["row", "column", "before", "after", "remaining errors"], cells, numbers=["row"])
 
 
-def _join(errors: Sequence[RowErrorView]) -> str:
+def _format_error_reasons(errors: Sequence[RowErrorView]) -> str:
     return escape_text(join_error_reasons(errors))
 
 

@@ -331,9 +331,9 @@ class _ErrorFileRows:
                 for one in page
             ]
             await asyncio.to_thread(sheets.write, rows)
-            yield output.take()
+            yield output.take_bytes()
         await asyncio.to_thread(sheets.close)
-        yield output.take()
+        yield output.take_bytes()
 
     def _build_data_cells(self, one: FailedRow) -> list[GridCell]:
         record = convert_input_to_record(self._columns, one.input)
@@ -359,7 +359,7 @@ class _WorkbookOutput:
     def flush(self) -> None:
         """Do nothing: ``take`` returns all data."""
 
-    def take(self) -> bytes:
+    def take_bytes(self) -> bytes:
         taken, self._pieces = b"".join(self._pieces), []
         return taken
 

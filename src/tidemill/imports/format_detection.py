@@ -101,16 +101,16 @@ class _Hints:
     delimiter: str | None
     formats: list[str] = field(default_factory=list)
 
-    def weigh(self, name: str, of: Field) -> float:
+    def compute_weight(self, name: str, of: Field) -> float:
         kind = get_value_format(name).kind
         return self._weigh_number(name, of) if kind == "number" else self._weigh_date(name)
 
     def _weigh_number(self, name: str, of: Field) -> float:
         is_comma = name.endswith("comma")
         weight = 0.5 + (0.1 if self._has_comma == is_comma else -0.1)
-        if self._decided("decimal-comma" if is_comma else "decimal-point"):
+        if self._is_format_known("decimal-comma" if is_comma else "decimal-point"):
             weight += 0.3
-        if self._decided("decimal-point" if is_comma else "decimal-comma"):
+        if self._is_format_known("decimal-point" if is_comma else "decimal-comma"):
             weight -= 0.3
         if not is_comma and of.scale == 3:  # noqa: PLR2004  as PostgreSQL writes numeric(…, 3)
             weight += 0.2
@@ -133,9 +133,9 @@ class _Hints:
 
     @property
     def _has_comma(self) -> bool:
-        return self.delimiter == ";" or self._decided("decimal-comma")
+        return self.delimiter == ";" or self._is_format_known("decimal-comma")
 
-    def _decided(self, name: str) -> bool:
+    def _is_format_known(self, name: str) -> bool:
         return any(each.startswith(name) for each in self.formats)
 
 
@@ -307,7 +307,7 @@ def _detect_format_of_values(of: Field, column: str, texts: Sequence[str], hints
     if not readings:
         return None
     for each in readings:
-        each.weight = hints.weigh(each.format, of) if kind in ("number", "date") else 1
+        each.weight = hints.compute_weight(each.format, of) if kind in ("number", "date") else 1
     best = max(readings, key=lambda each: (len(each.fits), each.weight))
     rivals = _find_rivals(best, readings)
     is_plain = kind != "number" and len(texts) - plain.count(None) >= PLAIN_SHARE_MIN * len(texts)

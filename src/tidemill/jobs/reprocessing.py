@@ -159,7 +159,7 @@ async def authorize_rerun(runtime: Runtime, me: Principal, job: Job) -> None:
     """Raise if the user may no longer run the kind of the job, or use its resource or dataset."""
     known = await runtime.db.read(workers.read_options_by_kind)
     if job.kind in known:  # built-in kinds have targets instead
-        runtime.get(make_kind_grants).require(job.kind, known[job.kind], me.role)
+        runtime.get(make_kind_grants).require_grant(job.kind, known[job.kind], me.role)
     hooks = runtime.kind_hooks.get(job.kind)
     if hooks is not None and hooks.get_target is not None and hooks.authorize is not None:
         target = hooks.get_target(job)

@@ -412,7 +412,9 @@ async def get_item(job: VisibleJobId, seq: ItemSeq, db: DatabaseDep) -> ItemDeta
 @item_router.patch(
     "/jobs/{job}/items/{seq}", **build_route_options(Permission.USER, 404, 409, 413, body=BodyLimit.ITEM)
 )
-async def fix_item(job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep) -> FixCreatedOut:
+async def fix_item_input(
+    job: RunnableJob, seq: ItemSeq, body: FixIn, me: CurrentUser, runtime: RuntimeDep
+) -> FixCreatedOut:
     """Fix the input of an item that failed or was not found. Reprocess the item to use the new input."""
     return FixCreatedOut(rev=await reprocessing.check_and_record_item_fix(runtime, me, job, seq, body.input))
 

@@ -84,7 +84,7 @@ class KindGrants:
     def select_allowed(self, known: Mapping[str, KindOptions], role: Role) -> dict[str, KindOptions]:
         return {kind: options for kind, options in known.items() if self.is_allowed(kind, options, role)}
 
-    def require(self, kind: str, options: KindOptions | None, role: Role) -> None:
+    def require_grant(self, kind: str, options: KindOptions | None, role: Role) -> None:
         if not self.is_allowed(kind, options, role):
             raise Forbidden(f'You may not run jobs of kind "{kind}". Ask an administrator to grant it to your role.')
 
@@ -163,7 +163,7 @@ async def prepare_submission(runtime: Runtime, spec: Submission, role: Role) -> 
     check_submission(spec)
     grants, known = runtime.get(make_kind_grants), await runtime.db.read(workers.read_options_by_kind)
     if spec.kind in known:
-        grants.require(spec.kind, known[spec.kind], role)
+        grants.require_grant(spec.kind, known[spec.kind], role)
     spec = replace(spec, existing=await _find_existing_job(runtime.db, spec))
     return _apply_registered_options(spec, grants.select_allowed(known, role))
 

@@ -55,7 +55,7 @@ class TableInspection:
     def has_header(self) -> bool:
         return self.layout.header is not False
 
-    def count(self, row: InspectedRow) -> None:
+    def count_row(self, row: InspectedRow) -> None:
         self.row_count += 1
         if row.defect is not None:
             self.defect_count += 1
@@ -87,7 +87,7 @@ def inspect_table(path: Path, options: Mapping[str, object], rows: int) -> Table
             with closing(_open_reader(file, found.layout)) as reader:
                 iterator = _iter_rows(reader, found)
                 for row in islice(iterator, rows):
-                    found.count(row)
+                    found.count_row(row)
                     found.rows.append(row)
                 found.is_complete = next(iterator, None) is None
         return found
@@ -124,7 +124,7 @@ def _encode_rows_to_upload_sync(file: BinaryIO, found: TableInspection, writer: 
         writer.writerow(found.columns)
     with closing(_open_reader(file, found.layout)) as reader:
         for row in _iter_rows(reader, found):
-            found.count(row)
+            found.count_row(row)
             writer.writerow(row.cells)
 
 

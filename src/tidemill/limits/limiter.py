@@ -59,7 +59,7 @@ class Limiter:
         return self.rate / (1.0 + missing) if missing > 0 else self.rate
 
     @property
-    def declaration(self) -> dict[str, Any]:
+    def stored_declaration(self) -> dict[str, Any]:
         """The declaration as stored in the database, to detect a changed declaration."""
         return {name: value for name, value in asdict(self).items() if name != "name"}
 

@@ -128,7 +128,7 @@ class LimiterHandle:
     def __init__(self) -> None:
         self._limits: PermitProvider | None = None
 
-    def bind(self, limits: PermitProvider) -> None:
+    def bind_limiters(self, limits: PermitProvider) -> None:
         """Set the limiters of this worker process."""
         self._limits = limits
 

@@ -118,7 +118,7 @@ async def declare_limiters(conn: Connection, declared: Iterable[Limiter]) -> Non
     """Store the declared limiters, and update their members."""
     for limiter in sorted(declared, key=lambda limiter: limiter.name):
         await conn.execute(
-            sql("limiter/declare"), _build_limiter_columns(limiter) | {"declared": Jsonb(limiter.declaration)}
+            sql("limiter/declare"), _build_limiter_columns(limiter) | {"declared": Jsonb(limiter.stored_declaration)}
         )
         await conn.execute(sql("limiter/follow"), {"name": limiter.name})
 

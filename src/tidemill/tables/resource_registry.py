@@ -168,7 +168,9 @@ class _DeclarationMerge:
             key=self._choose_key(written),
             unique=self._merge_unique_sets(written),
             indexed=tuple(self._list_unique_sets_of_table(written)),
-            nulls_equal=tuple(self._to_field_names(one) for one in found.nulls_equal if written.issuperset(one)),
+            nulls_equal=tuple(
+                self._convert_columns_to_field_names(one) for one in found.nulls_equal if written.issuperset(one)
+            ),
             references=self._merge_references(written),
             conditions=declared.conditions,
             formats=self._check_formats(fields),
@@ -220,13 +222,19 @@ class _DeclarationMerge:
         return tuple(dict.fromkeys([*self._list_unique_sets_of_table(written), *by_field, *self._declared.unique]))
 
     def _list_unique_sets_of_table(self, written: set[str]) -> list[FieldNames]:
-        return [self._to_field_names(one) for one in self._introspected.unique if written.issuperset(one)]
+        return [
+            self._convert_columns_to_field_names(one) for one in self._introspected.unique if written.issuperset(one)
+        ]
 
     def _choose_key(self, written: set[str]) -> FieldNames:
         """Return the key in the order of its unique index, which upserts need. The declared order does not matter."""
         wanted = self._declared.key
         if wanted is None:
-            return self._to_field_names(self._introspected.key) if written.issuperset(self._introspected.key) else ()
+            return (
+                self._convert_columns_to_field_names(self._introspected.key)
+                if written.issuperset(self._introspected.key)
+                else ()
+            )
         same = [one for one in self._list_unique_sets_of_table(written) if set(one) == set(wanted)]
         if not same:
             self._add_problem("key", f"table {self._introspected.table} has no unique index on ({', '.join(wanted)})")
@@ -234,13 +242,13 @@ class _DeclarationMerge:
 
     def _merge_references(self, written: set[str]) -> tuple[Reference, ...]:
         by_table = [
-            replace(one, fields=self._to_field_names(one.fields))
+            replace(one, fields=self._convert_columns_to_field_names(one.fields))
             for one in self._introspected.references
             if written.issuperset(one.fields)
         ]
         return tuple(dict.fromkeys([*by_table, *self._declared.references]))
 
-    def _to_field_names(self, columns: FieldNames) -> FieldNames:
+    def _convert_columns_to_field_names(self, columns: FieldNames) -> FieldNames:
         return tuple(self._names.get(column, column) for column in columns)
 
     def _add_problem(self, path: str, problem: str) -> None:

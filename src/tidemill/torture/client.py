@@ -186,7 +186,9 @@ class Operations:
                 case "pause" | "resume" | "cancel":
                     job.may_be_cancelled |= planned.verb == "cancel"
                     call = partial(CONTROLS[planned.verb], job_id=job.id, by=self._owner_id)
-                    await self._send(planned.by_http, "POST", f"/jobs/{job.id}/{planned.verb}", None, call)
+                    await self._send_request_or_call(
+                        planned.by_http, "POST", f"/jobs/{job.id}/{planned.verb}", None, call
+                    )
         except REFUSALS:
             return
         self._client.operations += 1
@@ -199,7 +201,9 @@ class Operations:
         """
         job.may_be_cancelled = True  # the first step of a deletion
         with contextlib.suppress(UnknownEntity):
-            await self._send(by_http, "DELETE", f"/jobs/{job.id}", None, partial(job_control.delete_job, job_id=job.id))
+            await self._send_request_or_call(
+                by_http, "DELETE", f"/jobs/{job.id}", None, partial(job_control.delete_job, job_id=job.id)
+            )
         for known in (self._client.jobs, self._client.suspects):
             if job in known:
                 known.remove(job)
@@ -210,7 +214,7 @@ class Operations:
         statuses = ["failed", "cancelled"] + (["done"] if job.what == ITEM_KIND else [])
         choice = ReprocessSelection(statuses=[ItemStatus(status) for status in statuses])
         call = partial(reprocessing.reprocess_items, job_id=job.id, choice=choice, user_id=self._owner_id)
-        await self._send(by_http, "POST", f"/jobs/{job.id}/reprocess", {"statuses": statuses}, call)
+        await self._send_request_or_call(by_http, "POST", f"/jobs/{job.id}/reprocess", {"statuses": statuses}, call)
 
     async def _redrive(self, job: ClientJob, *, by_http: bool) -> None:
         filters = {"jobs": [str(job.id)]}
@@ -220,7 +224,7 @@ class Operations:
             filters=filters,
             user_id=self._owner_id,
         )
-        await self._send(by_http, "POST", "/dead-letters/redrive", {"job_id": str(job.id)}, call)
+        await self._send_request_or_call(by_http, "POST", "/dead-letters/redrive", {"job_id": str(job.id)}, call)
 
     async def _fix(self, job: ClientJob, *, by_http: bool) -> None:
         """Fix some failed items, and run them again."""
@@ -231,16 +235,18 @@ class Operations:
             given = build_input(seq, "done", 1)
             job.fixed.add(seq)  # also if there is no answer: the item may be done or failed from now on
             call = partial(reprocessing.record_item_fix, job_id=job.id, seq=seq, input=given, by=self._owner_id)
-            await self._send(by_http, "PATCH", f"/jobs/{job.id}/items/{seq}", {"input": given}, call)
+            await self._send_request_or_call(by_http, "PATCH", f"/jobs/{job.id}/items/{seq}", {"input": given}, call)
         choice = ReprocessSelection(statuses=[ItemStatus.FAILED], seqs=seqs)
-        await self._call(partial(reprocessing.reprocess_items, job_id=job.id, choice=choice, user_id=self._owner_id))
+        await self._call_use_case(
+            partial(reprocessing.reprocess_items, job_id=job.id, choice=choice, user_id=self._owner_id)
+        )
 
-    async def _send(
+    async def _send_request_or_call(
         self, by_http: bool, method: str, path: str, body: Any, call: Callable[[Database], Awaitable[object]]
     ) -> None:
         """Send a request, or call the same use case; raise one of REFUSALS if the job does not allow it."""
         if not by_http:
-            await self._call(call)
+            await self._call_use_case(call)
             return
         response = await self._client.call(method, path, json=body)
         if response.status_code == HTTPStatus.NOT_FOUND:
@@ -248,7 +254,7 @@ class Operations:
         if response.is_client_error:
             raise Conflict(response.text[:500])
 
-    async def _call(self, call: Callable[[Database], Awaitable[object]]) -> None:
+    async def _call_use_case(self, call: Callable[[Database], Awaitable[object]]) -> None:
         async def call_with_database() -> None:
             await call(await self._client.mill.shared_database.get_for_running_loop())
 

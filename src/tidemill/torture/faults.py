@@ -11,7 +11,14 @@ from typing import NoReturn
 from tidemill.store.database import Connection, Database
 from tidemill.torture.client import Client
 from tidemill.torture.plan import PlannedFault, pick_one
-from tidemill.torture.processes import Fleet, ManagedProcess, OwnServer, execute, fetch, send_signal
+from tidemill.torture.processes import (
+    Fleet,
+    ManagedProcess,
+    OwnServer,
+    execute_statement,
+    fetch_statement_rows,
+    send_signal,
+)
 
 LOOPBACK = "127.0.0.1"
 CHUNK_BYTES = 65_536
@@ -265,19 +272,19 @@ class Faults:
             self.server.free_disk()
             await asyncio.to_thread(self.server.ensure_running)
 
-    def _worker(self, planned: PlannedFault) -> ManagedProcess:
+    def _pick_worker(self, planned: PlannedFault) -> ManagedProcess:
         return pick_one(self.fleet.workers, planned.pick)
 
-    def _link(self, planned: PlannedFault) -> Link:
+    def _pick_link(self, planned: PlannedFault) -> Link:
         return self.links[pick_one(sorted(self.links), planned.pick)]
 
-    def _child(self, planned: PlannedFault) -> int:
-        return pick_one(self._worker(planned).list_child_pids() or _no_target(), planned.pick * 100 % 1)
+    def _pick_child_pid(self, planned: PlannedFault) -> int:
+        return pick_one(self._pick_worker(planned).list_child_pids() or _no_target(), planned.pick * 100 % 1)
 
     async def _signal_process(self, planned: PlannedFault) -> None:
         verb, _, target = planned.name.partition("-")
-        pid = self._child(planned) if target == "child" else self.fleet.api.pid
-        pid = self._worker(planned).pid if target == "worker" else pid
+        pid = self._pick_child_pid(planned) if target == "child" else self.fleet.api.pid
+        pid = self._pick_worker(planned).pid if target == "worker" else pid
         if pid is None or not send_signal(pid, signal.SIGKILL if verb == "kill" else signal.SIGTERM):
             raise NotApplied
 
@@ -285,13 +292,15 @@ class Faults:
 
     async def _suspend_worker(self, planned: PlannedFault) -> None:
         """Suspend a worker with its children for longer than its leases."""
-        worker = self._worker(planned)
-        await self._suspend([worker.pid or _no_target(), *worker.list_child_pids()], self.lease_s * LEASE_FACTOR)
+        worker = self._pick_worker(planned)
+        await self._suspend_processes(
+            [worker.pid or _no_target(), *worker.list_child_pids()], self.lease_s * LEASE_FACTOR
+        )
 
     async def _suspend_child(self, planned: PlannedFault) -> None:
-        await self._suspend([self._child(planned)], self.lease_s * LEASE_FACTOR)
+        await self._suspend_processes([self._pick_child_pid(planned)], self.lease_s * LEASE_FACTOR)
 
-    async def _suspend(self, pids: list[int], seconds: float) -> None:
+    async def _suspend_processes(self, pids: list[int], seconds: float) -> None:
         self._suspended.update(pids)
         try:
             for pid in pids:
@@ -303,10 +312,10 @@ class Faults:
             self._suspended.difference_update(pids)
 
     async def _drop_connections(self, planned: PlannedFault) -> None:
-        self._link(planned).drop_connections() or _no_target()
+        self._pick_link(planned).drop_connections() or _no_target()
 
     async def _half_open_connections(self, planned: PlannedFault) -> None:
-        link = self._link(planned)
+        link = self._pick_link(planned)
         held = link.hold_connections() or _no_target()
         await asyncio.sleep(planned.seconds)
         for connection in held:
@@ -315,20 +324,20 @@ class Faults:
 
     async def _partition_worker(self, planned: PlannedFault) -> None:
         """Forward nothing between one worker and the server for longer than its leases."""
-        link = self.links[self._worker(planned).name]
+        link = self.links[self._pick_worker(planned).name]
         link.is_partitioned = True
         await asyncio.sleep(self.lease_s * LEASE_FACTOR)
         link.is_partitioned = False
         link.notify_change()
 
     async def _slow_link(self, planned: PlannedFault) -> None:
-        link = self._link(planned)
+        link = self._pick_link(planned)
         link.delay_s = SLOW_LINK_DELAY_S
         await asyncio.sleep(planned.seconds)
         link.delay_s = 0.0
 
     async def _lost_commit_answer(self, planned: PlannedFault) -> None:
-        link = self._link(planned)
+        link = self._pick_link(planned)
         before = link.swallowed_commits
         link.commits_to_swallow = SWALLOWED_COMMITS
         await asyncio.sleep(planned.seconds)
@@ -339,12 +348,12 @@ class Faults:
     async def _signal_session(self, planned: PlannedFault) -> None:
         connection = self._pick_connection(planned)
         session = {"pid": connection.backend_pid, "port": connection.client_port}
-        await self.db.run(fetch, planned.name.replace("-", "_"), session) or _no_target()
+        await self.db.run(fetch_statement_rows, planned.name.replace("-", "_"), session) or _no_target()
 
     _terminate_session = _cancel_statement = _signal_session
 
     def _pick_connection(self, planned: PlannedFault) -> ProxiedConnection:
-        known = [one for one in self._link(planned).connections if one.backend_pid is not None]
+        known = [one for one in self._pick_link(planned).connections if one.backend_pid is not None]
         return pick_one(sorted(known, key=lambda one: one.backend_pid or 0) or _no_target(), planned.pick * 100 % 1)
 
     async def _held_lock(self, planned: PlannedFault) -> None:
@@ -352,7 +361,7 @@ class Faults:
         job = pick_one(self.client.jobs or _no_target(), planned.pick)
 
         async def hold_lock(conn: Connection) -> None:
-            await execute(conn, "lock_batches", {"job_id": job.id})
+            await execute_statement(conn, "lock_batches", {"job_id": job.id})
             await asyncio.sleep(planned.seconds)
 
         await self.db.run(hold_lock)
@@ -400,7 +409,7 @@ class Faults:
             async def shift(conn: Connection) -> None:
                 name = conn.info.dbname.encode()
                 await conn.execute(b"ALTER DATABASE %b SET tidemill.shift = '%.1f s'" % (name, shift_s), prepare=False)
-                await execute(conn, "terminate_all_sessions")
+                await execute_statement(conn, "terminate_all_sessions")
 
             await self.db.read(shift)
             self.shift_s = shift_s

@@ -11,7 +11,7 @@ from tidemill.store.database import Connection
 from tidemill.store.doctor import check_invariants
 from tidemill.torture.client import ClientJob
 from tidemill.torture.plan import ENRICHMENT, IMPORT_INSERT, IMPORT_UPSERT
-from tidemill.torture.processes import fetch
+from tidemill.torture.processes import fetch_statement_rows
 from tidemill.torture.workload import DENSE_KIND, ITEM_KIND, OWN_KINDS, SPARSE_KIND, read_ledger_lines
 
 VIOLATION_CLASSES = ("lost", "doubled", "stuck", "inconsistent")
@@ -130,7 +130,7 @@ class OutsideLedger:
 async def read_stored_job(conn: Connection, job: ClientJob) -> StoredJob:
     """Return the items, the effects and the imported rows of a job."""
     stored = StoredJob()
-    for row in await fetch(conn, "list_items", {"job_id": job.id}):
+    for row in await fetch_statement_rows(conn, "list_items", {"job_id": job.id}):
         seq = row["seq"]
         stored.total += 1
         stored.statuses[seq] = row["status"]
@@ -138,15 +138,15 @@ async def read_stored_job(conn: Connection, job: ClientJob) -> StoredJob:
             stored.codes[seq] = row["code"]
         if row["result"] is not None:
             stored.results[seq] = row["result"]
-    for row in await fetch(conn, "count_effects", {"job_id": job.id}):
+    for row in await fetch_statement_rows(conn, "count_effects", {"job_id": job.id}):
         stored.effects[row["seq"]] = row["effects"]
     if job.what in (IMPORT_INSERT, IMPORT_UPSERT):
         prefix = job.idempotency_key + "-"
-        rows = await fetch(conn, "list_imported", {"prefix": prefix})
+        rows = await fetch_statement_rows(conn, "list_imported", {"prefix": prefix})
         stored.rows = {
             int(row["id"].removeprefix(prefix)) for row in rows if row["n"] == int(row["id"].removeprefix(prefix))
         }
-        [counted] = await fetch(conn, "sum_import_effects", {"job_id": job.id})
+        [counted] = await fetch_statement_rows(conn, "sum_import_effects", {"job_id": job.id})
         stored.inserted, stored.updated = counted["inserted"], counted["updated"]
     return stored
 
@@ -216,7 +216,7 @@ async def check_stored_jobs(conn: Connection, owner_id: int, jobs: Sequence[Clie
     accepted = {job.id: job for job in jobs}
     violations = [
         Violation("doubled", f"{row['kind']} job {row['id']}", None, "the client submitted no such job")
-        for row in await fetch(conn, "list_jobs", {"owner_id": owner_id})
+        for row in await fetch_statement_rows(conn, "list_jobs", {"owner_id": owner_id})
         if row["id"] not in accepted
     ]
     for job in jobs:

@@ -24,12 +24,12 @@ from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_l
 _sql = make_sql_loader("tidemill.torture")
 
 
-async def fetch(conn: Connection, name: str, params: SqlParams | None = None) -> list[RowDict]:
+async def fetch_statement_rows(conn: Connection, name: str, params: SqlParams | None = None) -> list[RowDict]:
     """Return the rows of the statement ``queries/torture/<name>.sql``."""
     return await fetch_rows(conn, _sql(f"torture/{name}"), params or {})
 
 
-async def execute(conn: Connection, name: str, params: SqlParams | None = None) -> int:
+async def execute_statement(conn: Connection, name: str, params: SqlParams | None = None) -> int:
     """Run a statement, or several if there are no parameters. Return the number of affected rows."""
     return (await conn.execute(_sql(f"torture/{name}"), params, prepare=False)).rowcount
 
@@ -246,16 +246,16 @@ class Fleet:
         self.workers = workers
 
     @property
-    def all(self) -> list[ManagedProcess]:
+    def processes(self) -> list[ManagedProcess]:
         return [self.api, *self.workers]
 
     async def keep_running(self) -> None:
         """Start each process that ended, until the task is cancelled."""
         while True:
-            for process in self.all:
+            for process in self.processes:
                 process.start_if_ended()
             await asyncio.sleep(WATCH_INTERVAL_S)
 
-    def end(self) -> None:
-        for process in self.all:
+    def end_processes(self) -> None:
+        for process in self.processes:
             process.end()

@@ -21,7 +21,7 @@ from tidemill.torture.client import Client, ClientJob, NoAnswer, Operations
 from tidemill.torture.faults import Faults, NotApplied
 from tidemill.torture.ledgers import Report, Violation
 from tidemill.torture.plan import DISTRIBUTION, EXPORT, PlannedFault, PlannedJob, PlannedOperation, Round
-from tidemill.torture.processes import execute, fetch
+from tidemill.torture.processes import execute_statement, fetch_statement_rows
 from tidemill.torture.workload import build_file_rows
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class RoundRunner:
         """Measure recoveries, until the task is cancelled."""
         last = 0
         while True:
-            [row] = await self.db.read(fetch, "progress", {"owner_id": self.owner_id})
+            [row] = await self.db.read(fetch_statement_rows, "progress", {"owner_id": self.owner_id})
             self._recovery.record(has_settled=row["settled"] > last, has_open=row["open"] > 0)
             last, self._open_items = row["settled"], row["open"]
             await asyncio.sleep(PROGRESS_POLL_S)
@@ -178,7 +178,9 @@ class RoundRunner:
         deadline, progress_deadline, last = time.monotonic() + QUIET_DEADLINE_S, 0.0, None
         while True:
             opened = [(one, job) for one in self.client.jobs if (job := await self._resume_and_read(one)) is not None]
-            [row] = await self.db.read(fetch, "count_unfinished", {"owner_id": self.owner_id, "job_ids": []})
+            [row] = await self.db.read(
+                fetch_statement_rows, "count_unfinished", {"owner_id": self.owner_id, "job_ids": []}
+            )
             state = ([job.counts for _, job in opened], row["operations"])
             if not opened and not row["operations"]:
                 return
@@ -189,7 +191,7 @@ class RoundRunner:
                 break
             await asyncio.sleep(QUIET_POLL_S)
         for one, job in opened:
-            batches = await self.db.read(fetch, "describe_open_batches", {"job_id": one.id})
+            batches = await self.db.read(fetch_statement_rows, "describe_open_batches", {"job_id": one.id})
             evidence = f"{job.status}: {job.counts} {[*map(str, batches)]}"
             self._add_and_announce_violation(Violation("stuck", f"{one.what} job {one.id}", None, evidence))
             self._move_job_to_suspects(one)
@@ -251,7 +253,7 @@ class RoundRunner:
         if job.what == EXPORT and done and not job.may_be_cancelled:  # a cancellation removes the file
             with await self.client.mill.open_export_async(job.id) as file:
                 found = (await asyncio.to_thread(file.read)).decode().splitlines()
-            wanted = ledgers.build_export_lines(await self.db.read(fetch, "list_source", {}))
+            wanted = ledgers.build_export_lines(await self.db.read(fetch_statement_rows, "list_source", {}))
             for violation in ledgers.compare_file(job, 0, found, wanted):
                 self._add_and_announce_violation(violation)
         elif job.what == DISTRIBUTION:
@@ -266,7 +268,7 @@ class RoundRunner:
         for index, job in enumerate(list(self.client.jobs)):
             await self.operations.delete(job, by_http=(index + number) % 2 == 0)
             self.outside.forget(job.id)
-        await self.db.run(execute, "forget_jobs", {"job_ids": self.client.deleted})
+        await self.db.run(execute_statement, "forget_jobs", {"job_ids": self.client.deleted})
 
     async def delete_all_jobs(self) -> None:
         """Delete all jobs of the run, and wait until their rows are gone."""
@@ -278,7 +280,7 @@ class RoundRunner:
         """Wait until the rows of all deleted jobs are gone."""
         deadline = time.monotonic() + QUIET_DEADLINE_S
         params = {"owner_id": self.owner_id, "job_ids": self.client.deleted}
-        while (left := (await self.db.read(fetch, "count_unfinished", params))[0]["deleted_jobs"]) > 0:
+        while (left := (await self.db.read(fetch_statement_rows, "count_unfinished", params))[0]["deleted_jobs"]) > 0:
             if time.monotonic() > deadline:
                 self._add_and_announce_violation(
                     Violation("stuck", "deletion", None, f"rows of {left} deleted jobs still exist")

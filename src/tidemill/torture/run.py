@@ -33,8 +33,8 @@ from tidemill.torture.processes import (
     ManagedProcess,
     OwnServer,
     ServerAddress,
-    execute,
-    fetch,
+    execute_statement,
+    fetch_statement_rows,
     find_server_address,
 )
 from tidemill.torture.rounds import RoundRunner
@@ -167,7 +167,7 @@ class Torture:
         Raises:
             InvalidInput: The database has jobs, and the user did not allow that.
         """
-        [found] = await db.read(fetch, "count_jobs")
+        [found] = await db.read(fetch_statement_rows, "count_jobs")
         if found["jobs"] and not self.options.allow_existing:
             raise InvalidInput(
                 f"The database already has {found['jobs']:,} job{'' if found['jobs'] == 1 else 's'}. "
@@ -212,11 +212,11 @@ class Torture:
                 if server is None:
                     await runner.delete_all_jobs()
         finally:
-            self.report.process_starts = sum(process.starts for process in fleet.all)
+            self.report.process_starts = sum(process.starts for process in fleet.processes)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.to_thread(fleet.end)
+            await asyncio.to_thread(fleet.end_processes)
             await client.close()
 
 
@@ -304,14 +304,14 @@ def _find_free_port() -> int:
 async def _prepare_database(db: Database) -> AsyncIterator[tuple[int, str]]:
     """Create the tables and the owner of a run, and remove them at the end. Yield the owner's id and API key."""
     name = f"tidemill-torture-{secrets.token_hex(4)}"
-    await db.run(execute, "create_schema")
+    await db.run(execute_statement, "create_schema")
     owner = await db.run(users.add_user, name, Role.ADMIN)
     key, _ = await db.run(users.add_key, owner.id)
     try:
         yield owner.id, key
     finally:
-        await db.run(execute, "drop_schema")
-        await db.run(execute, "forget_run", {"owner_id": owner.id})
+        await db.run(execute_statement, "drop_schema")
+        await db.run(execute_statement, "forget_run", {"owner_id": owner.id})
         await db.run(_remove_owner, name)
 
 

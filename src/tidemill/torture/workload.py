@@ -11,7 +11,7 @@ from tidemill.config import Settings
 from tidemill.core.job import Item
 from tidemill.core.outcome import Done, Fail, NotFound, Outcome, Retry, Skip
 from tidemill.store.database import Connection
-from tidemill.torture.processes import execute
+from tidemill.torture.processes import execute_statement
 
 MILL_REFERENCE = "tidemill.torture.workload:mill"
 ITEM_KIND, DENSE_KIND, SPARSE_KIND = "torture.item", "torture.dense", "torture.sparse"
@@ -70,7 +70,7 @@ async def run_batch(items: list[Item], conn: Connection) -> list[Outcome]:
     outcomes = [decide_outcome(item) for item in items]
     done = [item for item, outcome in zip(items, outcomes, strict=True) if type(outcome) is Done]
     effects = {"job_id": items[0].job_id, "seqs": [item.seq for item in done], "pid": os.getpid()}
-    await execute(conn, "add_effects", effects)
+    await execute_statement(conn, "add_effects", effects)
     effect_file.append(done)
     await asyncio.sleep(FLUSH_PAUSE_S)
     return outcomes

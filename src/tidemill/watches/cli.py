@@ -44,7 +44,7 @@ def sources_command(app: WatchMillOption = BUILTIN_MILL_REFERENCE, as_json: Json
     """List the declared watches with their sources, last scans, file counts and problems."""
     statuses = run_with_runtime(lambda runtime: list_watch_statuses(runtime, None), app=app)
     if as_json:
-        print_json_lines(map(_build_watch_summary, statuses))
+        print_json_lines([status.to_json() for status in statuses])
         return
     if not statuses:
         console.print("No watches. Declare one as [watches.NAME] in tidemill.toml.", markup=False)
@@ -122,19 +122,6 @@ def _build_scan_summary(report: WatchScanReport) -> dict[str, Any]:
 def _format_file_row(file: WatchFile) -> tuple[str, str, str]:
     colour = _FILE_STATE_COLOURS.get(file.state, "cyan")
     return f"  [{colour}]{file.state}[/]", escape(file.path), escape(file.note or "")
-
-
-def _build_watch_summary(status: WatchStatus) -> dict[str, Any]:
-    watch, state = status.watch, status.state
-    return {
-        "name": watch.name,
-        "source": str(watch.source),
-        "task": watch.task.describe(),
-        "every_s": watch.every,
-        "scanned_at": state.get("scanned_at"),
-        "problem": state.get("problem"),
-        "files": state.get("counts") or {},
-    }
 
 
 def _print_watch_status(status: WatchStatus) -> None:

@@ -78,7 +78,7 @@ class FileArchiver:
         note = None
         if now is None and not await self._is_already_archived(source, file):
             note = VANISHED_MESSAGE
-        elif (now is not None and not now.is_same_version(file.entry)) or not await self._move_to_archive(
+        elif (now is not None and not now.is_same_version(file.listed_file)) or not await self._move_to_archive(
             watch, source, file
         ):
             return REPLACED_MESSAGE
@@ -96,11 +96,11 @@ class FileArchiver:
         target = await self._db.run(watch_records.reserve_archive_path, file, target)
         failpoint("watch.path_reserved")
         try:
-            is_moved = await asyncio.to_thread(source.move, file.entry, target)
+            is_moved = await asyncio.to_thread(source.move, file.listed_file, target)
         except FileExistsError:  # another process created the target after the check for a free path
             target = add_mark_before_extension(preferred, file.id)
             await self._db.run(watch_records.replace_archive_path, file, target)
-            is_moved = await asyncio.to_thread(source.move, file.entry, target)
+            is_moved = await asyncio.to_thread(source.move, file.listed_file, target)
         if not is_moved:
             await self._db.run(watch_records.replace_archive_path, file, None)
         return is_moved

@@ -83,7 +83,7 @@ class WatchFile:
         object.__setattr__(self, "state", FileState(self.state))
 
     @property
-    def entry(self) -> ListedFile:
+    def listed_file(self) -> ListedFile:
         return ListedFile(self.path, self.size, self.version)
 
 

@@ -105,11 +105,11 @@ class WatchFileSubmitter:
                 problem = problem or f'Held "{file.path}": {held}'
                 consecutive_failures = 0
             except QuotaExceeded as error:  # a later scan submits the file when the owner has room
-                await self._db.run(watch_records.requeue_changed_file, file, file.entry, str(error))
+                await self._db.run(watch_records.requeue_changed_file, file, file.listed_file, str(error))
                 return FileSubmissionResult(submitted, problem or f'Cannot submit "{file.path}": {error}')
             except (StorageAccessDenied, StorageUnavailable, RemoteUnreachable, OSError) as error:
                 await self._db.run(
-                    watch_records.requeue_changed_file, file, file.entry, f"Cannot read the file: {error}"
+                    watch_records.requeue_changed_file, file, file.listed_file, f"Cannot read the file: {error}"
                 )
                 problem = problem or f'Cannot read "{file.path}": {error}'
                 consecutive_failures += 1
@@ -134,7 +134,7 @@ class WatchFileSubmitter:
             return None
         failpoint("watch.file_claimed")
         try:
-            blob = await asyncio.to_thread(source.fetch_to_blob_store, file.entry, self._blobs, name, limits)
+            blob = await asyncio.to_thread(source.fetch_to_blob_store, file.listed_file, self._blobs, name, limits)
         except UnknownFile:
             # FTP servers report a file without read permission as missing.
             if await asyncio.to_thread(source.find_file, file.path) is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemill.core.errors import Busy, Conflict, UnknownEntity
+from tidemill.core.json_input import JsonObject
 from tidemill.core.list_pages import Page
 from tidemill.core.principal import Principal
 from tidemill.runtime import Runtime
@@ -23,6 +24,17 @@ class WatchStatus:
 
     watch: Watch
     state: Mapping[str, Any]  # empty if no worker has registered the watch yet
+
+    def to_json(self) -> JsonObject:
+        return {
+            "name": self.watch.name,
+            "source": str(self.watch.source),
+            "task": self.watch.task.describe(),
+            "every_s": self.watch.every,
+            "scanned_at": self.state.get("scanned_at"),
+            "problem": self.state.get("problem"),
+            "files": self.state.get("counts") or {},
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ class CsvRecordSplitter:
 
     def extract_complete_records(self, chunk: bytes) -> bytes:
         """Add a chunk and return the records that are complete now, if any."""
-        end = self._find_record_end(chunk)
+        end = self._find_last_record_end(chunk)
         if end == 0:
             self._buffer_chunk(chunk)
             return b""
@@ -190,7 +190,7 @@ class CsvRecordSplitter:
             self._pieces.append(piece)
             self._is_open ^= piece.count(CSV_QUOTE) % 2 == 1
 
-    def _find_record_end(self, chunk: bytes) -> int:
+    def _find_last_record_end(self, chunk: bytes) -> int:
         """Return the end of the last complete record; 0 if no record is complete."""
         end = chunk.rfind(CSV_RECORD_END)
         quotes = chunk.count(CSV_QUOTE, 0, end) if end >= 0 else 0

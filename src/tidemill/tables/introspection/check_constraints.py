@@ -116,12 +116,12 @@ def _tokenize_and_translate(pattern: str, notes: _PatternTraits) -> list[_RegexT
         if found is None or found.lastgroup is None:
             raise UnsupportedExpression(pattern)
         kind, text = found.lastgroup, found[found.lastgroup]
-        tokens.append(_RegexToken(kind, text, _translate_token(kind, text, notes)))
+        tokens.append(_RegexToken(kind, text, _translate_pattern_token(kind, text, notes)))
         at = found.end()
     return tokens
 
 
-def _translate_token(kind: str, text: str, notes: _PatternTraits) -> str:
+def _translate_pattern_token(kind: str, text: str, notes: _PatternTraits) -> str:
     match kind:
         case "dot":
             notes.matches_line_ends = True

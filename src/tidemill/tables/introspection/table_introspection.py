@@ -71,9 +71,11 @@ def build_resource(table: TableName, facts: CatalogTable, *, for_reading: bool =
         table=table,
         fields=tuple(fields.values()),
         key=choose_natural_key(unique, fields),
-        unique=_list_column_sets(unique),
-        indexed=_list_column_sets(unique),
-        nulls_equal=_list_column_sets(one for one in unique if one.nulls_equal and _has_nullable_column(one, fields)),
+        unique=_list_unique_column_sets(unique),
+        indexed=_list_unique_column_sets(unique),
+        nulls_equal=_list_unique_column_sets(
+            one for one in unique if one.nulls_equal and _has_nullable_column(one, fields)
+        ),
         references=tuple(one for one in facts.references if fields.keys() >= set(one.fields)),
     )
 
@@ -114,7 +116,7 @@ def _has_nullable_column(one: UniqueIndex, fields: dict[str, Field]) -> bool:
     return any(fields[name].nullable for name in one.columns)
 
 
-def _list_column_sets(unique: Iterable[UniqueIndex]) -> tuple[tuple[str, ...], ...]:
+def _list_unique_column_sets(unique: Iterable[UniqueIndex]) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(tuple(one.columns) for one in unique))
 
 
