@@ -32,7 +32,7 @@ from tidemill.jobs.route_dependencies import (
     parse_item_ids,
     parse_item_selection,
     parse_item_seqs,
-    resolve_job_filter,
+    resolve_filtered_job_id,
     resolve_owner_filter,
 )
 from tidemill.rest import dependencies
@@ -155,7 +155,7 @@ async def forecast_redrive(body: DeadLetterSelectionIn, me: CurrentUser, db: Dat
         excluded_items=parse_item_ids(body.except_, "except"),
         kind=given.kind,
         codes=given.error_codes,
-        job_id=await resolve_job_filter(db, given.job_id, owner_id),
+        job_id=await resolve_filtered_job_id(db, given.job_id, owner_id),
         category=given.category,
         group=given.group,
         from_=given.from_,
@@ -208,7 +208,7 @@ async def _start_dead_letter_operation(
         owner_id=owner_id,
         items=items,
         excluded_items=parse_item_ids(body.except_, "except"),
-        job_id=await resolve_job_filter(db, body.filter.job_id, owner_id),
+        job_id=await resolve_filtered_job_id(db, body.filter.job_id, owner_id),
         filters=_build_dead_letter_filters(body) | dict(extra or {}),
         request_id=request.state.request_id,
         timeout_s=OPERATION_WAIT_S,

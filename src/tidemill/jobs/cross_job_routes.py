@@ -13,7 +13,12 @@ from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.jobs import job_control, queries
 from tidemill.jobs.bulk_operation_schemas import CategoryFilter, FailureCategory, FailureGroupFilter
 from tidemill.jobs.queries import make_pending_count_cache
-from tidemill.jobs.route_dependencies import get_owner_scope, parse_item_ids, resolve_job_filter, resolve_owner_filter
+from tidemill.jobs.route_dependencies import (
+    get_owner_scope,
+    parse_item_ids,
+    resolve_filtered_job_id,
+    resolve_owner_filter,
+)
 from tidemill.jobs.schemas import ItemError, ItemOut
 from tidemill.rest import dependencies
 from tidemill.rest.auth import AuthenticatedRoute, CurrentUser, Permission, build_route_options
@@ -257,7 +262,7 @@ async def list_pending(query: Annotated[PendingQuery, Query()], me: CurrentUser,
         owner_id=owner_id,
         statuses=query.statuses,
         kind=query.job_type,
-        job_id=await resolve_job_filter(runtime.db, query.job_id, owner_id),
+        job_id=await resolve_filtered_job_id(runtime.db, query.job_id, owner_id),
         from_=query.from_,
         to=query.to,
         limit=query.page_size,
@@ -287,7 +292,7 @@ async def list_dead_letters(
         owner_id=owner_id,
         kind=query.kind,
         codes=query.error_codes,
-        job_id=await resolve_job_filter(db, query.job_id, owner_id),
+        job_id=await resolve_filtered_job_id(db, query.job_id, owner_id),
         from_=query.from_,
         to=query.to,
         category=query.category,
@@ -314,7 +319,7 @@ async def list_dead_letter_groups(
         db,
         owner_id=owner_id,
         kind=query.kind,
-        job_id=await resolve_job_filter(db, query.job_id, owner_id),
+        job_id=await resolve_filtered_job_id(db, query.job_id, owner_id),
         from_=query.from_,
         to=query.to,
         category=query.category,
@@ -329,7 +334,7 @@ async def list_dead_letter_causes(
 ) -> list[DeadLetterCauseOut]:
     """List the error codes of dead letters with their counts. Dismissed items are included."""
     owner_id = await resolve_owner_filter(db, me, query.user_id)
-    job_id = await resolve_job_filter(db, query.job_id, owner_id)
+    job_id = await resolve_filtered_job_id(db, query.job_id, owner_id)
     causes = await queries.list_dead_letter_causes(db, owner_id, kind=query.kind, job_id=job_id)
     return [DeadLetterCauseOut.model_validate(row) for row in causes]
 

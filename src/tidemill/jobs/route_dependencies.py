@@ -36,7 +36,7 @@ async def read_visible_job(job: JobName, me: CurrentUser, db: DatabaseDep) -> Jo
     return await queries.get_job_by_name(db, validate_job_name(job), get_owner_scope(me))
 
 
-async def resolve_job_filter(db: DatabaseDep, name: str | None, owner_id: int | None) -> UUID | None:
+async def resolve_filtered_job_id(db: DatabaseDep, name: str | None, owner_id: int | None) -> UUID | None:
     """Return the job id of a filter by key or id. An id is not looked up."""
     if name is None:
         return None

@@ -154,7 +154,7 @@ def _can_parse_all(parse: Callable[[str], Any], texts: ColumnTexts) -> bool:
     return True
 
 
-def _parse_with_formats(text: str, formats: Sequence[str]) -> datetime | None:
+def _parse_date_with_formats(text: str, formats: Sequence[str]) -> datetime | None:
     for pattern in formats:
         try:
             return datetime.strptime(text, pattern)  # noqa: DTZ007  the format can include a time zone
@@ -174,12 +174,12 @@ def _parse_iso(text: str) -> datetime | None:
 
 
 def _normalize_date(text: str, formats: Sequence[str]) -> str | None:
-    found = _parse_with_formats(text, formats) or _parse_iso(text)
+    found = _parse_date_with_formats(text, formats) or _parse_iso(text)
     return None if found is None else found.date().isoformat()
 
 
 def _normalize_time(text: str, formats: Sequence[str]) -> str | None:
-    found = _parse_with_formats(text, formats)
+    found = _parse_date_with_formats(text, formats)
     if found is not None:
         return found.time().isoformat()
     shaped = _match_time(text)  # Python also parses 20261115 as a time
@@ -191,7 +191,7 @@ def _normalize_time(text: str, formats: Sequence[str]) -> str | None:
 
 def _normalize_timestamp(text: str, formats: Sequence[str]) -> str | None:
     """Return a timestamp with its offset; without one, UTC, so that the server's time zone does not matter."""
-    found = _parse_with_formats(text, formats) or _parse_iso(text)
+    found = _parse_date_with_formats(text, formats) or _parse_iso(text)
     if found is None:
         return None
     offset = found.utcoffset()
@@ -201,7 +201,7 @@ def _normalize_timestamp(text: str, formats: Sequence[str]) -> str | None:
 
 
 def _normalize_local_timestamp(text: str, formats: Sequence[str]) -> str | None:
-    found = _parse_with_formats(text, formats) or _parse_iso(text)
+    found = _parse_date_with_formats(text, formats) or _parse_iso(text)
     return None if found is None else found.replace(tzinfo=None).isoformat()
 
 

@@ -154,12 +154,16 @@ class _NumberNotation:
             if self.is_share and not found["percent"]:
                 return None
             is_negative = bool(found["open"]) or any(one != "+" for one in signs)
-            number = ("-" if is_negative else "") + self._strip_groups(found["number"]) + (found["exponent"] or "")
+            number = (
+                ("-" if is_negative else "")
+                + self._convert_to_plain_numbers(found["number"])
+                + (found["exponent"] or "")
+            )
             return format(_HUNDREDTHS.scaleb(Decimal(number), -2), "f") if self.is_share else number
 
         return parse
 
-    def _strip_groups(self, text: str) -> str:
+    def _convert_to_plain_numbers(self, text: str) -> str:
         """Remove group separators, and use a point as the decimal mark."""
         for one in self.separators:
             if one in text:
@@ -180,7 +184,7 @@ class _NumberNotation:
             return None
         for one in currencies:
             joined = joined.replace(one, "")
-        converted: ColumnTexts = list(self._strip_groups(joined).split("\n"))
+        converted: ColumnTexts = list(self._convert_to_plain_numbers(joined).split("\n"))
         if None in texts:
             return [None if text is None else one for text, one in zip(texts, converted, strict=True)]
         return converted
