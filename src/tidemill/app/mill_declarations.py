@@ -36,12 +36,12 @@ class HandlerRegistry:
     def __init__(
         self,
         handlers: Iterable[Handler] = (),
-        desk: LimiterHandle | None = None,
+        limiter_handle: LimiterHandle | None = None,
         builtins: Mapping[str, HandlerFactory] | None = None,
     ) -> None:
         self.declarations = Declarations()
         self.checked_limiters: dict[str, Limiter] | None = None  # includes those of tidemill.toml once it is read
-        self.limiter_handle = desk or LimiterHandle()
+        self.limiter_handle = limiter_handle or LimiterHandle()
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
         self.redact_traceback: Callable[[str], str] | None = None

@@ -219,12 +219,12 @@ def _build_failure_details(checked: CheckedRows, *, except_rows: Collection[int]
 
 
 def _build_wait_outcomes(
-    hope: ReferenceWaitPolicy, judge: TableChecker, items: Sequence[Item], *, progress: bool
+    wait_policy: ReferenceWaitPolicy, checker: TableChecker, items: Sequence[Item], *, progress: bool
 ) -> dict[int, Outcome]:
     """Return outcomes for the rows whose only errors are references to missing rows of their own table."""
     outcomes = {
-        index: hope.decide_outcome(items[index], flaws, progress=progress)
-        for index, flaws in judge.checked.errors.group_by_row(sorted(judge.unresolved_self_references)).items()
+        index: wait_policy.decide_outcome(items[index], flaws, progress=progress)
+        for index, flaws in checker.checked.errors.group_by_row(sorted(checker.unresolved_self_references)).items()
         if all(flaw.code == "unknown_reference" for flaw in flaws)
     }
     return {index: outcome for index, outcome in outcomes.items() if outcome is not None}

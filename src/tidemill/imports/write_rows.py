@@ -15,23 +15,23 @@ CHUNK_ROWS_MIN = 4
 WriteCounts = Counter[str]
 
 
-async def write_good_rows(plan: ImportPlan, judge: TableChecker) -> WriteCounts:
+async def write_good_rows(plan: ImportPlan, checker: TableChecker) -> WriteCounts:
     """Write the good rows; count the inserted, updated and unchanged ones. Rows that the table rejects become bad."""
-    await judge.target.set_constraints_immediate()
+    await checker.target.set_constraints_immediate()
     if plan.validate_only:
-        await judge.target.create_dry_run_tables()
+        await checker.target.create_dry_run_tables()
     for _ in range(RECHECKS_MAX):
         try:
-            return await _write_atomically(plan, judge, judge.list_rows_to_write())
+            return await _write_atomically(plan, checker, checker.list_rows_to_write())
         except ConcurrentRowChange as moved:
-            await judge.recheck_after_change(moved)
+            await checker.recheck_after_change(moved)
         except TableRejection:
-            known = len(judge.checked.errors.bad_rows)
-            await judge.check_rows()  # finds bad rows that have another cause, too
-            if len(judge.checked.errors.bad_rows) == known:
+            known = len(checker.checked.errors.bad_rows)
+            await checker.check_rows()  # finds bad rows that have another cause, too
+            if len(checker.checked.errors.bad_rows) == known:
                 break
-    await judge.target.check_columns_unchanged(plan.mapped_fields)
-    return await _ChunkedWriter(plan, judge).write()
+    await checker.target.check_columns_unchanged(plan.mapped_fields)
+    return await _ChunkedWriter(plan, checker).write()
 
 
 class _ChunkedWriter:
@@ -42,10 +42,10 @@ class _ChunkedWriter:
     does not depend on the number of bad rows.
     """
 
-    def __init__(self, plan: ImportPlan, judge: TableChecker) -> None:
+    def __init__(self, plan: ImportPlan, checker: TableChecker) -> None:
         self._plan = plan
-        self._checker = judge
-        self._remaining = _sort_by_key(plan, judge, judge.list_rows_to_write())
+        self._checker = checker
+        self._remaining = _sort_by_key(plan, checker, checker.list_rows_to_write())
         self._tested: list[int] = []  # accepted by the table and rolled back
         self._chunk_size = len(self._remaining)
         self._savepoint_min_rows = max(1, len(self._remaining) // SAVEPOINTS_MAX)
@@ -82,14 +82,14 @@ class _ChunkedWriter:
 
     def _mark_bad_row_or_halve_chunk(self, piece: list[int], refusal: TableRejection) -> None:
         """Mark the row that the server names, or the only row of the chunk; else halve the chunk."""
-        judge = self._checker
-        bad = None if refusal.row_index is None else judge.last_copied_rows[refusal.row_index]
+        checker = self._checker
+        bad = None if refusal.row_index is None else checker.last_copied_rows[refusal.row_index]
         if bad is None and len(piece) > 1:
             self._chunk_size = len(piece) // 2
             return
         if bad is None:
             bad = piece[0] if piece else self._tested[-1]
-        judge.checked.add_error(bad, judge.build_row_error(refusal))
+        checker.checked.add_error(bad, checker.build_row_error(refusal))
         if bad in self._tested:
             self._tested.remove(bad)
         else:
@@ -125,47 +125,47 @@ class _ChunkedWriter:
 
 
 async def _write_atomically(
-    plan: ImportPlan, judge: TableChecker, rows: Sequence[int], *, undo: bool = False
+    plan: ImportPlan, checker: TableChecker, rows: Sequence[int], *, undo: bool = False
 ) -> WriteCounts:
     """Write all of these rows or none; with ``undo``, test them and write none."""
-    new = [index for index in rows if index not in judge.existing_rows]
-    existing = [index for index in rows if index in judge.existing_rows]
-    async with judge.target.open_write_savepoint(rollback=undo):
-        discarded = await _copy_new_rows(plan, judge, new)
-        changed = await _update_existing_rows(plan, judge, existing)
+    new = [index for index in rows if index not in checker.existing_rows]
+    existing = [index for index in rows if index in checker.existing_rows]
+    async with checker.target.open_write_savepoint(rollback=undo):
+        discarded = await _copy_new_rows(plan, checker, new)
+        changed = await _update_existing_rows(plan, checker, existing)
     if not undo:
-        judge.reject_rows_not_kept(discarded)
+        checker.reject_rows_not_kept(discarded)
     return Counter(inserted=len(new) - len(discarded), updated=changed, unchanged=len(existing) - changed)
 
 
-async def _copy_new_rows(plan: ImportPlan, judge: TableChecker, rows: Sequence[int]) -> list[int]:
+async def _copy_new_rows(plan: ImportPlan, checker: TableChecker, rows: Sequence[int]) -> list[int]:
     """Copy rows into the table, and return those that it discarded without an error. Without a key, none are found."""
     inserted = 0
-    for fields, group in _group_by_copied_fields(plan, judge, rows).items():
-        judge.last_copied_rows = _sort_by_key(plan, judge, group)
-        columns = [pick_row_values(judge.checked.columns[name], judge.last_copied_rows) for name in fields]
+    for fields, group in _group_by_copied_fields(plan, checker, rows).items():
+        checker.last_copied_rows = _sort_by_key(plan, checker, group)
+        columns = [pick_row_values(checker.checked.columns[name], checker.last_copied_rows) for name in fields]
         data = encode_copy_rows(columns) if columns else b"\n" * len(group)
-        inserted += await judge.target.copy_rows(fields, data, dry_run=plan.validate_only)
-    judge.last_copied_rows = []
-    absent = [] if inserted == len(rows) else await judge.find_rows_missing_in_table(rows)
+        inserted += await checker.target.copy_rows(fields, data, dry_run=plan.validate_only)
+    checker.last_copied_rows = []
+    absent = [] if inserted == len(rows) else await checker.find_rows_missing_in_table(rows)
     if len(absent) > len(rows) - inserted:
         raise AmbiguousRejection(ROW_NOT_KEPT_REASON)
     return absent
 
 
-async def _update_existing_rows(plan: ImportPlan, judge: TableChecker, rows: list[int]) -> int:
+async def _update_existing_rows(plan: ImportPlan, checker: TableChecker, rows: list[int]) -> int:
     """Update rows and return the number of rows that changed. ConcurrentRowChange if a row changed since the check."""
     count = 0
     # A row without a key field was found by the default of that field, so the update needs the field as well.
     lacking = {
-        name: absent for name, absent in judge.checked.rows_without_field.items() if name not in plan.resource.key
+        name: absent for name, absent in checker.checked.rows_without_field.items() if name not in plan.resource.key
     }
     for fields, group in _group_by_present_fields(plan, rows, lacking).items():
-        ordered = _sort_by_key(plan, judge, group)
-        values = judge.checked.get_values_of_rows(fields, ordered)
-        changed = await judge.target.update_rows(fields, values, dry_run=plan.validate_only)
+        ordered = _sort_by_key(plan, checker, group)
+        values = checker.checked.get_values_of_rows(fields, ordered)
+        changed = await checker.target.update_rows(fields, values, dry_run=plan.validate_only)
         rest = [at for at in range(len(ordered)) if at not in changed]
-        same = await judge.target.find_unchanged_rows(fields, [values[at] for at in rest]) if rest else set()
+        same = await checker.target.find_unchanged_rows(fields, [values[at] for at in rest]) if rest else set()
         if len(same) < len(rest):
             raise ConcurrentRowChange([ordered[at] for number, at in enumerate(rest) if number not in same])
         count += len(changed)
@@ -173,14 +173,14 @@ async def _update_existing_rows(plan: ImportPlan, judge: TableChecker, rows: lis
 
 
 def _group_by_copied_fields(
-    plan: ImportPlan, judge: TableChecker, rows: Sequence[int]
+    plan: ImportPlan, checker: TableChecker, rows: Sequence[int]
 ) -> dict[tuple[str, ...], list[int]]:
     """Group rows by the fields to copy. A field that the table fills is omitted for rows where it is empty."""
-    columns, lacking = judge.checked.columns, {}
+    columns, lacking = checker.checked.columns, {}
     for name in plan.mapped_fields:
         field = plan.resource.get_field(name)
         if field.filled and None in columns[name]:
-            candidates = judge.checked.rows_without_field.get(name, set()) if plan.keeps_null(field) else rows
+            candidates = checker.checked.rows_without_field.get(name, set()) if plan.keeps_null(field) else rows
             lacking[name] = {index for index in candidates if columns[name][index] is None}
     return _group_by_present_fields(plan, rows, lacking)
 
@@ -197,12 +197,12 @@ def _group_by_present_fields(
     return groups
 
 
-def _sort_by_key(plan: ImportPlan, judge: TableChecker, rows: Sequence[int]) -> list[int]:
+def _sort_by_key(plan: ImportPlan, checker: TableChecker, rows: Sequence[int]) -> list[int]:
     """Sort rows by key, so that two transactions with common keys lock them in one order and cannot deadlock."""
     key = [name for name in plan.resource.key if name in plan.mapped_fields]
     if not key:
         return list(rows)
     if len(key) == 1:
-        column = judge.checked.columns[key[0]]
+        column = checker.checked.columns[key[0]]
         return sorted(rows, key=lambda index: column[index] or "")
-    return sorted(rows, key=lambda index: [judge.checked.columns[name][index] or "" for name in key])
+    return sorted(rows, key=lambda index: [checker.checked.columns[name][index] or "" for name in key])

@@ -268,25 +268,25 @@ async def list_dead_letter_causes(
     return await fetch_rows(conn, sql("job/causes"), params)
 
 
-async def _list_owners_with_dead_letters(conn: Connection, asked: DeadLetterListRequest, first: int) -> list[int]:
-    if asked.owner_id is not None:
-        return [asked.owner_id]
-    name = "outcome/owners_of_dismissed" if asked.dismissed else "outcome/owners_of_dead_letters"
+async def _list_owners_with_dead_letters(conn: Connection, request: DeadLetterListRequest, first: int) -> list[int]:
+    if request.owner_id is not None:
+        return [request.owner_id]
+    name = "outcome/owners_of_dismissed" if request.dismissed else "outcome/owners_of_dead_letters"
     params = {"owner_id": first, "limit": DEAD_LETTER_OWNERS_PER_PAGE}
     return [row["owner_id"] for row in await fetch_rows(conn, sql(name), params)]
 
 
-async def _list_jobs_with_dead_letters(conn: Connection, asked: DeadLetterListRequest, last: UUID) -> list[UUID]:
-    if asked.job_id is not None:
-        return [(await read_item_list_scope(conn, asked.job_id, asked.owner_id)).id]
-    params = {"owner_id": asked.owner_id, "kind": asked.kind, "category": asked.category, "last_job": last}
+async def _list_jobs_with_dead_letters(conn: Connection, request: DeadLetterListRequest, last: UUID) -> list[UUID]:
+    if request.job_id is not None:
+        return [(await read_item_list_scope(conn, request.job_id, request.owner_id)).id]
+    params = {"owner_id": request.owner_id, "kind": request.kind, "category": request.category, "last_job": last}
     params |= {"limit": DEAD_LETTER_JOBS_PER_PAGE}
     return [row["id"] for row in await fetch_rows(conn, sql("job/with_dead_letters"), params)]
 
 
 async def _pick_dead_letters(
     conn: Connection,
-    asked: DeadLetterListRequest,
+    request: DeadLetterListRequest,
     sources: Sequence[Any],
     place: Sequence[Any],
     limit: int,
@@ -294,16 +294,16 @@ async def _pick_dead_letters(
     with_patterns: bool,
 ) -> list[RowDict]:
     at, job, seq = place
-    is_limited = asked.is_filtered or asked.reads_by_job or len(sources) > 1
+    is_limited = request.is_filtered or request.reads_by_job or len(sources) > 1
     each = PAGE_BATCH_BUDGET // len(sources) if is_limited else limit + 1
-    codes = None if asked.codes is None else sorted(set(asked.codes))
-    params = {"at": at, "job": job, "seq": seq, "from": asked.from_ or "-infinity", "kind": asked.kind}
-    params |= {"codes": codes, "each": max(each, 2), "limit": limit + 1, "category": asked.category}
-    params |= {"group": asked.group, "with_patterns": with_patterns}
-    if asked.reads_by_job:
-        by_job = {"job_ids": list(sources), "dismissed": asked.dismissed}
+    codes = None if request.codes is None else sorted(set(request.codes))
+    params = {"at": at, "job": job, "seq": seq, "from": request.from_ or "-infinity", "kind": request.kind}
+    params |= {"codes": codes, "each": max(each, 2), "limit": limit + 1, "category": request.category}
+    params |= {"group": request.group, "with_patterns": with_patterns}
+    if request.reads_by_job:
+        by_job = {"job_ids": list(sources), "dismissed": request.dismissed}
         return await fetch_rows(conn, sql("outcome/pick_dead_letters_of_jobs"), params | by_job)
-    name = "outcome/pick_dismissed_of_owners" if asked.dismissed else "outcome/pick_dead_letters_of_owners"
+    name = "outcome/pick_dismissed_of_owners" if request.dismissed else "outcome/pick_dead_letters_of_owners"
     return await fetch_rows(conn, sql(name), params | {"owners": list(sources)})
 
 
@@ -312,8 +312,8 @@ async def _fetch_dead_letters(conn: Connection, picked: list[RowDict]) -> list[R
     return await fetch_item_rows(conn, sql("outcome/list_dead_letters"), keys) if picked else []
 
 
-def _get_start_position(asked: DeadLetterListRequest) -> tuple[datetime, UUID, int]:
-    return _NEWEST_POSITION if asked.to is None else (asked.to, UUID(int=0), -1)
+def _get_start_position(request: DeadLetterListRequest) -> tuple[datetime, UUID, int]:
+    return _NEWEST_POSITION if request.to is None else (request.to, UUID(int=0), -1)
 
 
 def _get_row_position(row: RowDict) -> tuple[datetime, UUID, int]:

@@ -88,20 +88,20 @@ async def _fetch_open_items(conn: Connection, batches: Sequence[RowDict], place:
 
 
 async def _pick_open_batches(
-    conn: Connection, asked: OpenItemListRequest, since: Any, begun: int, limit: int
+    conn: Connection, request: OpenItemListRequest, since: Any, begun: int, limit: int
 ) -> list[RowDict]:
     """Return enough open batches to fill a page. Each has at least one item, except the batch of the cursor."""
-    params: dict[str, Any] = {"since": since, "batch": begun, "until": asked.to or "infinity", "limit": limit + 2}
-    if asked.job_id is not None:
-        pairs = [pair for status in sorted(set(asked.statuses)) for pair in _BATCH_STATES_BY_STATUS[status]]
+    params: dict[str, Any] = {"since": since, "batch": begun, "until": request.to or "infinity", "limit": limit + 2}
+    if request.job_id is not None:
+        pairs = [pair for status in sorted(set(request.statuses)) for pair in _BATCH_STATES_BY_STATUS[status]]
         states, retryings = [state for state, _ in pairs], [retrying for _, retrying in pairs]
-        params |= {"job_id": asked.job_id, "states": states, "retryings": retryings}
+        params |= {"job_id": request.job_id, "states": states, "retryings": retryings}
         return await fetch_rows(conn, sql("batch/pick_of_job"), params)
-    statuses = [status.value for status in asked.statuses]
-    params |= {"statuses": statuses, "kind": asked.kind, "budget": PAGE_BATCH_BUDGET}
-    if asked.owner_id is None:
+    statuses = [status.value for status in request.statuses]
+    params |= {"statuses": statuses, "kind": request.kind, "budget": PAGE_BATCH_BUDGET}
+    if request.owner_id is None:
         return await fetch_rows(conn, sql("batch/pick_of_all"), params)
-    return await fetch_rows(conn, sql("batch/pick_of_owner"), params | {"owner_id": asked.owner_id})
+    return await fetch_rows(conn, sql("batch/pick_of_owner"), params | {"owner_id": request.owner_id})
 
 
 async def list_open_items_with_reasons(
@@ -335,47 +335,47 @@ async def list_items(db: Database, grid: ItemListScope, request: ItemListRequest
 
 
 async def list_page_by_seq(
-    conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
+    conn: Connection, grid: ItemListScope, request: ItemListRequest, *, limit: int
 ) -> Page[RowDict]:
     """Return a page of items in order of seq."""
-    mark = asked.fingerprint(grid.id)
+    mark = request.fingerprint(grid.id)
     return await list_items_by_seq(
         conn,
         grid,
-        asked.statuses,
+        request.statuses,
         mark,
         limit=limit,
-        start=asked.seq or 0,
-        after=asked.after,
-        key=asked.key,
-        codes=asked.codes,
+        start=request.seq or 0,
+        after=request.after,
+        key=request.key,
+        codes=request.codes,
     )
 
 
 async def list_page_by_outcome_time(
-    conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
+    conn: Connection, grid: ItemListScope, request: ItemListRequest, *, limit: int
 ) -> Page[RowDict]:
     """Return a page of items with an outcome, in order of its time."""
-    mark, after = asked.fingerprint(grid.id), asked.after
-    if asked.codes is not None:
-        return await list_failures_with_codes(conn, grid.id, asked.codes, mark, limit=limit, after=after)
-    return await list_exceptions_then_untried_cancelled(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
+    mark, after = request.fingerprint(grid.id), request.after
+    if request.codes is not None:
+        return await list_failures_with_codes(conn, grid.id, request.codes, mark, limit=limit, after=after)
+    return await list_exceptions_then_untried_cancelled(conn, grid.id, request.statuses, mark, limit=limit, after=after)
 
 
 async def list_page_in_snapshot(
-    conn: Connection, grid: ItemListScope, asked: ItemListRequest, *, limit: int
+    conn: Connection, grid: ItemListScope, request: ItemListRequest, *, limit: int
 ) -> Page[RowDict]:
     """Return a page that several statements read: of open items, or of exceptions and untried cancelled items."""
-    after = asked.after
-    if asked.list_order is OPEN_ITEMS_ORDER:
-        page = await list_open_items(conn, OpenItemListRequest(asked.statuses, grid.id), limit=limit, after=after)
+    after = request.after
+    if request.list_order is OPEN_ITEMS_ORDER:
+        page = await list_open_items(conn, OpenItemListRequest(request.statuses, grid.id), limit=limit, after=after)
         for item in page.items:
             del item["is_due"], item["batch_id"], item["job_id"]
         return page
-    mark = asked.fingerprint(grid.id)
-    if asked.list_order is UNTRIED_CANCELLED_ORDER:
+    mark = request.fingerprint(grid.id)
+    if request.list_order is UNTRIED_CANCELLED_ORDER:
         return await list_untried_cancelled(conn, grid.id, mark, limit=limit, after=after)
-    return await list_exceptions_then_untried_cancelled(conn, grid.id, asked.statuses, mark, limit=limit, after=after)
+    return await list_exceptions_then_untried_cancelled(conn, grid.id, request.statuses, mark, limit=limit, after=after)
 
 
 class PageBatch(NamedTuple):
