@@ -38,7 +38,7 @@ def load_features(disabled: Collection[str] = ()) -> tuple[Feature, ...]:
     return tuple(feature for feature in features.values() if feature.name not in disabled)
 
 
-def find_installed_features(names: Collection[str]) -> list[Feature]:
+def find_features_by_name(names: Collection[str]) -> list[Feature]:
     """Return the installed features with these names."""
     return [feature for feature in load_features() if feature.name in names] if names else []
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from tidemill.app.feature_list import find_installed_features, load_features
+from tidemill.app.feature_list import find_features_by_name, load_features
 from tidemill.app.mill_declarations import HandlerFactory, HandlerRegistry
 from tidemill.config import Settings
 from tidemill.core.input_source import InputSourceOpener
@@ -32,7 +32,7 @@ def make_runtime(
         registry.declarations,
         on_demand_pool,
         registry.limiter_handle,
-        find_installed_features(settings.disabled_features),
+        find_features_by_name(settings.disabled_features),
     )
 
 

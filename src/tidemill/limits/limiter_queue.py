@@ -149,7 +149,7 @@ class LimiterQueue:
                     and now >= self._next_request_at
                     and self._request_task is None
                 ):
-                    self._admit_request_and_set_timer()
+                    self._admit_waiting_calls()
                 return None
             wait = self._expected_wait_s(now, in_line=counts_queue)
             if wait > max_wait_s:
@@ -171,7 +171,7 @@ class LimiterQueue:
             self._waiters.appendleft(waiter)
         else:
             self._waiters.append(waiter)
-        self._admit_request_and_set_timer()
+        self._admit_waiting_calls()
         since = time.monotonic()
         try:
             answer = await waiter.answer
@@ -199,7 +199,7 @@ class LimiterQueue:
         elif slots.is_contended:  # other processes wait too: release the slot for all of them
             slots.give_up_held_slots(min(1, slots.free_count))
             self._next_request_at = max(self._next_request_at, time.monotonic() + MIN_SLOT_POLL_S)
-        self._admit_request_and_set_timer()
+        self._admit_waiting_calls()
 
     def begin_prefetching(self) -> None:
         """Request permits ahead of time, because a batch of many calls starts."""
@@ -263,7 +263,7 @@ class LimiterQueue:
         before = max(0, len(self._waiters) - len(self._permit_stock)) / self._rate_per_s
         return max(0.0, self._blocked_until - now, self._opens_at - now) + before
 
-    def _admit_request_and_set_timer(self) -> None:
+    def _admit_waiting_calls(self) -> None:
         """Admit the calls that may start, request more permits if needed, and set the timer for the next time."""
         now = time.monotonic()
         self._permit_stock.drop_expired(now)
@@ -318,7 +318,7 @@ class LimiterQueue:
         if times:
             wait = min(times) - time.monotonic()
             self._timer = asyncio.get_running_loop().call_later(
-                max(0.0, wait) + TIMER_SLACK_S, self._admit_request_and_set_timer
+                max(0.0, wait) + TIMER_SLACK_S, self._admit_waiting_calls
             )
 
     def _start_request_unless_running(self) -> None:
@@ -337,7 +337,7 @@ class LimiterQueue:
             self._next_request_at = time.monotonic() + LIMITER_ERROR_PAUSE_S
         finally:
             self._request_task = None
-        self._admit_request_and_set_timer()
+        self._admit_waiting_calls()
         if not self._waiters and not self._active_runs:
             self._return_unused_permits_and_slots()
 
@@ -402,7 +402,7 @@ class LimiterQueue:
         """Block the limiter for ``after`` seconds, because a call that started at ``started`` was throttled."""
         self._throttled_total += 1
         self._extend_block(time.monotonic() + self._throttle_reporter.add_throttled_call(after, started))
-        self._admit_request_and_set_timer()
+        self._admit_waiting_calls()
 
     def _extend_block(self, until: float) -> None:
         self._blocked_until = max(self._blocked_until, until)

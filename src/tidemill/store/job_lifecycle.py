@@ -269,27 +269,27 @@ async def _cancel_in_next_batches(
     }
     params["retrying"] = [status is ItemStatus.RETRY_WAIT for status in waiting.statuses]
     held = await fetch_rows(conn, sql("batch/hold_ready"), params)
-    n = sum([await _cancel_in_batch(conn, job, batch, wanted, excluded) for batch in held])
+    n = sum([await _cancel_items_in_batch(conn, job, batch, wanted, excluded) for batch in held])
     return n, held[-1]["id"] if len(held) == CANCEL_BATCHES_PER_STEP else None
 
 
-async def _cancel_in_batch(
+async def _cancel_items_in_batch(
     conn: Connection, job: LockedJob, held: RowDict, wanted: list[int] | None, but: frozenset[int]
 ) -> int:
     if held["seqs"] is not None:
-        return await _cancel_in_list(conn, job, held, wanted, but)
+        return await _cancel_items_in_list(conn, job, held, wanted, but)
     lo, hi = held["lo"], held["hi"]
     if wanted is None:
         inside = [seq for seq in range(lo, hi) if seq not in but]
     else:
         inside = wanted[bisect_left(wanted, lo) : bisect_left(wanted, hi)]
     if len(inside) < hi - lo:
-        return await _cancel_in_range(conn, job, held, inside)
+        return await _cancel_items_in_range(conn, job, held, inside)
     await conn.execute(sql("batch/cancel_whole"), {"batch_id": held["id"]})
     return int(held["open"])
 
 
-async def _cancel_in_range(conn: Connection, job: LockedJob, held: RowDict, inside: list[int]) -> int:
+async def _cancel_items_in_range(conn: Connection, job: LockedJob, held: RowDict, inside: list[int]) -> int:
     """Give the items a cancelled outcome of their own, so that workers skip them when they read the range."""
     who = {"job_id": job.id, "owner_id": job.owner_id, "status": "cancelled", "seqs": inside}
     cursor = await conn.execute(sql("outcome/add_plain"), who | {"lo": held["lo"], "hi": held["hi"]})
@@ -300,7 +300,7 @@ async def _cancel_in_range(conn: Connection, job: LockedJob, held: RowDict, insi
     return n
 
 
-async def _cancel_in_list(
+async def _cancel_items_in_list(
     conn: Connection, job: LockedJob, held: RowDict, wanted: list[int] | None, but: frozenset[int]
 ) -> int:
     among = None if wanted is None else set(wanted)
