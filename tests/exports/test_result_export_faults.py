@@ -17,8 +17,8 @@ from tidemill import Item, Mill
 from tidemill.core.file_format import ResultFileFormat
 from tidemill.core.outcome import Outcome
 from tidemill.engine.maintenance_loop import BlobCleanupLoop, MaintenanceLoop
-from tidemill.exports.handler import ResultExporter, ResultFileWriter
-from tidemill.exports.result_export import ResultExportRequest
+from tidemill.exports.handler import ResultExporter
+from tidemill.exports.result_export import ResultExportRequest, ResultFileWriter
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobWriter
 from tidemill.files.blobs.folder_store import FolderBlobStore

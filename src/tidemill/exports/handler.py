@@ -1,6 +1,5 @@
 """Runs export jobs. Each has one item, whose input selects a table or the results of a job to write to a file."""
 
-from collections.abc import Iterable, Iterator
 from contextlib import aclosing, suppress
 
 from tidemill.core.errors import StorageAccessDenied
@@ -8,78 +7,23 @@ from tidemill.core.job import Item
 from tidemill.core.kinds import EXPORT_KIND, Handler
 from tidemill.core.outcome import Fail, Wait
 from tidemill.core.policies import RetryPolicy
-from tidemill.core.result_grid import GridColumns, GridRow
 from tidemill.core.row_ranges import RowSelection
-from tidemill.core.status import ItemStatus, ItemStatusResolver
 from tidemill.exports import result_export
 from tidemill.exports.result_export import (
     RESULT_CONTENT_TYPES,
     ExportedFile,
     ExportedJob,
     ResultExportRequest,
-    StoredResult,
+    ResultFileWriter,
     is_table_export_input,
 )
 from tidemill.exports.table_exporter import SerialThread, TableExporter
 from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
-from tidemill.files.writers import open_row_writer
-from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.runtime import Runtime
 from tidemill.store import quota_records, retention
 from tidemill.store.database import Connection, Database, describe_error
-from tidemill.store.jsonb import decode_input_or_text, decode_json
 from tidemill.telemetry.events import emit
-
-
-class ResultFileWriter:
-    """Writes stored results to a file. The methods block, so call them in a thread."""
-
-    def __init__(
-        self,
-        output: ByteOutput,
-        request: ResultExportRequest,
-        columns: GridColumns,
-        status_resolver: ItemStatusResolver,
-    ) -> None:
-        self.rows = 0
-        self._output = output
-        self._request = request
-        self._columns = columns
-        self._status_resolver = status_resolver
-        self._writer = open_row_writer(request.format, output, columns, spreadsheet_safe=request.spreadsheet_safe)
-
-    @property
-    def cut_cells(self) -> int:
-        return self._writer.cut_cells
-
-    def write_results(self, stored: Iterable[StoredResult]) -> None:
-        self._writer.write(self._select_rows(stored))
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def _select_rows(self, stored: Iterable[StoredResult]) -> Iterator[GridRow]:
-        statuses, selection = self._request.statuses, self._request.rows
-        shows_input = self._columns.value_key == "input"
-        for seq, stored_status, result, stored_error, value in stored:
-            status = self._status_resolver.resolve(seq, stored_status)
-            if (statuses and status not in statuses) or not selection.includes(seq):
-                continue
-            error = decode_json(stored_error) if stored_error else None
-            if selection.codes is not None and (
-                status != ItemStatus.FAILED or (error or {}).get("code") not in selection.codes
-            ):
-                continue
-            self.rows += 1
-            yield {
-                "seq": seq,
-                "status": status,
-                "result": decode_json(result) if result and not shows_input else None,
-                "error": error,
-                "input": decode_input_or_text(value) if value else None,
-            }
-
 
 EXPORT_TTL_HOURS = 168
 EXPORT_COLUMNS = ("name", "format", "rows", "cut_cells", "size", "sha256", "file_id")

@@ -1,6 +1,6 @@
-"""Requests for a file with the results of a job, and the queries that read them."""
+"""Requests for a file with the results of a job, the queries that read them, and the writer of the file."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, Self, TypedDict, cast
@@ -14,12 +14,15 @@ from tidemill.core.errors import InvalidInput, UnknownJob
 from tidemill.core.file_format import ResultFileFormat
 from tidemill.core.json_input import JsonObject
 from tidemill.core.outcome import ErrorDetails
-from tidemill.core.result_grid import GridColumns
+from tidemill.core.result_grid import GridColumns, GridRow
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver, parse_item_status
+from tidemill.files.writers import open_row_writer
+from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import ItemSelection, find_selected_seqs
 from tidemill.store.job_records import read_item_list_scope
+from tidemill.store.jsonb import decode_input_or_text, decode_json
 from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_loader
 
 sql = make_sql_loader("tidemill.exports")
@@ -171,6 +174,55 @@ class ResultExportRequest:
     def build_file_name(self, job_key: str) -> str:
         chosen = ("selected",) if self.rows.to_json() else ()
         return "-".join((job_key, *self.statuses, *chosen)) + f".{self.format}"
+
+
+class ResultFileWriter:
+    """Writes stored results to a file. The methods block, so call them in a thread."""
+
+    def __init__(
+        self,
+        output: ByteOutput,
+        request: ResultExportRequest,
+        columns: GridColumns,
+        status_resolver: ItemStatusResolver,
+    ) -> None:
+        self.rows = 0
+        self._output = output
+        self._request = request
+        self._columns = columns
+        self._status_resolver = status_resolver
+        self._writer = open_row_writer(request.format, output, columns, spreadsheet_safe=request.spreadsheet_safe)
+
+    @property
+    def cut_cells(self) -> int:
+        return self._writer.cut_cells
+
+    def write_results(self, stored: Iterable[StoredResult]) -> None:
+        self._writer.write(self._select_rows(stored))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _select_rows(self, stored: Iterable[StoredResult]) -> Iterator[GridRow]:
+        statuses, selection = self._request.statuses, self._request.rows
+        shows_input = self._columns.value_key == "input"
+        for seq, stored_status, result, stored_error, value in stored:
+            status = self._status_resolver.resolve(seq, stored_status)
+            if (statuses and status not in statuses) or not selection.includes(seq):
+                continue
+            error = decode_json(stored_error) if stored_error else None
+            if selection.codes is not None and (
+                status != ItemStatus.FAILED or (error or {}).get("code") not in selection.codes
+            ):
+                continue
+            self.rows += 1
+            yield {
+                "seq": seq,
+                "status": status,
+                "result": decode_json(result) if result and not shows_input else None,
+                "error": error,
+                "input": decode_input_or_text(value) if value else None,
+            }
 
 
 class ExportedFile(TypedDict):
