@@ -189,7 +189,7 @@ _PAGE_RESPONSE: dict[int | str, dict[str, Any]] = {
     response_class=HTMLResponse,
     **build_route_options(Permission.PUBLIC, 401, extra_responses=_PAGE_RESPONSE),
 )
-async def show_link(link: str, request: Request) -> HTMLResponse:
+async def show_sign_in_page(link: str, request: Request) -> HTMLResponse:
     """Show a page with a button that signs in. The link stays valid: mail scanners and previews open links, too."""
     auth.enforce_rate_limit(request, auth.build_anonymous_rate_key(request))
     if not _LINK_REGEX.fullmatch(link):

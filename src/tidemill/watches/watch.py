@@ -270,7 +270,7 @@ class SourceLocation:
     store: tuple[object, ...]
     parts: tuple[str, ...]
 
-    def relative_to(self, outer: "SourceLocation") -> tuple[str, ...] | None:
+    def get_folders_below(self, outer: "SourceLocation") -> tuple[str, ...] | None:
         """Return the folders from an outer location to this one, or None if this one is not inside it."""
         if self.store != outer.store or self.parts[: len(outer.parts)] != outer.parts:
             return None
@@ -288,7 +288,7 @@ def find_overlap_problems(watches: Iterable[Watch], folders: Mapping[str, PurePa
         if (location := _locate_source(watch, folders.get(watch.name))) is not None
     ]
     for (outer, outer_location), (inner, inner_location) in permutations(located, 2):
-        below = inner_location.relative_to(outer_location)
+        below = inner_location.get_folders_below(outer_location)
         if below is not None and (below or outer.name < inner.name or outer.source_key == inner.source_key):
             problem = _explain_overlap(outer, inner, below)
             if problem is not None:
