@@ -240,6 +240,11 @@ class ResourceOptions(TypedDict, total=False):
     fields: Mapping[str, Mapping[str, Any]]
     references: Sequence[Mapping[str, Any]]
     conditions: Sequence[Mapping[str, Any]]
+    formats: Mapping[str, str]
+    assume: bool
+    constants: Mapping[str, Any]
+    computed: Mapping[str, str]
+    skip: Sequence[str]
 
 
 class DatasetOptions(TypedDict, total=False):

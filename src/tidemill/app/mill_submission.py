@@ -1,6 +1,8 @@
 """Submissions of a mill: jobs with inputs, imports, exports and distributions."""
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
@@ -18,7 +20,14 @@ from tidemill.exports.table_export_request import TableExportRequest, parse_filt
 from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, submit_table_export
 from tidemill.files.blobs.blob_store import iter_chunks
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
-from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
+from tidemill.imports.import_submission import (
+    FileReference,
+    ImportFile,
+    ImportOptions,
+    ImportSource,
+    is_remote_url,
+    to_constant_text,
+)
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import (
@@ -35,6 +44,7 @@ from tidemill.store.job_submission import Submission, SyncConnection
 from tidemill.store.open_database import make_database
 
 T = TypeVar("T")
+ConstantValue = str | int | float | Decimal | date | time
 OutputFormat = Literal["csv", "ndjson", "json", "xlsx", "parquet"]
 OutputCompression = Literal["none", "gzip", "zstd"]
 
@@ -135,6 +145,9 @@ class MillSubmission(MillDeclarations):
         keep_empty: bool = False,
         formats: Mapping[str, str] | None = None,
         assume: bool = False,
+        constants: Mapping[str, ConstantValue] | None = None,
+        computed: Mapping[str, str] | None = None,
+        skip: Sequence[str] = (),
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -158,6 +171,10 @@ class MillSubmission(MillDeclarations):
             formats: Field -> format of its values, such as ``decimal-comma`` or ``DD.MM.YYYY``.
             assume: Take the likelier format of columns that can be read in two ways, instead of raising
                 ``AmbiguousFormats``.
+            constants: Field -> value of every row, which the file cannot override. An upsert updates only rows that
+                have these values.
+            computed: Field -> expression, such as ``concat(first, ' ', last)``.
+            skip: Conditions of rows to skip, such as ``status = 'deleted'``.
             layout: ``format``, ``encoding``, ``delimiter`` and other options that override detection.
             name: File name to store with the job, and to detect the format; the name of ``file`` by default.
             priority: As for ``submit``.
@@ -179,6 +196,9 @@ class MillSubmission(MillDeclarations):
                 keep_empty=keep_empty,
                 formats=formats,
                 assume=assume,
+                constants=constants,
+                computed=computed,
+                skip=skip,
                 layout=layout,
                 name=name,
                 priority=priority,
@@ -203,6 +223,9 @@ class MillSubmission(MillDeclarations):
         keep_empty: bool = False,
         formats: Mapping[str, str] | None = None,
         assume: bool = False,
+        constants: Mapping[str, ConstantValue] | None = None,
+        computed: Mapping[str, str] | None = None,
+        skip: Sequence[str] = (),
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -222,6 +245,9 @@ class MillSubmission(MillDeclarations):
             keep_empty=keep_empty,
             formats=dict(formats or {}),
             assume=assume,
+            constants={name: to_constant_text(value) for name, value in (constants or {}).items()},
+            computed=dict(computed or {}),
+            skip=tuple(skip),
         )
         options = ImportOptions(
             resource=resource, request=request, layout=layout or {}, policy={**(policy or {})}, priority=priority

@@ -149,6 +149,24 @@ def import_command(
     assume: Annotated[
         bool, typer.Option("--assume", help="Take the likelier format of columns that can be read in two ways")
     ] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Set a field of every row to a value; can be repeated"),
+    ] = None,
+    compute: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=EXPRESSION",
+            help="Compute a field from columns, such as \"name=concat(first, ' ', last)\"; can be repeated",
+        ),
+    ] = None,
+    skip_rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Skip rows, such as \"status = 'deleted'\"; can be repeated",
+        ),
+    ] = None,
     policy: PolicyOption = "continue",
     preview: Annotated[
         bool, typer.Option("--preview", help="Show the layout, the column mapping and the first rows; import nothing")
@@ -191,6 +209,9 @@ def import_command(
         keep_empty=keep_empty,
         formats=dict(_parse_assignment("--format", "FIELD=FORMAT", text) for text in format_ or [] if "=" in text),
         assume=assume,
+        constants=dict(_parse_first_assignment("--set", "FIELD=VALUE", text) for text in set_ or []),
+        computed=dict(_parse_first_assignment("--compute", "FIELD=EXPRESSION", text) for text in compute or []),
+        skip=tuple(skip_rows or []),
     )
     file_formats = [text for text in format_ or [] if "=" not in text]
     if file_formats:
@@ -363,6 +384,14 @@ def _parse_assignment(option: str, form: str, text: str) -> tuple[str, str]:
     if not separator:
         raise InvalidInput(f'Invalid value "{text}" for {option}. Use {form}.')
     return name, value
+
+
+def _parse_first_assignment(option: str, form: str, text: str) -> tuple[str, str]:
+    """Parse an assignment whose value can contain the sign =."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise InvalidInput(f'Invalid value "{text}" for {option}. Use {form}.')
+    return name.strip(), value
 
 
 def _parse_translations(options: list[str]) -> Translations:

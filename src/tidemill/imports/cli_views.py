@@ -11,7 +11,7 @@ from tidemill.core.file_format import CERTAIN_CONFIDENCE_MIN
 from tidemill.core.job import Job
 from tidemill.imports.failed_rows import RowErrorView, RowWithErrors, join_error_reasons
 from tidemill.imports.import_plan import ImportParams
-from tidemill.imports.import_preview import ImportPreview
+from tidemill.imports.import_preview import ImportPreview, PreviewRow
 from tidemill.imports.repairs import RepairPreview
 from tidemill.terminal.console import console, error_console, escape_text, print_table
 
@@ -90,6 +90,7 @@ def print_remembered(remembered: Mapping[str, Any]) -> None:
     for one in remembered["renamed"]:
         option = shlex.quote(f"{one['column']}={one['field']}")
         lines.append(f'  "{one["column"]}" may be the new name of "{one["before"]}" ({one["reason"]}): --map {option}')
+    lines += [f"  {line}" for line in _format_rules(remembered["request"])]
     for line in lines:
         error_console.print(escape_text(line), highlight=False, soft_wrap=True)
 
@@ -132,10 +133,32 @@ def print_preview(preview: ImportPreview) -> None:
         shown = f"[green]{escape_text(target)}[/]" if target else f"[yellow]{no_target}[/]"
         console.print(f"  {escape_text(column)} → {shown}", highlight=False)
     print_formats(preview["formats"])
+    print_rules(preview)
     for problem in preview["problems"]:
         console.print(f"  [red]{escape_text(problem)}[/]", highlight=False, soft_wrap=True)
     _print_preview_table(preview["columns"], preview["rows"])
+    _print_computed_values(preview["rows"])
     _print_row_errors(preview["rows"])
+
+
+def print_rules(rules: Mapping[str, Any]) -> None:
+    """Print the constants, the computed columns and the rules to skip rows, one per line."""
+    for line in _format_rules(rules):
+        console.print(f"  {escape_text(line)}", highlight=False, soft_wrap=True)
+
+
+def _format_rules(rules: Mapping[str, Any]) -> list[str]:
+    lines = [f'{name} is "{value}" in every row' for name, value in rules.get("constants", {}).items()]
+    lines += [f"{name} = {expression}" for name, expression in rules.get("computed", {}).items()]
+    return lines + [f"Skips rows where {condition}" for condition in rules.get("skip", ())]
+
+
+def _print_computed_values(rows: Sequence[PreviewRow]) -> None:
+    for row in rows:
+        values = ", ".join(f"{name}={'NULL' if value is None else value}" for name, value in row["computed"].items())
+        text = row["skipped"] or (f"computed: {values}" if values else "")
+        if text:
+            console.print(f"  Row {row['row']}  {escape_text(text)}", highlight=False, soft_wrap=True)
 
 
 def print_repair_preview(preview: RepairPreview) -> None:

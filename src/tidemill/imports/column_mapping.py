@@ -1,7 +1,7 @@
 """Maps the columns of a file to fields, as the request says or by name."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemill.core.errors import escape_unprintable
@@ -26,15 +26,30 @@ class ColumnMapping:
         return not self.problems
 
 
-def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[str, str] | None = None) -> ColumnMapping:
+def map_columns(
+    columns: Sequence[str],
+    resource: Resource,
+    explicit: Mapping[str, str] | None = None,
+    *,
+    set_by_rules: Collection[str] = (),
+    read_by_rules: Iterable[str] = (),
+) -> ColumnMapping:
     """Map columns to fields: as ``explicit`` says, else by the name or an alias, without case and punctuation.
 
     Ignored are columns that ``explicit`` maps to an empty name, the columns that an error file adds, and other
     columns that begin with ``_`` and are not the exact name of a field.
+
+    Args:
+        columns: The columns of the file.
+        resource: The resource.
+        explicit: Column -> field.
+        set_by_rules: Fields that the import sets itself, so that no column may be mapped to them.
+        read_by_rules: Names in rules. A column with such a name needs no field.
     """
     explicit, given, fields = dict(explicit or {}), set(columns), set(resource.field_names)
     problems = [f'Cannot map column "{name}": the file has no such column' for name in explicit if name not in given]
     names = _list_names_of_fields(resource)
+    rule_names = set(map(normalize_column_name, read_by_rules))
     mapping: dict[str, str] = {}
     unknown: list[str] = []
     for column in columns:
@@ -47,15 +62,20 @@ def map_columns(columns: Sequence[str], resource: Resource, explicit: Mapping[st
             continue
         else:
             target = names.get(column) or names.get(normalize_column_name(column), "")
-            if not target:
+            if not target and normalize_column_name(column) not in rule_names:
                 unknown.append(column)
-        if target:
+        if target in set_by_rules:
+            problems.append(
+                f'Column "{column}" cannot be imported: the import sets the field "{target}" of every row itself. '
+                "Ignore the column"
+            )
+        elif target:
             mapping[column] = target
     for at, column in enumerate(unknown):
         similar = _format_field_suggestion(column, resource) if at < COLUMN_SUGGESTIONS_MAX else ""
         problems.append(f'Column "{column}" is not a field of {resource.name}{similar}')
     problems += _find_duplicate_target_problems(mapping)
-    missing = _list_missing_required_fields(mapping, resource)
+    missing = _list_missing_required_fields({*mapping.values(), *set_by_rules}, resource)
     problems += [format_missing_column(name) for name in missing]
     return ColumnMapping(mapping, unknown, missing, [escape_unprintable(problem) for problem in problems])
 
@@ -81,8 +101,7 @@ def _list_names_of_fields(resource: Resource) -> dict[str, str]:
     return aliases | normalized | {name: name for name in resource.field_names}
 
 
-def _list_missing_required_fields(mapping: Mapping[str, str], resource: Resource) -> list[str]:
-    given = set(mapping.values())
+def _list_missing_required_fields(given: Collection[str], resource: Resource) -> list[str]:
     return [field.name for field in resource.fields if field.is_required_for_insert and field.name not in given]
 
 

@@ -1,6 +1,6 @@
 """Detects repeated keys during ingest, the only step that sees the rows in order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from operator import attrgetter
 from typing import Any
@@ -13,8 +13,9 @@ from tidemill.imports.import_plan import FileContent, ImportParams, ImportPlan, 
 from tidemill.imports.key_index import KeyIndex
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import Normalizer
-from tidemill.imports.validation.row_checker import make_field_reader
+from tidemill.imports.validation.row_checker import RowRuleEvaluator, convert_constants, make_field_reader
 from tidemill.store.jsonb import decode_input_or_text
+from tidemill.tables.values.column_texts import ColumnTexts
 
 
 class DuplicateDetector:
@@ -30,13 +31,22 @@ class DuplicateDetector:
         self._unique_field_sets = plan.unique_field_sets
         self._resource = plan.resource
         names = sorted({name for fields in self._unique_field_sets for name in fields})
-        columns = {name: column for column, name in plan.mapping.items()}
         self._fields = {name: plan.resource.get_field(name) for name in names}
-        self._readers = {name: make_field_reader(plan, name, normalizers) for name in self._fields}
-        self._get = {name: attrgetter(f"f{at}") for at, name in enumerate(names)}
-        rename = {f"f{at}": columns[name] for at, name in enumerate(names)}
-        defaults = map(plan.get_default_if_omitted, self._fields.values())
-        fields = [(attribute, Any, default) for attribute, default in zip(rename, defaults, strict=True)]
+        self._constants = convert_constants(plan.resource, plan.constants, normalizers)
+        self._rules = None
+        if plan.skip or not plan.computed.keys().isdisjoint(names):
+            self._rules = RowRuleEvaluator(plan, normalizers, names)
+        set_by_rules = {*plan.constants, *plan.computed}
+        self._columns = {name: column for column, name in plan.mapping.items() if name in set(names) - set_by_rules}
+        self._readers = {name: make_field_reader(plan, name, normalizers) for name in self._columns}
+        self._rule_columns = set(self._rules.columns) if self._rules is not None else set()
+        columns = dict.fromkeys([*self._columns.values(), *sorted(self._rule_columns)])
+        self._get = {column: attrgetter(f"f{at}") for at, column in enumerate(columns)}
+        rename = {f"f{at}": column for at, column in enumerate(columns)}
+        self._defaults = {name: plan.get_default_if_omitted(self._fields[name]) for name in self._columns}
+        omitted: dict[str, Any] = {column: self._defaults[name] for name, column in self._columns.items()}
+        omitted |= dict.fromkeys(self._rule_columns, msgspec.UNSET)  # a rule reads no default
+        fields = [(attribute, Any, omitted[column]) for attribute, column in rename.items()]
         self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
         self._decode_all = msgspec.json.Decoder(list[self._row], float_hook=Decimal).decode  # type: ignore[name-defined]
         self._decode = msgspec.json.Decoder(self._row, float_hook=Decimal).decode
@@ -50,10 +60,7 @@ class DuplicateDetector:
         if not self._unique_field_sets:
             return []
         rows = self._decode_rows(inputs)
-        columns = {
-            name: canonicalize_texts(self._fields[name], reader.convert_key_values(list(map(self._get[name], rows))))
-            for name, reader in self._readers.items()
-        }
+        columns, skipped = self._compute_key_columns(rows)
         repeats = []
         for key_index, fields in enumerate(self._unique_field_sets):
             values: Sequence[Any] = columns[fields[0]]
@@ -62,9 +69,31 @@ class DuplicateDetector:
                 values = [
                     value if None not in value or self._enforces_uniqueness(fields, value) else None for value in tuples
                 ]
+            if skipped:  # a row that is not imported has no key
+                values = [None if index in skipped else value for index, value in enumerate(values)]
             pairs = self._keys[key_index].add_keys_and_find_repeats(lo, values)
             repeats += [(seq, other, key_index) for seq, other in pairs]
         return repeats
+
+    def _compute_key_columns(self, rows: list[Any]) -> tuple[dict[str, ColumnTexts], Collection[int]]:
+        """Return the comparable values of each key field, and the rows that a rule skips."""
+        columns = {
+            name: reader.convert_key_values(self._get_values(rows, self._columns[name], self._defaults[name]))
+            for name, reader in self._readers.items()
+        }
+        columns |= {name: [text] * len(rows) for name, text in self._constants.items() if name in self._fields}
+        skipped: Collection[int] = ()
+        if self._rules is not None:
+            found = self._rules.evaluate(lambda column: self._get_values(rows, column), len(rows), keys_only=True)
+            columns, skipped = columns | found.columns, found.skipped
+        return {name: canonicalize_texts(self._fields[name], texts) for name, texts in columns.items()}, skipped
+
+    def _get_values(self, rows: list[Any], column: str, default: str | None = None) -> list[Any]:
+        """Return the values of a column; the default for rows that do not contain it."""
+        values = list(map(self._get[column], rows))
+        if column not in self._rule_columns:
+            return values
+        return [default if value is msgspec.UNSET else value for value in values]
 
     def _enforces_uniqueness(self, fields: tuple[str, ...], values: tuple[Any, ...]) -> bool:
         return self._resource.enforces_uniqueness(

@@ -69,15 +69,20 @@ class ReferenceWaitPolicy:
 async def find_duplicates_to_skip_or_fail(
     conn: Connection, plan: ImportPlan, checker: RowChecker, checked: CheckedRows, items: Sequence[Item]
 ) -> dict[int, RowErrorDetail]:
-    """Return the rows to skip because another row with their key is imported; with ``error`` such rows fail."""
+    """Return the rows to skip, by a rule or because another row with their key is imported.
+
+    With ``duplicates`` = ``error``, rows with the key of another row fail.
+    """
+    skipped = {index: RowErrorDetail(None, "skipped", reason) for index, reason in checked.skipped.items()}
     candidates = await import_records.find_duplicate_candidates(conn, items[0].job_id, [item.seq for item in items])
     if not candidates:
-        return {}
+        return skipped
     indexes = {item.seq: index for index, item in enumerate(items)}
     others = checker.check_rows([repeat.other_input for repeat in candidates])
-    skipped: dict[int, RowErrorDetail] = {}
     for at, repeat in enumerate(candidates):
         index, fields = indexes[repeat.seq], plan.unique_field_sets[repeat.key_index]
+        if index in skipped or at in others.skipped:
+            continue
         mine, theirs = checked.get_values_of_rows(fields, [index])[0], others.get_values_of_rows(fields, [at])[0]
         if not _have_same_key(plan, fields, mine, theirs):
             continue
@@ -135,7 +140,7 @@ class ImportHandler:
         checked = known.checker.check_rows([item.input for item in items])
         skipped = await find_duplicates_to_skip_or_fail(conn, known.plan, known.checker, checked, items)
         wait_policy = await ReferenceWaitPolicy.read_for_job(conn, job_id) if known.plan.may_wait_for_rows else None
-        target = TargetTable(conn, known.plan.resource, known.plan.keeps_null)
+        target = TargetTable(conn, known.plan.resource, known.plan.keeps_null, known.plan.guard_fields)
         checks = TableChecker(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
         try:
             await checks.check_rows()

@@ -16,7 +16,7 @@ from tidemill.imports.use_cases import ImportUseCases, make_import_use_cases
 from tidemill.runtime import FileTaskView, Runtime
 from tidemill.store.job_submission import Submission
 from tidemill.store.users import User
-from tidemill.tables.config import ValueFormatName
+from tidemill.tables.config import ComputedRules, Scalar, SkipRules, ValueFormatName
 
 
 class ImportFileTask(ConfigTable):
@@ -33,6 +33,9 @@ class ImportFileTask(ConfigTable):
     keep_empty: StrictBool = False
     formats: dict[str, ValueFormatName] = Field({})
     assume: StrictBool = False
+    constants: dict[str, Scalar] = Field({})
+    computed: ComputedRules = Field({})
+    skip: SkipRules = ()
 
     def describe(self) -> str:
         return f"import into {self.resource}"
@@ -52,7 +55,9 @@ class ImportFileTask(ConfigTable):
             priority=spec.priority,
         )
         try:
-            submission = await imports.check_and_prepare_submission(options, role=owner.role, spec=spec)
+            submission = await imports.check_and_prepare_submission(
+                options, role=owner.role, spec=spec, is_application=True
+            )
         except (Forbidden, UnknownResource):
             raise UnknownResource(
                 f'Resource "{self.resource}" does not exist, or user "{owner.name}" has no write access to it'

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -16,9 +16,16 @@ from tidemill.imports.column_mapping import (
     quote_names,
 )
 from tidemill.imports.format_detection import UNDECIDED_FORMAT, FormatFinding, detect_formats, resolve_formats
+from tidemill.imports.validation.rule_evaluation import Evaluate, compile_rule
 from tidemill.store.database import Database
 from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
-from tidemill.tables.resource import Field, Reference, Resource
+from tidemill.tables.resource import Field, Reference, Resource, may_lack_equality, normalize_column_name
+from tidemill.tables.row_rules import (
+    RowRule,
+    parse_computed_rule,
+    parse_skip_rule,
+    raise_rule_error,
+)
 from tidemill.tables.values.column_texts import is_storable_text
 from tidemill.tables.values.value_formats import check_format_fits_field
 
@@ -46,6 +53,17 @@ class ImportRequest:
     keep_empty: bool = False  # empty text is a value; missing is null, or in CSV an unquoted empty field
     formats: dict[str, str] = field(default_factory=dict)  # field, or column of the file -> name of a value format
     assume: bool = False  # take the likelier format of columns that can be read in two ways
+    constants: dict[str, str] = field(default_factory=dict)  # field -> value of every row
+    computed: dict[str, str] = field(default_factory=dict)  # field -> expression
+    skip: tuple[str, ...] = ()  # conditions of rows to skip
+
+
+class RuleSource(NamedTuple):
+    """Where a rule finds the values of a name: in a column, maybe of a field, or in a constant. Else it has none."""
+
+    column: str | None = None
+    field: Field | None = None
+    constant: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +83,42 @@ class ImportPlan:
     formats: dict[str, str] = field(default_factory=dict)  # field -> name of the format of its texts
     assumed: tuple[str, ...] = ()  # the fields whose format is the likelier of two
     rejects_ambiguous_numbers: bool = False  # a text such as 12.000 is invalid if nothing shows its format
+    constants: dict[str, str] = field(default_factory=dict)  # field -> value of every row
+    computed: dict[str, str] = field(default_factory=dict)  # field -> expression
+    skip: tuple[str, ...] = ()  # conditions of rows to skip
+
+    @property
+    def guard_fields(self) -> tuple[str, ...]:
+        """The fields in which a row that an upsert updates must already have the value of the constant."""
+        return tuple(name for name in self.resource.field_names if name in self.constants.keys() - {*self.resource.key})
+
+    def find_rule_source(self, name: str) -> RuleSource | None:
+        """Return where a rule finds a name: a field with a value, a column, or a field without a column.
+
+        None if there is no such field or column. Exact names win over names without case and punctuation.
+        """
+        columns = {field: column for column, field in self.mapping.items()}
+        found = self._find_value_source(name, columns)
+        if found is None:
+            normalized, known = normalize_column_name(name), set(self.resource.field_names)
+            names = dict.fromkeys([*self.constants, *(columns.keys() & known), *self.columns, *self.mapping])
+            same = [one for one in names if normalize_column_name(one) == normalized]
+            sources = {self._find_value_source(one, columns) for one in same}
+            if len(sources) == 1:
+                return sources.pop()
+            return RuleSource(field=self.resource.get_field(name)) if name in known else None
+        return found
+
+    def _find_value_source(self, name: str, columns: Mapping[str, str]) -> RuleSource | None:
+        fields = set(self.resource.field_names)
+        if name in self.constants:
+            return RuleSource(field=self.resource.get_field(name), constant=self.constants[name])
+        if name in columns and name in fields:
+            return RuleSource(columns[name], self.resource.get_field(name))
+        if name in self.columns or name in self.mapping:
+            target = self.mapping.get(name)
+            return RuleSource(name, self.resource.get_field(target) if target in fields else None)
+        return None
 
     @property
     def ordered_mapping(self) -> dict[str, str]:
@@ -82,13 +136,13 @@ class ImportPlan:
 
     @property
     def mapped_fields(self) -> tuple[str, ...]:
-        """The fields that the file has columns for, in the order of the resource."""
-        mapped = set(self.mapping.values())
+        """The fields that the import sets, from columns or by rules, in the order of the resource."""
+        mapped = {*self.mapping.values(), *self.constants, *self.computed}
         return tuple(name for name in self.resource.field_names if name in mapped)
 
     @property
     def unique_field_sets(self) -> tuple[tuple[str, ...], ...]:
-        """Return the unique sets of fields that the file has columns for, the key first."""
+        """Return the unique sets of fields that the import sets, the key first."""
         given, key = set(self.mapped_fields), self.resource.key
         sets = [key, *(fields for fields in self.resource.unique if fields != key)]
         return tuple(fields for fields in sets if fields and given.issuperset(fields))
@@ -190,6 +244,7 @@ def make_import_plan(request: ImportRequest, resource: Resource, content: FileCo
         documents=request.keep_empty and named_by_rows,
         rejects_ambiguous_numbers=not request.keep_empty,
     )
+    plan = add_rules_to_plan(plan, request)
     validate_plan(plan)
     given = choose_given_formats(request, resource, mapped.mapping)
     findings = detect_formats_of_plan(plan, content, given)
@@ -266,13 +321,77 @@ def is_spreadsheet_safe(request: ImportRequest, columns: Sequence[str], *, named
 def map_file_columns(
     request: ImportRequest, resource: Resource, columns: Sequence[str], *, named_by_rows: bool = False
 ) -> ColumnMapping:
-    mapped = map_columns(columns, resource, request.mapping)
+    closed = list_fields_closed_to_columns(request, resource)
+    read = list_names_in_rules(request, resource)
+    mapped = map_columns(columns, resource, request.mapping, set_by_rules=closed, read_by_rules=read)
     if not named_by_rows:
         return mapped
     optional = {format_missing_column(name) for name in mapped.missing}
-    mapping = {name: name for name in resource.field_names if name not in mapped.mapping.values()} | mapped.mapping
+    others = closed.union(mapped.mapping.values())
+    mapping = {name: name for name in resource.field_names if name not in others} | mapped.mapping
     problems = [problem for problem in mapped.problems if problem not in optional]
     return replace(mapped, mapping=mapping, missing=[], problems=problems)
+
+
+def list_fields_closed_to_columns(request: ImportRequest, resource: Resource) -> set[str]:
+    """Return the fields that no column may fill: constants, and computed fields that do not read their own column."""
+    computed = {**request.computed, **resource.computed}
+    rewritten = {name for name, text in computed.items() if name in parse_computed_rule(text).names}
+    return {*request.constants, *resource.constants, *(computed.keys() - rewritten)}
+
+
+def list_names_in_rules(request: ImportRequest, resource: Resource) -> set[str]:
+    rules = [parse_computed_rule(text) for text in (*request.computed.values(), *resource.computed.values())]
+    rules += [parse_skip_rule(text) for text in (*request.skip, *resource.skip)]
+    return set[str]().union(*(rule.names for rule in rules))
+
+
+def compile_rule_of_plan(plan: ImportPlan, rule: RowRule, own_field: str | None = None) -> Evaluate:
+    """Return the function that evaluates a rule; ``own_field`` is the computed field.
+
+    Raises:
+        InvalidInput: A name is neither a field nor a column, or is another computed field.
+    """
+    subject, fields = "condition" if own_field is None else "expression", {}
+    for name, at in rule.names.items():
+        source = plan.find_rule_source(name)
+        if source is None:
+            names = [*plan.resource.field_names, *plan.columns]
+            hint = format_suggestion(name, names)
+            raise_rule_error(subject, rule.text, at, f'"{name}" is neither a field nor a column of the file{hint}')
+        if source.column is None and source.constant is None and name in plan.computed:
+            raise_rule_error(subject, rule.text, at, f'"{name}" is computed itself. Rules read columns and constants')
+        fields[name] = source.field
+    return compile_rule(rule, fields, owner=plan.resource.owner_name)
+
+
+def add_rules_to_plan(plan: ImportPlan, request: ImportRequest) -> ImportPlan:
+    """Return the plan with the rules of the resource and of the request.
+
+    Raises:
+        InvalidInput: A rule reads a name that is neither a field nor a column, or values of the wrong type.
+    """
+    resource = plan.resource
+    plan = replace(
+        plan,
+        constants={**request.constants, **resource.constants},
+        computed={**request.computed, **resource.computed},
+        skip=tuple(dict.fromkeys([*resource.skip, *request.skip])),
+    )
+    _check_rules(plan)
+    return plan
+
+
+def _check_rules(plan: ImportPlan) -> None:
+    for name, text in plan.computed.items():
+        compile_rule_of_plan(plan, parse_computed_rule(text), name)
+    for text in plan.skip:
+        compile_rule_of_plan(plan, parse_skip_rule(text))
+    for name in plan.guard_fields if plan.mode == "upsert" else ():
+        if may_lack_equality(plan.resource.get_field(name)):
+            raise InvalidInput(
+                f'An upsert cannot use a constant for the field "{name}": values of its type cannot be compared'
+            )
 
 
 def validate_plan(plan: ImportPlan) -> None:
@@ -294,7 +413,7 @@ def validate_plan(plan: ImportPlan) -> None:
             raise InvalidInput(
                 f"An upsert needs a column for every key field. Key fields without a column: {quote_names(lacking)}."
             )
-    if not plan.mapped_fields:
+    if not {*plan.mapping.values(), *plan.computed}.intersection(resource.field_names):
         raise InvalidInput(f"No column of the file is a field of {resource.name}")
 
 

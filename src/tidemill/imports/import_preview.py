@@ -26,6 +26,7 @@ from tidemill.imports.format_detection import (
 from tidemill.imports.import_plan import (
     ImportPlan,
     ImportRequest,
+    add_rules_to_plan,
     choose_given_formats,
     detect_formats_of_plan,
     is_spreadsheet_safe,
@@ -42,7 +43,7 @@ from tidemill.imports.import_submission import (
     make_plan_and_check_privileges,
     stage_referenced_file,
 )
-from tidemill.imports.validation.row_checker import RowChecker
+from tidemill.imports.validation.row_checker import RowChecker, convert_constants
 from tidemill.jobs.file_inspection import FileInspection
 from tidemill.jobs.staged_files import StagedFiles, make_staged_files
 from tidemill.jobs.work_gates import make_preview_download_gate
@@ -76,8 +77,20 @@ class ImportPreview(TypedDict):
     formats: list[dict[str, Any]]
     known_formats: list[dict[str, Any]]
     rejected_values: dict[str, list[RejectedValue]]
-    rows: list[RowWithErrors]
+    rows: list["PreviewRow"]
     remembered: JsonObject | None
+    constants: dict[str, str]
+    computed: dict[str, str]
+    skip: list[str]
+    forced_fields: list[str]
+    forced_skip: list[str]
+
+
+class PreviewRow(RowWithErrors):
+    """A row, with the values that the import computes and the reason why it skips the row."""
+
+    computed: dict[str, str | None]
+    skipped: str | None
 
 
 async def preview_import_and_delete_file(
@@ -155,6 +168,10 @@ async def _build_preview(
         documents=request.keep_empty and inspection.is_named_by_rows,
         rejects_ambiguous_numbers=not request.keep_empty,
     )
+    with suppress(InvalidInput):  # it is one of the problems
+        with_rules = add_rules_to_plan(plan, request)
+        convert_constants(resource, with_rules.constants, runtime.declarations.normalizers)
+        plan = with_rules
     formats: list[FormatFinding] = []
     with suppress(InvalidInput):  # it is one of the problems
         given = choose_given_formats(request, resource, mapping)
@@ -187,12 +204,17 @@ async def _build_preview(
         "rejected_values": rejected,
         "rows": rows[:shown_rows],
         "remembered": None,
+        "constants": {**request.constants, **resource.constants},
+        "computed": {**request.computed, **resource.computed},
+        "skip": list(dict.fromkeys([*resource.skip, *request.skip])),
+        "forced_fields": sorted(resource.forced_fields),
+        "forced_skip": list(resource.skip),
     }
 
 
 def _check_preview_rows(
     inspection: FileInspection, checker: RowChecker, unknown: set[str]
-) -> tuple[list[RowWithErrors], dict[str, list[RejectedValue]]]:
+) -> tuple[list[PreviewRow], dict[str, list[RejectedValue]]]:
     """Return the first rows with their errors, and the most frequent invalid values of each field.
 
     Unknown columns are problems of the preview, not of every row.
@@ -203,16 +225,26 @@ def _check_preview_rows(
         else record
         for record in inspection.records
     ]
-    found = checker.check_rows(known).errors
+    checked = checker.check_rows(known)
+    found = checked.errors
     invalid_rows = found.build_details_by_row()
-    rows: list[RowWithErrors] = []
+    rows: list[PreviewRow] = []
     for index, record in enumerate(inspection.records):
         row = index + 1
         file_line = None if inspection.lines is None else inspection.lines[index]
         line = resolve_line_number(row, file_line, inspection.first_line)
         error = inspection.defects.get(index) or invalid_rows.get(index)
         errors = build_row_error_views(error, row, line) if error else []
-        rows.append({"row": row, "line": line, "errors": errors, "input": _to_displayed_input(record)})
+        rows.append(
+            {
+                "row": row,
+                "line": line,
+                "errors": errors,
+                "input": _to_displayed_input(record),
+                "computed": {name: checked.columns[name][index] for name in checker.computed_fields},
+                "skipped": checked.skipped.get(index),
+            }
+        )
     return rows, count_rejected_values(found)
 
 

@@ -1,16 +1,18 @@
 """Options, files and results of import submissions, and the inspection of their files."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import date, time
+from decimal import Decimal
 from pathlib import PurePath
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from tidemill.core.errors import InvalidInput, UnknownEntity, UnknownFile
+from tidemill.core.errors import Forbidden, InvalidInput, UnknownEntity, UnknownFile, format_suggestion
 from tidemill.core.file_format import DetectedLayout, FileLayout
 from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Role
@@ -25,11 +27,21 @@ from tidemill.imports.import_plan import (
     make_import_plan,
 )
 from tidemill.imports.remembered_mappings import MappingProposal, propose_mapping
+from tidemill.imports.table_checks import check_constants_in_database
+from tidemill.imports.validation.row_checker import convert_constants
 from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, inspect_file
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.runtime import Runtime
 from tidemill.store.job_submission import ExistingJob, Submission
 from tidemill.tables.resource import Resource
+from tidemill.tables.row_rules import (
+    COMPUTED_MAX,
+    CONSTANTS_MAX,
+    SKIP_RULES_MAX,
+    check_constant_text,
+    parse_computed_rule,
+    parse_skip_rule,
+)
 
 REMOTE_URL_PREFIXES = ("http://", "https://")
 
@@ -64,6 +76,7 @@ class ImportOptions:
             "priority": self.priority,
             **msgspec.to_builtins(self.request),
             "key": list(self.request.key),  # as JSON returns it
+            "skip": list(self.request.skip),
             **source,
         }
 
@@ -83,7 +96,8 @@ class ImportSubmission:
 
     def copy_with_request(self, request: ImportRequest, layout: FileLayout) -> "ImportSubmission":
         """Return the submission with other options of the file."""
-        options = msgspec.to_builtins(request) | {"key": list(request.key), "layout": layout.to_json()}
+        options = msgspec.to_builtins(request)
+        options |= {"key": list(request.key), "skip": list(request.skip), "layout": layout.to_json()}
         stored = self.stored_request | options
         spec = replace(self.spec, fingerprint_params=stored)
         return replace(self, spec=spec, request=request, layout=layout, stored_request=stored)
@@ -117,6 +131,88 @@ class FileReference:
 
 
 ImportSource = ImportFile | FileReference
+
+
+def to_constant_text(value: str | float | Decimal | date | time) -> str:
+    """Return the value of a constant as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def check_requested_rules(request: ImportRequest, resource: Resource) -> None:
+    """Check the syntax and the fields of the rules of a request, before ``resolve_constants``.
+
+    Raises:
+        InvalidInput: A rule is invalid, its field does not exist, or the resource sets the field itself.
+    """
+    for option, rules, most in (
+        ("constants", request.constants, CONSTANTS_MAX),
+        ("computed", request.computed, COMPUTED_MAX),
+        ("skip", request.skip, SKIP_RULES_MAX),
+    ):
+        if len(rules) > most:
+            raise InvalidInput(f'"{option}" has {len(rules):,} entries; at most {most} are allowed')
+    given = {name for name, source in resource.constants_from.items() if source == "application"}
+    _check_fields_of_rules("constants", request.constants, resource, resource.forced_fields - given)
+    _check_fields_of_rules("computed", request.computed, resource, resource.forced_fields)
+    both = sorted(request.constants.keys() & request.computed.keys())
+    if both:
+        raise InvalidInput(f'Field "{both[0]}" is in "constants" and in "computed". Remove one of them.')
+    for name, text in request.constants.items():
+        try:
+            check_constant_text(text)
+        except InvalidInput as error:
+            raise InvalidInput(f'Invalid constant "{name}": {error}') from error
+    for text in request.computed.values():
+        parse_computed_rule(text)
+    for text in request.skip:
+        parse_skip_rule(text)
+
+
+def _check_fields_of_rules(option: str, names: Iterable[str], resource: Resource, forced: Collection[str]) -> None:
+    for name in names:
+        if name not in resource.field_names:
+            hint = format_suggestion(name, resource.field_names)
+            raise InvalidInput(f'Invalid "{option}": "{name}" is not a field of {resource.name}{hint}')
+        if name in forced:
+            raise InvalidInput(
+                f'Invalid "{option}": resource "{resource.name}" sets the field "{name}" of every row itself'
+            )
+
+
+def uses_owner_name(request: ImportRequest, resource: Resource) -> bool:
+    """Return whether a constant or a rule of the import is the name of its owner."""
+    rules = [parse_computed_rule(text) for text in (*request.computed.values(), *resource.computed.values())]
+    rules += [parse_skip_rule(text) for text in (*request.skip, *resource.skip)]
+    return "owner" in resource.constants_from.values() or any(rule.uses_owner for rule in rules)
+
+
+def resolve_constants(
+    request: ImportRequest, resource: Resource, *, owner_id: int, owner_name: str, is_application: bool
+) -> Resource:
+    """Return the resource with the values of all its constants.
+
+    Raises:
+        InvalidInput: The application does not set a constant of the resource.
+        Forbidden: The caller is not the application, and only the application can set a constant of the resource.
+    """
+    constants = dict(resource.constants)
+    for name, source in resource.constants_from.items():
+        if source != "application":
+            constants[name] = owner_name if source == "owner" else str(owner_id)
+        elif not is_application:
+            raise Forbidden(
+                f'Only the application can import into resource "{resource.name}": it sets the field "{name}" of every '
+                "row in Python or on the command line"
+            )
+        elif name not in request.constants:
+            raise InvalidInput(
+                f'Resource "{resource.name}" requires the constant "{name}". Set it in "constants", or with --set.'
+            )
+        else:
+            constants[name] = request.constants[name]
+    return replace(resource, constants=constants, constants_from={}, owner_name=owner_name)
 
 
 class SubmittedImport(NamedTuple):
@@ -211,6 +307,8 @@ async def make_plan_and_check_privileges(
     # In a thread: comparing the names of a thousand columns and fields takes a second.
     plan = await asyncio.to_thread(make_import_plan, request, resource, get_file_content(inspection))
     await check_table_privileges(runtime.db, plan)
+    convert_constants(plan.resource, plan.constants, runtime.declarations.normalizers)
+    await runtime.db.run(check_constants_in_database, plan.resource, plan.constants)
     return plan
 
 

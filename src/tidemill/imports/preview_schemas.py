@@ -93,6 +93,13 @@ class ValueFormatOut(BaseModel):
     example: FormatExample
 
 
+class PreviewRowOut(RowOut):
+    """A row of a preview with all of its errors."""
+
+    computed: dict[str, str | None] = Field({}, description="Computed field -> value")
+    skipped: str | None = Field(None, description="Why the import would skip the row")
+
+
 class PreviewOut(BaseModel):
     """The layout of a file, its column mapping, and the errors in its first rows. The file is not stored."""
 
@@ -115,7 +122,12 @@ class PreviewOut(BaseModel):
     rejected_values: dict[str, list[RejectedValueOut]] = Field(
         {}, description="Field -> invalid texts of its column in the first 1,000 rows, the most frequent first"
     )
-    rows: list[RowOut] = Field(
+    constants: dict[str, str] = Field({}, description="Field -> value of every row")
+    computed: dict[str, str] = Field({}, description="Field -> expression")
+    skip: list[str] = Field([], description="Conditions of rows that the import would skip")
+    forced_fields: list[str] = Field([], description="Fields that the resource sets itself, for every import")
+    forced_skip: list[str] = Field([], description="Those of the conditions that belong to the resource")
+    rows: list[PreviewRowOut] = Field(
         description="The first rows, with the errors that can be found without a query of the table"
     )
 

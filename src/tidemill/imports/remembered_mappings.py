@@ -23,7 +23,13 @@ from tidemill.tables.resource import Resource, normalize_column_name
 
 sql = make_sql_loader("tidemill.imports")
 
-REMEMBERED_OPTIONS = ("translations", "formats", "rules")  # fields of ImportRequest, besides the mapping
+REMEMBERED_OPTIONS = (
+    "translations",
+    "formats",
+    "constants",
+    "computed",
+    "skip",
+)  # fields of ImportRequest, besides the mapping
 REMEMBERED_MAX_BYTES = 256 << 10  # of one mapping with its columns and options
 REMEMBERED_PER_OWNER_MAX, TRIMMED_AT_ONCE_MAX = 500, 10_000
 COMPARED_MAPPINGS_MAX = 50  # recent mappings that are compared with other columns
@@ -175,6 +181,9 @@ async def propose_mapping(
         return None
     source = found[0]
     new, missing = _find_differences(source.columns, given)
+    if source.owner_id != owner_id:  # the constants of another user, such as a tenant, are not those of this one
+        options = {name: value for name, value in source.options.items() if name != "constants"}
+        source = replace(source, options=options)
     completed = complete_request(request, source, given, resource)
     mapped = map_columns(given, resource, completed.mapping)
     fields_of_file = mapped.mapping.values()
@@ -199,6 +208,7 @@ def complete_request(
 ) -> ImportRequest:
     """Return the request with the options of a mapping that it does not set itself."""
     known, taken = set(resource.field_names), set(request.mapping.values())
+    forced = resource.forced_fields | request.constants.keys() | request.computed.keys()
     remembered = {normalize_column_name(column): field for column, field in source.mapping.items()}
     mapping = {
         column: field
@@ -213,7 +223,8 @@ def complete_request(
         if option.name not in REMEMBERED_OPTIONS or not stored:
             continue
         if isinstance(current, dict):  # by field, or by column
-            changes[option.name] = {name: stored[name] for name in stored if name in known or name in columns} | current
+            names = known - forced if option.name in ("constants", "computed") else known.union(columns)
+            changes[option.name] = {name: stored[name] for name in stored if name in names} | current
         elif current == getattr(ImportRequest(), option.name):
             changes[option.name] = msgspec.convert(stored, types[option.name])
     return replace(request, **changes)

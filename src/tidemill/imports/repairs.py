@@ -173,7 +173,8 @@ async def _check_rows(
     checked = await asyncio.to_thread(checker.check_rows, [item.input for item in items])
     skipped = await find_duplicates_to_skip_or_fail(conn, plan, checker, checked, items)
     try:
-        await TableChecker(TargetTable(conn, plan.resource, plan.keeps_null), plan, checked, skipped).check_rows()
+        target = TargetTable(conn, plan.resource, plan.keeps_null, plan.guard_fields)
+        await TableChecker(target, plan, checked, skipped).check_rows()
     except (TableRejection, TargetUnusable) as error:
         raise Conflict(f"Cannot check the rows: {error}") from error
     return {items[index].seq: error for index, error in checked.errors.build_details_by_row().items()}

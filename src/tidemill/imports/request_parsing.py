@@ -13,7 +13,14 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Principal
 from tidemill.imports.fixed_rows import FixedRowsFile
 from tidemill.imports.import_plan import ImportRequest
-from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, ImportSubmission
+from tidemill.imports.import_submission import (
+    FileReference,
+    ImportFile,
+    ImportOptions,
+    ImportSource,
+    ImportSubmission,
+    to_constant_text,
+)
 from tidemill.imports.schemas import ImportIn, ImportSourceIn, LayoutIn
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import upload
@@ -25,7 +32,7 @@ from tidemill.runtime import Runtime
 
 LayoutModel = TypeVar("LayoutModel", bound=LayoutIn)
 LAYOUT_FIELDS = tuple(LayoutIn.model_fields)
-JSON_ENCODED_FIELDS = ("mapping", "translations", "formats", "policy")
+JSON_ENCODED_FIELDS = ("mapping", "translations", "formats", "constants", "computed", "policy")
 REFERENCE_ONLY_FIELDS = ("source",)
 SHEET_NUMBER_MAX_DIGITS = 9  # a longer text can only be a name
 
@@ -51,6 +58,8 @@ def parse_form_fields(model: type[LayoutModel], fields: dict[str, str], location
         values["sheet"] = int(sheet)
     if "key" in values:
         values["key"] = _parse_list_field((location, "key"), values["key"])
+    if "skip" in values:
+        values["skip"] = _parse_rule_list((location, "skip"), values["skip"])
     try:
         return model.model_validate(values)
     except pydantic.ValidationError as error:
@@ -82,6 +91,9 @@ def build_import_options(body: ImportIn) -> ImportOptions:
             keep_empty=body.keep_empty,
             formats=body.formats,
             assume=body.assume,
+            constants={name: to_constant_text(value) for name, value in body.constants.items()},
+            computed=body.computed,
+            skip=tuple(body.skip),
         ),
         layout=get_layout_options(body),
         policy=body.policy.model_dump(exclude_none=True),
@@ -104,6 +116,11 @@ def _parse_list_field(location: tuple[str, str], text: str) -> list[Any]:
         return pydantic.TypeAdapter(list[Any]).validate_json(text)
     except pydantic.ValidationError as error:
         raise make_validation_error([(location, f"must be a list: {error.errors()[0]['msg']}")]) from error
+
+
+def _parse_rule_list(location: tuple[str, str], text: str) -> list[Any]:
+    """Parse a JSON list of rules, or one rule. A rule can contain commas."""
+    return _parse_list_field(location, text) if text.lstrip().startswith("[") else [text]
 
 
 ImportModel = TypeVar("ImportModel", bound=ImportIn)

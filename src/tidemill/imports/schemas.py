@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, field_validator
 from typing_extensions import TypeAliasType
 
 from tidemill.core.status import JobStatus
@@ -20,6 +20,7 @@ from tidemill.rest.schema_types import (
     NextPageToken,
     RequestModel,
 )
+from tidemill.tables.row_rules import COMPUTED_MAX, CONSTANTS_MAX, SKIP_RULES_MAX
 
 ImportMode = TypeAliasType("ImportMode", Literal["insert", "upsert"])
 DuplicatePolicy = TypeAliasType("DuplicatePolicy", Literal["first", "last", "error"])
@@ -105,6 +106,21 @@ class ImportIn(LayoutIn):
     assume: bool = Field(
         False, description="Take the likelier format of columns that can be read in two ways, instead of an error"
     )
+    constants: dict[str, str | StrictInt | StrictFloat | StrictBool] = Field(
+        {},
+        max_length=CONSTANTS_MAX,
+        description="Field -> value of every row. An upsert updates only rows that have these values",
+        examples=[{"source": "webshop"}],
+    )
+    computed: dict[str, str] = Field(
+        {},
+        max_length=COMPUTED_MAX,
+        description="Field -> expression of columns, such as `concat(first, ' ', last)`",
+        examples=[{"email": "lower(trim(email))"}],
+    )
+    skip: list[str] = Field(
+        [], max_length=SKIP_RULES_MAX, description="Conditions of rows to skip", examples=[["status = 'deleted'"]]
+    )
     policy: PolicyIn = PolicyIn()
     priority: int = Field(0, ge=-100, le=100)
 
@@ -172,6 +188,9 @@ class ImportDetail(ImportOut):
     )
     formats: dict[str, str] = Field({}, description="Field -> format of its values, for fields that have one")
     assumed: list[str] = Field([], description="Fields whose values fit two formats, and whose format is the likelier")
+    constants: dict[str, str] = Field({}, description="Field -> value of every row")
+    computed: dict[str, str] = Field({}, description="Field -> expression")
+    skip: list[str] = Field([], description="Conditions of rows that are skipped")
     duplicates: DuplicatePolicy
     resource_key: list[str] = Field(description="Fields that identify a row")
     policy: dict[str, Any]
@@ -222,6 +241,9 @@ _IMPORT_PROPERTIES: dict[str, dict[str, Any]] = {
     "keep_empty": {"type": "boolean", "description": "Import empty text as text, not as a missing value"},
     "formats": {"type": "string", "description": "JSON object: field -> format of its values"},
     "assume": {"type": "boolean", "description": "Take the likelier format of columns that can be read in two ways"},
+    "constants": {"type": "string", "description": "JSON object: field -> value of every row"},
+    "computed": {"type": "string", "description": "JSON object: field -> expression"},
+    "skip": {"type": "string", "description": "Condition of rows to skip, or a JSON list of conditions"},
     "policy": {"type": "string", "description": "JSON object, see PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     **_LAYOUT_PROPERTIES,

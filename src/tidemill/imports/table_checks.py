@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from tidemill.core.errors import InvalidInput
 from tidemill.imports.import_plan import ImportPlan
-from tidemill.imports.target_table import ConcurrentRowChange, TableRejection, TargetTable
+from tidemill.imports.target_table import ConcurrentRowChange, TableRejection, TargetTable, TargetUnusable
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.row_checker import CheckedRows
 from tidemill.imports.validation.row_errors import RowErrorDetail
+from tidemill.store.database import Connection
 from tidemill.tables.resource import Reference, Resource
 from tidemill.tables.values.column_texts import REDACTED_VALUE, clean_value_for_error
 
@@ -97,10 +99,27 @@ class TableChecker:
                 if rows
                 else set()
             )
+            await self._check_guards(rows)
             self._check_required_in_new_rows()
         for fields in dict.fromkeys((resource.key, *resource.unique)):
             if fields and given.issuperset(fields):
                 await self._check_unique(fields)
+
+    async def _check_guards(self, rows: Sequence[int]) -> None:
+        """Add an error to rows whose key exists in a row with another value of a constant: it is not to be updated."""
+        guards = self._plan.guard_fields
+        existing = [index for index in rows if index in self.existing_rows]
+        if not guards or not existing:
+            return
+        fields = (*self._plan.resource.key, *guards)
+        values = self.checked.get_values_of_rows(fields, existing)
+        same = await self.target.find_rows_existing_in_table(fields, values)
+        key, named = self._plan.resource.key, ", ".join(guards)
+        for at, index in enumerate(existing):
+            if at not in same:
+                self.existing_rows.discard(index)
+                reason = f"a row with this value exists, with another value of {named} than the import sets"
+                self._add_error(index, key, "exists", reason, values[at][: len(key)])
 
     def _check_required_in_new_rows(self) -> None:
         """Add an error to new rows without a required field. In existing rows, an upsert keeps its value."""
@@ -238,6 +257,37 @@ class TableChecker:
     ) -> None:
         value = format_row_values(self._plan.resource, fields, values)
         self.checked.add_error(index, RowErrorDetail(", ".join(fields), code, reason, value))
+
+
+async def check_constants_in_database(conn: Connection, resource: Resource, constants: Mapping[str, str]) -> None:
+    """Check constants against the types and references that only the database knows.
+
+    Raises:
+        InvalidInput: A constant is not a value of its type, or refers to no row.
+    """
+    if not constants:
+        return
+    target = TargetTable(conn, resource)
+    try:
+        async with target.open_read_savepoint():
+            await _check_constants(target, resource, constants)
+    except (TableRejection, TargetUnusable) as error:
+        raise InvalidInput(f"Cannot check the constants {', '.join(constants)}: {error}") from error
+
+
+async def _check_constants(target: TargetTable, resource: Resource, constants: Mapping[str, str]) -> None:
+    for name, text in constants.items():
+        field = resource.get_field(name)
+        if field.type in SERVER_CHECKED_TYPES or field.judged:
+            for reason in (await target.find_invalid_values(name, [text])).values():
+                raise InvalidInput(f'Invalid constant "{name}": {reason}')
+    for reference in resource.references:
+        if reference.table == resource.table or not constants.keys() >= set(reference.fields):
+            continue
+        values = tuple(constants[name] for name in reference.fields)
+        if await target.find_missing_references(reference, [values]):
+            shown, named = format_row_values(resource, reference.fields, values), ", ".join(reference.fields)
+            raise InvalidInput(f'Invalid constant "{named}": no matching row in {reference.table} for "{shown}"')
 
 
 def format_row_values(resource: Resource, fields: Sequence[str], values: Sequence[str | None]) -> str | None:

@@ -12,7 +12,7 @@ from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.statements import make_sql_loader
 from tidemill.tables.introspection.table_introspection import introspect_table
-from tidemill.tables.resource import Field, Reference, Resource, TableName
+from tidemill.tables.resource import Field, Reference, Resource, TableName, may_lack_equality
 from tidemill.tables.values.column_texts import ColumnTexts
 
 _TARGET_UNUSABLE_MESSAGES = {
@@ -145,10 +145,22 @@ class TargetTable:
     """Statements on one table, with fields by name and values as text. Results are indexes of the given rows."""
 
     def __init__(
-        self, conn: Connection, resource: Resource, keeps_null: Callable[[Field], bool] = lambda _: False
+        self,
+        conn: Connection,
+        resource: Resource,
+        keeps_null: Callable[[Field], bool] = lambda _: False,
+        guards: Sequence[str] = (),
     ) -> None:
-        """``keeps_null``: whether NULL is a value of a field that the table would fill."""
+        """Create the statements.
+
+        Args:
+            conn: The connection.
+            resource: The table.
+            keeps_null: Whether NULL is a value of a field that the table would fill.
+            guards: Fields in which a row of the table must have the value of the imported row to be updated.
+        """
         self._conn = conn
+        self._updated_by = (*resource.key, *guards)
         self._filled = {field.name for field in resource.fields if field.filled and not keeps_null(field)}
         self._resource = resource
         self._table_name = resource.table
@@ -249,7 +261,7 @@ class TargetTable:
         if not others:
             return set()
         if dry_run:
-            key = self._resource.key
+            key = self._updated_by
             keys = [tuple(row[fields.index(name)] for name in key) for row in rows]
             await self._execute_and_get_row_indexes(
                 "target/copy_there", self._build_unnest(key, keys), match=self._build_match_condition(key)
@@ -300,8 +312,8 @@ class TargetTable:
             )
 
     def _list_updatable_fields(self, fields: Sequence[str]) -> list[Field]:
-        """Return the fields that an update sets: all but the key."""
-        return [self._fields[field] for field in fields if field not in self._resource.key]
+        """Return the fields that an update sets: all but the key and the guards."""
+        return [self._fields[field] for field in fields if field not in self._updated_by]
 
     async def _execute_for_rows_matched_by_key(
         self, name: str, fields: Sequence[str], rows: TextRows, table: Identifier, **more: Composable
@@ -310,7 +322,7 @@ class TargetTable:
             SQL("false")
         ]
         differs = SQL(" OR ").join(parts)
-        match = self._build_match_condition(self._resource.key)
+        match = self._build_match_condition(self._updated_by)
         unnest = self._build_unnest(fields, rows)
         return await self._execute_and_get_row_indexes(name, unnest, table, match=match, differs=differs, **more)
 
@@ -365,7 +377,7 @@ class TargetTable:
 
     def _build_difference_condition(self, field: Field) -> Composable:
         ours, theirs = SQL("t.{}").format(_quote_column(field.column)), self._build_typed_value(field)
-        if _may_lack_equality(field):  # compare the text of values whose type has no equality
+        if may_lack_equality(field):  # compare the text of values whose type has no equality
             ours, theirs = SQL("{}::text").format(ours), SQL("{}::text").format(theirs)
         unequal = SQL("{} IS DISTINCT FROM {}").format(ours, theirs)
         if field.name in self._filled:
@@ -383,11 +395,6 @@ def _build_text_array_sql_and_value(name: str, column: Sequence[str | None]) -> 
 
 def _load_sql_template(name: str) -> SQL:
     return SQL(sql(name).decode())
-
-
-def _may_lack_equality(field: Field) -> bool:
-    kind = field.element if field.type == "array" else field.type
-    return kind in (None, "other", "json") and field.sql_type != "jsonb"
 
 
 def _quote_column(name: str) -> Identifier:

@@ -20,6 +20,7 @@ from tidemill.imports import import_records
 from tidemill.imports.failed_rows import (
     list_rows_with_errors,
 )
+from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import (
     FileReference,
     ImportFile,
@@ -27,11 +28,16 @@ from tidemill.imports.import_submission import (
     ImportSource,
     ImportSubmission,
     SubmittedImport,
+    check_requested_rules,
     inspect_and_complete_submission,
     inspect_import_file,
     make_plan_and_check_privileges,
+    resolve_constants,
     stage_referenced_file,
+    uses_owner_name,
 )
+from tidemill.imports.table_checks import check_constants_in_database
+from tidemill.imports.validation.row_checker import convert_constants
 from tidemill.jobs import queries
 from tidemill.jobs.file_inspection import FileInspection, check_record_format
 from tidemill.jobs.staged_files import make_staged_files
@@ -45,6 +51,8 @@ from tidemill.store.job_submission import (
     find_job_by_idempotency_key,
     make_key_reused_error,
 )
+from tidemill.store.users import get_user
+from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 from tidemill.tables.values.value_formats import get_value_format
 from tidemill.telemetry.events import emit
@@ -61,7 +69,12 @@ class ImportUseCases:
         self._staged_files = runtime.get(make_staged_files)
 
     async def check_and_prepare_submission(
-        self, options: ImportOptions, *, role: Role | None, spec: Submission = LOCAL_IMPORT
+        self,
+        options: ImportOptions,
+        *,
+        role: Role | None,
+        spec: Submission = LOCAL_IMPORT,
+        is_application: bool | None = None,
     ) -> ImportSubmission:
         """Check the options and the permission, and look up the idempotency key.
 
@@ -69,10 +82,13 @@ class ImportUseCases:
             options: The target, the layout and the rules of the import.
             role: The caller's role. None means a local caller, who may import into every table.
             spec: The owner, the idempotency key and the origin of the request.
+            is_application: Whether the caller may set the constants that the resource takes from the application. By
+                default, only a local caller may.
 
         Raises:
             InvalidInput: An option is invalid.
             Forbidden, UnknownResource: The role has no write access to the resource.
+            Forbidden: Only the application can set a constant of the resource.
             IdempotencyKeyReused: The key was used for a submission with other options.
         """
         check_record_format(options.layout)
@@ -96,6 +112,8 @@ class ImportUseCases:
             resource = await resources.get_resource(self._db, options.resource, any_table=True)
         else:
             resource = await resources.get_writable_resource(self._db, role, options.resource)
+        is_application = role is None if is_application is None else is_application
+        resource = await self._resolve_rules(options.request, resource, spec.owner_id, is_application=is_application)
         return ImportSubmission(
             spec=spec,
             resource=resource,
@@ -104,6 +122,20 @@ class ImportUseCases:
             stored_request=stored,
             existing_job=await self._find_existing_job(spec),
         )
+
+    async def _resolve_rules(
+        self, request: ImportRequest, resource: Resource, owner_id: int, *, is_application: bool
+    ) -> Resource:
+        """Check the rules of a request, and return the resource with the values of its constants."""
+        check_requested_rules(request, resource)
+        owner_name = ""
+        if uses_owner_name(request, resource):
+            owner_name = (await self._db.run(get_user, str(owner_id))).name
+        resource = resolve_constants(
+            request, resource, owner_id=owner_id, owner_name=owner_name, is_application=is_application
+        )
+        convert_constants(resource, {**request.constants, **resource.constants}, self._runtime.declarations.normalizers)
+        return resource
 
     def _check_and_redact_url(self, url: str) -> str:
         """Return the URL as the job stores it; InvalidInput if it is not allowed.
@@ -199,6 +231,8 @@ class ImportUseCases:
         from tidemill.files.remote.checked_connection import get_url_file_name  # noqa: PLC0415  it imports an HTTP client
 
         blob_id = uuid4().hex
+        constants = {**submission.request.constants, **submission.resource.constants}
+        await self._db.run(check_constants_in_database, submission.resource, constants)
         source = SourceReference(blob=blob_id, url=url, layout=submission.layout, name=get_url_file_name(url))
         params = {
             "asked": submission.stored_request,

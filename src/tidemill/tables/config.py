@@ -1,7 +1,8 @@
 """The section ``[resources]`` of ``tidemill.toml``: the tables of imports and exports, and their rules."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Annotated, Any, get_args
 
@@ -23,10 +24,19 @@ from tidemill.tables.introspection.table_introspection import parse_table_name_v
 from tidemill.tables.resource import (
     BUILTIN_NORMALIZERS,
     ConditionalRequirement,
+    ConstantSource,
     DeclaredField,
     Reference,
     ResourceDeclaration,
     TableName,
+)
+from tidemill.tables.row_rules import (
+    COMPUTED_MAX,
+    CONSTANTS_MAX,
+    SKIP_RULES_MAX,
+    check_constant_text,
+    parse_computed_rule,
+    parse_skip_rule,
 )
 from tidemill.tables.values.value_formats import get_value_format
 
@@ -128,6 +138,37 @@ def _check_value_format(name: str) -> str:
     return name
 
 
+def _check_rule(parse: Callable[[str], object]) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        try:
+            parse(text)
+        except InvalidInput as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    return check
+
+
+@dataclass(frozen=True, slots=True)
+class _ConstantFrom:
+    """A constant whose value is known when an import is submitted."""
+
+    source: ConstantSource
+
+
+def _parse_constant(value: Any) -> str | _ConstantFrom:
+    if not isinstance(value, Mapping):
+        return _check_constant(_format_scalar(value))
+    if value.keys() != {"from"}:
+        raise ValueError(f'Input should be a value or a table with the key "from", not {", ".join(value) or "empty"}')
+    return _ConstantFrom(check_choice(value["from"], get_args(ConstantSource)))  # type: ignore[arg-type]
+
+
+_check_constant = _check_rule(check_constant_text)
+Constants = Annotated[dict[str, Annotated[Any, PlainValidator(_parse_constant)]], Field(max_length=CONSTANTS_MAX)]
+ComputedRule = Annotated[str, AfterValidator(_check_rule(parse_computed_rule))]
+ComputedRules = Annotated[dict[str, ComputedRule], Field(max_length=COMPUTED_MAX)]
+SkipRules = Annotated[tuple[Annotated[str, AfterValidator(_check_rule(parse_skip_rule))], ...], Unique]
 ValueFormatName = Annotated[str, AfterValidator(_check_value_format)]
 Scalar = Annotated[str, BeforeValidator(_format_scalar)]
 Scalars = Annotated[tuple[Scalar, ...], NonEmpty, Unique]
@@ -204,6 +245,16 @@ class ResourceTable(ConfigTable):
     conditions: tuple[ConditionTable, ...] = ()
     formats: dict[str, ValueFormatName] = Field({})
     assume: StrictBool = False
+    constants: Constants = Field({})
+    computed: ComputedRules = Field({})
+    skip: Annotated[SkipRules, Field(max_length=SKIP_RULES_MAX)] = ()
+
+    @classmethod
+    def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        constants, computed = given.get("constants"), given.get("computed")
+        if isinstance(constants, Mapping) and isinstance(computed, Mapping):
+            for name in constants.keys() & computed.keys():
+                yield "computed", f'Field "{name}" is a constant, too; set only one of them'
 
     def build_resource(self, name: str) -> ResourceDeclaration:
         of_fields = [
@@ -216,7 +267,9 @@ class ResourceTable(ConfigTable):
             fields=tuple(rules.build_field(field) for field, rules in self.fields.items()),
             references=(*of_fields, *(Reference(one.fields, one.table, one.columns) for one in self.references)),
             conditions=tuple(ConditionalRequirement(one.field, one.values, one.needs) for one in self.conditions),
-            **self.get_explicit_values(exclude=("fields", "references", "conditions")),
+            constants={name: one for name, one in self.constants.items() if isinstance(one, str)},
+            constants_from={name: one.source for name, one in self.constants.items() if isinstance(one, _ConstantFrom)},
+            **self.get_explicit_values(exclude=("fields", "references", "conditions", "constants")),
         )
 
 

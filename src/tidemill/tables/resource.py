@@ -10,6 +10,8 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import ColumnType, is_text_type
 from tidemill.core.principal import Role, has_role
 
+ConstantSource = Literal["owner", "owner_id", "application"]
+"""Where the value of a constant comes from: the name or the id of the import's owner, or the code that submits it."""
 BUILTIN_NORMALIZERS = ("trim", "collapse", "lower", "upper")
 PROTECTED_SCHEMAS = ("tidemill", "information_schema", "pg_catalog", "pg_toast")
 
@@ -75,6 +77,12 @@ def allows_empty_text(field: Field) -> bool:
     return is_text_type(field.type, field.sql_type) or base in ("bit varying", "bytea", "tsvector")
 
 
+def may_lack_equality(field: Field) -> bool:
+    """Return whether PostgreSQL may have no equality for the type of the field."""
+    kind = field.element if field.type == "array" else field.type
+    return kind in (None, "other", "json") and field.sql_type != "jsonb"
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A foreign key: the values of ``fields`` must exist in ``columns`` of ``table``."""
@@ -115,6 +123,11 @@ class Resource:
     conditions: tuple[ConditionalRequirement, ...] = ()
     formats: Mapping[str, str] = field(default_factory=dict)  # field -> name of the format of its values in files
     assume: bool = False  # imports take the likelier format if the values of a column have two
+    constants: Mapping[str, str] = field(default_factory=dict)  # field -> value of every imported row
+    constants_from: Mapping[str, ConstantSource] = field(default_factory=dict)  # resolved when an import is submitted
+    computed: Mapping[str, str] = field(default_factory=dict)  # field -> expression
+    skip: tuple[str, ...] = ()  # conditions of rows that imports skip
+    owner_name: str = ""  # of an import, if a rule uses it
     read: tuple[Role, ...] = (Role.ADMIN,)
     write: tuple[Role, ...] = (Role.ADMIN,)
 
@@ -129,6 +142,11 @@ class Resource:
         """What an import into this resource requires of a worker: the normalizers that are not built in."""
         names = {name for field in self.fields for name in field.normalize if name not in BUILTIN_NORMALIZERS}
         return tuple(f"normalizer:{name}" for name in sorted(names))
+
+    @property
+    def forced_fields(self) -> set[str]:
+        """The fields that the resource sets itself, so that the caller of an import cannot."""
+        return {*self.constants, *self.constants_from, *self.computed}
 
     @property
     def field_names(self) -> list[str]:
@@ -164,6 +182,8 @@ def find_resource_problems(resource: Resource) -> list[str]:
         *(("unique", fields) for fields in resource.unique),
         *(("references", reference.fields) for reference in resource.references),
         ("formats", tuple(resource.formats)),
+        ("constants", (*resource.constants, *resource.constants_from)),
+        ("computed", tuple(resource.computed)),
         *(("conditions", (condition.field, *condition.needs)) for condition in resource.conditions),
     ):
         problems += [f'unknown field "{name}" in {setting}' for name in fields if name not in known]
@@ -259,6 +279,10 @@ class ResourceDeclaration:
     conditions: tuple[ConditionalRequirement, ...] = ()
     formats: Mapping[str, str] = field(default_factory=dict)
     assume: bool = False
+    constants: Mapping[str, str] = field(default_factory=dict)
+    constants_from: Mapping[str, ConstantSource] = field(default_factory=dict)
+    computed: Mapping[str, str] = field(default_factory=dict)
+    skip: tuple[str, ...] = ()
     read: tuple[Role, ...] = (Role.ADMIN,)
     write: tuple[Role, ...] = (Role.ADMIN,)
 

@@ -26,6 +26,7 @@ from tidemill.tables.resource import (
     is_granted,
     to_comparable_bound,
 )
+from tidemill.tables.values.type_readers import TYPE_READERS
 from tidemill.tables.values.value_formats import check_format_fits_field
 
 _NARROWER_TYPES: dict[ColumnType, tuple[ColumnType, ...]] = {
@@ -175,6 +176,10 @@ class _DeclarationMerge:
             conditions=declared.conditions,
             formats=self._check_formats(fields),
             assume=declared.assume,
+            constants=self._check_constants(fields),
+            constants_from=declared.constants_from,
+            computed=declared.computed,
+            skip=declared.skip,
             read=declared.read,
             write=declared.write,
         )
@@ -211,6 +216,18 @@ class _DeclarationMerge:
             except InvalidInput as error:
                 self._add_problem(f"formats.{name}", str(error))
         return self._declared.formats
+
+    def _check_constants(self, fields: tuple[Field, ...]) -> Mapping[str, str]:
+        """Report constants that are not values of their field. An import checks the other rules of the field."""
+        for field in fields:
+            text = self._declared.constants.get(field.name)
+            if text is None or field.type == "array" or field.formats or field.normalize:
+                continue
+            for reason in TYPE_READERS[field.type](field, [text.strip()])[1].values():
+                self._add_problem(f"constants.{field.name}", reason)
+            if field.enum and text not in field.enum:
+                self._add_problem(f"constants.{field.name}", f"must be one of {', '.join(field.enum)}")
+        return self._declared.constants
 
     def _report_missing_column(self, path: str, column: str) -> None:
         hint = format_suggestion(column, self._columns)

@@ -11,6 +11,7 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import is_text_type, unescape_formula
 from tidemill.imports.validation.canonical_values import make_comparable_parser
 from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrorGroup, RowErrors
+from tidemill.imports.validation.rule_evaluation import UnreadableText
 from tidemill.tables.resource import Field, allows_empty_text
 from tidemill.tables.values.column_texts import (
     REDACTED_VALUE,
@@ -200,6 +201,21 @@ class FieldReader:
                 self._add_errors(flaws, code, reason, rows, values)
         return texts, flaws
 
+    def read_rule_inputs(self, values: list[Any]) -> tuple[ColumnTexts, RowErrors]:
+        """Return the texts that rules read, None if empty, and type errors. Defaults are not set, rules not checked.
+
+        An invalid value is the ``UnreadableText`` of the file.
+        """
+        flaws = RowErrors()
+        texts, wrong = self._read(self._field, self._normalize_to_texts(values, flaws, fills_empty=False))
+        for index, reason in wrong.items():
+            self._add_error(flaws, index, "type", reason, values[index])
+        if flaws.bad_rows:
+            texts = list(texts)
+            for index in flaws.bad_rows:
+                texts[index] = UnreadableText(_convert_to_text(values[index], self._field.type) or "")
+        return texts, flaws
+
     def convert_key_values(self, values: list[Any]) -> ColumnTexts:
         """Return texts to compare the values of a key field. Invalid values become None, and no rule is checked."""
         texts = self._normalize_to_texts(values, RowErrors())
@@ -210,7 +226,7 @@ class FieldReader:
             texts[index] = None
         return texts
 
-    def _normalize_to_texts(self, values: list[Any], flaws: RowErrors) -> ColumnTexts:
+    def _normalize_to_texts(self, values: list[Any], flaws: RowErrors, *, fills_empty: bool = True) -> ColumnTexts:
         """Return normalized texts, None for missing values."""
         texts = self._convert_to_texts(values, flaws)
         if self._unescape_formulas:
@@ -226,7 +242,7 @@ class FieldReader:
         if self._rejects_ambiguous and "." in join_texts(texts):
             texts = self._reject_ambiguous_texts(texts, values, flaws)
         if None in texts or ("" in texts and not self._keep_empty):
-            texts = self._replace_empty_texts(texts, flaws)
+            texts = self._replace_empty_texts(texts, flaws) if fills_empty else [text or None for text in texts]
         if self._field.type in _FREE_TEXT_TYPES and not is_storable_text(join_texts(texts)):
             texts = self._reject_unstorable_texts(texts, values, flaws)
         return texts
@@ -342,6 +358,12 @@ def _strip_texts(texts: ColumnTexts) -> ColumnTexts:
     if joined.isascii() and not has_line_end and not any(blank in joined for blank in _ASCII_BLANKS):
         return texts
     return [text and text.strip() for text in texts]
+
+
+def convert_to_file_texts(values: list[Any], *, unescape_formulas: bool) -> ColumnTexts:
+    """Return the values of a column without a field as texts, None if empty."""
+    texts = [_convert_to_text(value, "text") or None for value in values]
+    return [text and unescape_formula(text) for text in texts] if unescape_formulas else texts
 
 
 def _convert_to_text(value: Any, type_: str) -> str | None:
