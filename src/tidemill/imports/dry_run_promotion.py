@@ -27,6 +27,7 @@ from tidemill.store.job_submission import (
     find_job_by_idempotency_key,
     run_steps_async,
 )
+from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 
 PROMOTE_ACTION = "promote"
@@ -44,6 +45,21 @@ def _get_promotable_plan(job: Job) -> ImportPlan:
     return plan
 
 
+def _check_forced_rules_unchanged(plan: ImportPlan, resource: Resource) -> None:
+    """Raise Conflict if the dry run lacks a rule that the resource has now."""
+    is_same = (
+        plan.constants.items() >= resource.constants.items()
+        and plan.constants.keys() >= resource.constants_from.keys()
+        and plan.computed.items() >= resource.computed.items()
+        and set(plan.skip) >= set(resource.skip)
+    )
+    if not is_same:
+        raise Conflict(
+            f'The constants, computed columns or skip rules of resource "{resource.name}" have changed since the dry '
+            "run. Import the file again."
+        )
+
+
 async def promote_dry_run(
     runtime: Runtime, job: Job, *, by: int, role: Role | None, submission: Submission = LOCAL_IMPORT
 ) -> SubmittedImport:
@@ -56,9 +72,12 @@ async def promote_dry_run(
         Forbidden, UnknownResource: The role has no write access to the resource.
     """
     plan = replace(_get_promotable_plan(job), validate_only=False)
-    db, staged_files = runtime.db, runtime.get(make_staged_files)
-    if role is not None:
-        await runtime.get(make_resource_registry).get_writable_resource(db, role, plan.resource.name)
+    db, staged_files, resources = runtime.db, runtime.get(make_staged_files), runtime.get(make_resource_registry)
+    if role is None:
+        resource = await resources.get_resource(db, plan.resource.name, any_table=True)
+    else:
+        resource = await resources.get_writable_resource(db, role, plan.resource.name)
+    _check_forced_rules_unchanged(plan, resource)
     key = f"{PROMOTE_ACTION} {job.id}"
     promoted_id = await find_promoted_job_id(db, job)
     if promoted_id is not None:
