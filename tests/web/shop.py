@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -52,8 +53,17 @@ read = ["user", "admin"]
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """A service with declared tables, and a worker."""
+    async with open_shop_site(tidemill_server, tmp_path_factory) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def open_shop_site(
+    tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPathFactory, more: str = ""
+) -> AsyncIterator[Site]:
+    """Start the service with ``more`` declarations."""
     folder = tmp_path_factory.mktemp("shop")
-    declared = written(folder, "tidemill.toml", DECLARED)
+    declared = written(folder, "tidemill.toml", DECLARED + more)
     url = await asyncio.to_thread(tidemill_server.create_database)
     changes = {"config": declared, "distribution_backoff_ms": 10, "max_file_size_mb": 8}
     async with serving(settings_in(url, folder).model_copy(update=changes)) as started:

@@ -30,6 +30,7 @@ from tidemill.imports.import_plan import (
     choose_given_formats,
     detect_formats_of_plan,
     is_spreadsheet_safe,
+    list_fields_closed_to_columns,
     map_file_columns,
     normalize_translations,
 )
@@ -60,6 +61,7 @@ class PreviewField(TypedDict):
     type: str
     required: bool
     allowed: list[str]
+    closed: bool  # the import sets the field itself
 
 
 class ImportPreview(TypedDict):
@@ -156,6 +158,7 @@ async def _build_preview(
         except InvalidInput as error:
             problems.append(str(error))
     fields, columns = set(resource.field_names), set(inspection.columns)
+    closed = list_fields_closed_to_columns(request, resource)
     mapping = {column: name for column, name in mapped.mapping.items() if name in fields}
     plan = ImportPlan(
         resource=resource,
@@ -196,6 +199,7 @@ async def _build_preview(
                 "type": one.type,
                 "required": one.is_required_for_insert,
                 "allowed": list(one.enum),
+                "closed": one.name in closed,
             }
             for one in resource.fields
         ],

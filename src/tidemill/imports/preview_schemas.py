@@ -29,6 +29,7 @@ class TargetFieldOut(BaseModel):
     type: ValueType
     required: bool = Field(description="True if every new row must have a value, because the column has no default")
     allowed: list[str] = Field([], description="Allowed values, if the field is an enumeration")
+    closed: bool = Field(False, description="True if the import sets the field itself: no column can be mapped to it")
 
 
 class LayoutFindingOut(BaseModel):

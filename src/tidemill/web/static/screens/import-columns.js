@@ -76,7 +76,7 @@ function columnState(column, preview) {
   const names = preview.fields.map((/** @type {any} */ one) => one.name);
   return {
     field: /** @type {string} */ (preview.mapping[column] ?? ""),
-    fields: /** @type {Array<[name: string, label: string]>} */ (preview.fields.map((/** @type {any} */ one) => [one.name, `${one.name}${one.required ? " *" : ""} (${one.type})`])),
+    fields: /** @type {Array<[name: string, label: string]>} */ (preview.fields.filter((/** @type {any} */ one) => !one.closed).map((/** @type {any} */ one) => [one.name, `${one.name}${one.required ? " *" : ""} (${one.type})`])),
     isUnknown,
     isUserChoice: column in mappingFromUrl(query.peek()),
     isRemembered: column in (preview.remembered?.request.mapping ?? {}),

@@ -10,6 +10,7 @@ import { uploadFile } from "../core/upload.js";
 
 const LAYOUT_PARAMS = ["format", "encoding", "delimiter", "quote", "escape", "line_end", "header", "header_rows", "skip_lines", "footer_lines", "comment", "table", "table_lines", "trailing_delimiter", "short_rows", "long_rows", "compression", "sheet"];
 const RULE_PARAMS = ["mode", "duplicates", "keep_empty", "spreadsheet_safe"];
+const JSON_PARAMS = ["mapping", "translations", "formats", "constants", "computed", "skip"];
 const HEAD_BYTES = 1 << 20; // enough for the preview of a line-based file; other files are sent completely
 const LINE_FORMATS = /\.(csv|tsv|txt|ndjson|jsonl)$/i;
 const PREVIEW_ROWS = 20;
@@ -45,7 +46,7 @@ function importParams(urlParams) {
   const params = new URLSearchParams({ resource: urlParams.get("resource") ?? "" });
   for (const name of [...LAYOUT_PARAMS, ...RULE_PARAMS]) if (urlParams.has(name)) params.set(name, urlParams.get(name) ?? "");
   if (params.get("quote") === "none") params.set("quote", "");
-  for (const name of ["mapping", "translations", "formats"]) if (urlParams.has(name)) params.set(name, urlParams.get(name) ?? "");
+  for (const name of JSON_PARAMS) if (urlParams.has(name)) params.set(name, urlParams.get(name) ?? "");
   const policy = failurePolicy(urlParams);
   if (policy) params.set("policy", JSON.stringify(policy));
   return params;
@@ -119,6 +120,36 @@ export function setTranslation(field, text, replacement) {
   if (Object.keys(ofField).length) all[field] = ofField;
   else delete all[field];
   return setQuery({ translations: Object.keys(all).length ? JSON.stringify(all) : null }, { replace: true });
+}
+
+/** The rules of the user: those in the URL, or else those that the remembered mapping completed. @param {any} preview @param {URLSearchParams} urlParams */
+export function rulesFromUrl(preview, urlParams) {
+  const remembered = urlParams.get("memory") === "false" ? null : (preview?.remembered?.request ?? null);
+  /** @param {string} name @param {any} nothing */
+  const read = (name, nothing) => {
+    if (remembered) return remembered[name] ?? nothing;
+    try {
+      return JSON.parse(urlParams.get(name) ?? "null") ?? nothing;
+    } catch {
+      return nothing;
+    }
+  };
+  return { constants: /** @type {Record<string, string>} */ (read("constants", {})), computed: /** @type {Record<string, string>} */ (read("computed", {})), skip: /** @type {string[]} */ (read("skip", [])) };
+}
+
+/**
+ * Sets the rules. The options of a remembered mapping become those of the user, so that a rule of it can be removed.
+ * @param {any} preview @param {{constants: Record<string, string>, computed: Record<string, string>, skip: string[]}} rules
+ */
+export function setRules(preview, rules) {
+  /** @type {Record<string, string | null>} */
+  const params = {};
+  if (preview?.remembered && query.peek().get("memory") !== "false") {
+    for (const [name, value] of withRemembered(new URLSearchParams(), preview.remembered)) params[name] = value;
+    params.memory = "false";
+  }
+  for (const [name, value] of Object.entries(rules)) params[name] = Object.keys(value).length ? JSON.stringify(value) : null;
+  return setQuery(params, { replace: true });
 }
 
 /** The preview of the file, requested again when a setting changes. */

@@ -16,6 +16,7 @@ import { columnsTable, importOptions, translationTable } from "./import-columns.
 import { rememberedNotice } from "./import-mappings.js";
 import { draftFile, fetchWritableResources, previewFile, previousFileName, setDraftFile, submitImport } from "./import-draft.js";
 import { findingList, layoutForm, previewTable } from "./import-preview.js";
+import { rulesCard } from "./import-rules.js";
 import { stepBar } from "./import-steps.js";
 
 const FORMATS = ".csv,.tsv,.txt,.ndjson,.jsonl,.json,.xlsx,.parquet,.gz,.zst,.zip";
@@ -78,7 +79,7 @@ export function screen() {
   ];
   const columnsStep = () => [
     stepHeading("Columns"),
-    whenPreviewed(() => [rememberedNotice(previewed), columnsTable(previewed.preview), translationTable(previewed.preview)]),
+    whenPreviewed(() => [rememberedNotice(previewed), columnsTable(previewed.preview), translationTable(previewed.preview), rulesCard(previewed.preview)]),
     importOptions(),
     startButtons(previewed.preview, () => (previewed.isPreviewing.value ? "The preview is being updated" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "Fix the problems of the columns first" : null)))),
   ];
@@ -137,12 +138,12 @@ function resourceChoice(all, chosen, typed, isOther) {
     const { value } = /** @type {HTMLSelectElement} */ (event.target);
     isOther.value = value === "*";
     typed.value = "";
-    setQuery({ resource: value === "*" ? null : value, mapping: null, translations: null, formats: null, memory: null }, { replace: true });
+    setQuery({ resource: value === "*" ? null : value, mapping: null, translations: null, formats: null, constants: null, computed: null, skip: null, memory: null }, { replace: true });
   };
   const inputText = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value.trim();
   const type = (/** @type {Event} */ event) => (typed.value = inputText(event));
   const name = async (/** @type {Event} */ event) => {
-    await setQuery({ resource: inputText(event), mapping: null, translations: null, formats: null, memory: null }, { replace: true });
+    await setQuery({ resource: inputText(event), mapping: null, translations: null, formats: null, constants: null, computed: null, skip: null, memory: null }, { replace: true });
     typed.value = "";
   };
   return h(

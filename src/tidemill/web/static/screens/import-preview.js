@@ -67,7 +67,8 @@ export function previewTable(preview) {
   const rows = preview.rows.slice(0, SHOWN_ROWS);
   const bad = preview.rows.filter((/** @type {any} */ row) => row.errors.length).length;
   const first = preview.rows.length === 1 ? "the first row" : `the first ${preview.rows.length} rows`;
-  const verdict = `${bad ? `Errors in ${preview.rows.length === 1 ? first : `${bad} of ${first}`}` : `No errors in ${first}`}. The preview does not compare rows with the table.`;
+  const skipped = preview.rows.filter((/** @type {any} */ row) => row.skipped).length;
+  const verdict = `${skipped ? `${skipped} of the first ${preview.rows.length} rows would be skipped. ` : ""}${bad ? `Errors in ${preview.rows.length === 1 ? first : `${bad} of ${first}`}` : `No errors in ${first}`}. The preview does not compare rows with the table.`;
   return h(
     "div",
     { class: "stack" },
@@ -77,8 +78,8 @@ export function previewTable(preview) {
       h(
         "table",
         null,
-        h("thead", null, h("tr", null, h("th", { scope: "col", class: "right" }, "Row"), preview.columns.map((/** @type {string} */ name) => h("th", { scope: "col" }, name, fieldLabel(preview, name))), bad ? h("th", { scope: "col" }, "Errors") : null)),
-        h("tbody", null, rows.map((/** @type {any} */ row) => previewRow(row, preview, bad > 0))),
+        h("thead", null, h("tr", null, h("th", { scope: "col", class: "right" }, "Row"), preview.columns.map((/** @type {string} */ name) => h("th", { scope: "col" }, name, fieldLabel(preview, name))), Object.keys(preview.computed).map((name) => h("th", { scope: "col" }, name, h("span", { class: "to-field" }, " computed"))), skipped ? h("th", { scope: "col" }, "Skipped") : null, bad ? h("th", { scope: "col" }, "Errors") : null)),
+        h("tbody", null, rows.map((/** @type {any} */ row) => previewRow(row, preview, bad > 0, skipped > 0))),
       ),
     ),
     h("p", { class: "hint" }, verdict),
@@ -91,10 +92,11 @@ function fieldLabel(preview, column) {
   return field === column ? null : h("span", { class: "to-field" }, field ? ` → ${field}` : " → not mapped");
 }
 
-/** @param {any} row @param {any} preview @param {boolean} hasBad */
-function previewRow(row, preview, hasBad) {
+/** @param {any} row @param {any} preview @param {boolean} hasBad @param {boolean} hasSkipped */
+function previewRow(row, preview, hasBad, hasSkipped) {
   const wrong = new Set(row.errors.map((/** @type {any} */ one) => one.field));
   const cells = row.input !== null && typeof row.input === "object" ? preview.columns.map((/** @type {string} */ name) => h("td", { class: wrong.has(preview.mapping[name] ?? name) || wrong.has(name) ? "wrong nowrap" : "nowrap" }, truncate(cellText(row.input[name]), 60))) : h("td", { class: "wrong mono", colspan: String(preview.columns.length || 1) }, truncate(cellText(row.input), 200));
+  const computedCells = Object.keys(preview.computed).map((name) => h("td", { class: wrong.has(name) ? "wrong nowrap" : "nowrap" }, truncate(row.computed[name] ?? "", 60)));
   const errorText = row.errors.map((/** @type {any} */ one) => `${one.field ? `${one.field}: ` : ""}${one.reason}`).join("; ");
-  return h("tr", null, h("td", { class: "right muted" }, String(row.row)), cells, hasBad ? h("td", { class: "fault" }, errorText) : null);
+  return h("tr", null, h("td", { class: "right muted" }, String(row.row)), cells, computedCells, hasSkipped ? h("td", { class: "muted" }, row.skipped ?? "") : null, hasBad ? h("td", { class: "fault" }, errorText) : null);
 }

@@ -142,12 +142,13 @@ function facts(job, resource) {
   const layout = () => Object.entries(job.value.layout).map(([name, value]) => `${name.replaceAll("_", " ")} ${JSON.stringify(value)}`).join(", ");
   const mapping = () => Object.entries(job.value.mapping).map(([column, field]) => (column === field ? column : `${column} → ${field}`)).join(", ");
   const formats = () => Object.entries(job.value.formats).toSorted().map(([field, format]) => `${field}: ${format}${job.value.assumed.includes(field) ? " (assumed)" : ""}`).join(", ") || "plain";
+  const rules = () => [...Object.entries(job.value.constants).map(([field, text]) => `${field} is "${text}"`), ...Object.entries(job.value.computed).map(([field, text]) => `${field} = ${text}`), ...job.value.skip.map((/** @type {string} */ text) => `skip rows where ${text}`)].join("; ") || "none";
   /** @param {string} label @param {() => any} value */
   const fact = (label, value) => [h("dt", null, label), h("dd", null, value)];
   return h(
     "details",
     { class: "card" },
     h("summary", null, "Import settings"),
-    h("dl", { class: "facts" }, fact("Table", () => resource), fact("Key", () => job.value.resource_key.join(", ") || "none"), fact("Duplicate keys in the file", () => job.value.duplicates), fact("When rows fail", () => job.value.policy.mode ?? "continue"), fact("Layout", layout), fact("Columns", mapping), fact("Formats", formats), fact("Submitted", () => formatDateTime(job.value.created_at)), fact("Started", () => formatDateTime(job.value.started_at) || "not yet")),
+    h("dl", { class: "facts" }, fact("Table", () => resource), fact("Key", () => job.value.resource_key.join(", ") || "none"), fact("Duplicate keys in the file", () => job.value.duplicates), fact("When rows fail", () => job.value.policy.mode ?? "continue"), fact("Layout", layout), fact("Columns", mapping), fact("Formats", formats), fact("Rules for all rows", rules), fact("Submitted", () => formatDateTime(job.value.created_at)), fact("Started", () => formatDateTime(job.value.started_at) || "not yet")),
   );
 }
