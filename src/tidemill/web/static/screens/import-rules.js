@@ -106,7 +106,7 @@ function constantsPart(rules, preview, change) {
     field.value = value.value = "";
     return true;
   };
-  const form = addForm("Add a value for every row", add, nameSelect("Field", () => openFields(preview()), field), textInput("Value", value, "webshop", "20"));
+  const form = addForm("Add a value for every row", add, nameSelect("Field to set", () => openFields(preview()), field), textInput("Value of every row", value, "webshop", "20"));
   const lines = () => Object.entries(rules.value.constants).map(([key, text]) => ({ key, text: `${key} is "${text}"` }));
   return rulesPart("Values for every row", "The field gets this value in all rows. Updates reach only rows that already have it.", lines, (key) => change({ constants: without(rules.peek().constants, key) }), form);
 }
@@ -143,7 +143,7 @@ function skipPart(rules, preview, change) {
   };
   const operators = h("label", { class: "field" }, "Condition", h("select", { on: { change: (/** @type {Event} */ event) => (operator.value = /** @type {HTMLSelectElement} */ (event.target).value) } }, OPERATORS.map(([name, label]) => h("option", { value: name }, label))));
   const valueField = h("div", { hidden: () => operator.value.endsWith("empty") }, textInput("Value to skip", value, "deleted", "20"));
-  const form = h("div", { class: "stack" }, addForm("Add a rule to skip rows", add, nameSelect("Column", () => preview().columns, column), operators, valueField), addForm("Add a condition", addTyped, textInput("or a condition", typed, "status = 'deleted' and credit < 10", "36")));
+  const form = h("div", { class: "stack" }, addForm("Add a rule to skip rows", add, nameSelect("Column to check", () => preview().columns, column), operators, valueField), addForm("Add a condition", addTyped, textInput("or a condition", typed, "status = 'deleted' and credit < 10", "36")));
   const lines = () => rules.value.skip.map((text) => ({ key: text, text }));
   return rulesPart("Skip rows", "Rows that match one of these conditions are not imported.", lines, (key) => change({ skip: rules.peek().skip.filter((one) => one !== key) }), form);
 }
