@@ -8,7 +8,7 @@ start with any text; then the text in the file is compared.
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import (
     ROUND_HALF_UP,
     Context,
@@ -80,6 +80,8 @@ class _Part:
     evaluate: Evaluate
     label: str = ""  # for messages
     field: Field | None = None
+    may_fail: bool = False  # whether a cell may be a failure
+    is_column: bool = False  # whether the cells are texts of the file or None
 
 
 def compile_rule(rule: RowRule, fields: Mapping[str, Field | None], *, owner: str = "") -> Evaluate:
@@ -121,14 +123,9 @@ class _RuleCompiler:
             case Membership():
                 return self._compile_membership(node)
             case Emptiness(value=value):
-                return _map_parts("condition", lambda cell: not _to_stripped_text(cell), self.compile(value))
+                return _map_distinct("condition", lambda cell: not _to_stripped_text(cell), self.compile(value))
             case Junction(operator=joins, parts=parts):
-                columns = [self.compile(part).evaluate for part in parts]
-                join = _join_conjunction if joins == "and" else _join_disjunction
-                return _Part(
-                    "condition",
-                    lambda inputs, n: list(map(join, zip(*(one(inputs, n) for one in columns), strict=True))),
-                )
+                return _map_cells("condition", _JUNCTIONS[joins], *map(self.compile, parts))
             case Negation(part=part):
                 return _map_parts("condition", operator.not_, self.compile(part))
 
@@ -136,7 +133,8 @@ class _RuleCompiler:
         field = self._fields[name]
         kind = "text" if field is None else "number" if field.type in ("integer", "number") else field.type
         kind = kind if kind in ("number", *_TEMPORAL_TYPES) else "text"
-        return _Part(kind, lambda inputs, _: inputs[name], f'"{name}"', field if kind != "text" else None)
+        typed = field if kind != "text" else None
+        return _Part(kind, lambda inputs, _: inputs[name], f'"{name}"', typed, is_column=True)
 
     def _compile_call(self, node: Call) -> _Part:
         if node.function == "owner":
@@ -149,13 +147,13 @@ class _RuleCompiler:
         if node.function == "round":
             digits = _get_whole_number(node.arguments[1])
             number = self._make_numeric(parts[0], node.arguments[0])
-            return _map_parts("number", lambda cell: _round(cell, digits), number)
+            return _map_parts("number", lambda cell: _round(cell, digits), number, may_fail=True)
         texts = [_map_parts("text", _to_text, part) if part.kind == "number" else part for part in parts]
         match node.function:
             case "concat":
-                return _map_parts("text", _concatenate, *texts)
+                return _map_parts("text", _concatenate, *texts, may_fail=True)
             case "replace":
-                return _map_parts("text", _replace, *texts)
+                return _map_parts("text", _replace, *texts, may_fail=True)
             case "split_part":
                 place = _get_whole_number(node.arguments[2])
                 return _map_parts("text", lambda cell, separator: _split(cell, separator, place), *texts[:2])
@@ -171,15 +169,15 @@ class _RuleCompiler:
         left = self._make_numeric(self.compile(node.left), node.left)
         right = self._make_numeric(self.compile(node.right), node.right)
         compute = _ARITHMETIC[node.operator]
-        return _map_parts("number", compute, left, right)
+        return _map_parts("number", compute, left, right, may_fail=True)
 
     def _compile_comparison(self, node: Comparison) -> _Part:
         left, right = self.compile(node.left), self.compile(node.right)
         if node.operator in _TEXT_COMPARISONS:
-            return _map_parts("condition", _compare_texts(_TEXT_COMPARISONS[node.operator]), left, right)
+            return _compare_texts(_TEXT_COMPARISONS[node.operator], left, right, node.right)
         kind = self._choose_kind(node, left, right)
         if kind == "text":
-            return _map_parts("condition", _compare_texts(_COMPARISONS[node.operator]), left, right)
+            return _compare_texts(_COMPARISONS[node.operator], left, right, node.right)
         if kind == "number":
             left, right = self._make_numeric(left, node.left), self._make_numeric(right, node.right)
         else:
@@ -214,7 +212,7 @@ class _RuleCompiler:
             equal = [Comparison("=", node.value, one, node.at) for one in node.choices]
             return self.compile(Junction("or", tuple(equal), node.at))
         texts = frozenset(_to_stripped_text(one.value) for one in node.choices)
-        return _map_parts("condition", lambda cell: _to_stripped_text(cell) in texts, value)
+        return _map_distinct("condition", lambda cell: _to_stripped_text(cell) in texts, value)
 
     def _make_numeric(self, part: _Part, node: Node) -> _Part:
         if part.kind in _TEMPORAL_TYPES:
@@ -229,7 +227,11 @@ class _RuleCompiler:
             number = _parse_number(cell)
             return failure if number is _INVALID else number
 
-        return _map_parts("number", convert, part)
+        return (
+            part
+            if part.kind == "number" and not part.is_column
+            else _map_distinct("number", convert, part, may_fail=True)
+        )
 
     def _fail(self, at: int, problem: str) -> NoReturn:
         subject = "condition" if self._rule.is_condition else "expression"
@@ -265,11 +267,19 @@ def _merge_kinds(parts: list[_Part]) -> str:
 def _map_cells(kind: str, function: Callable[..., Cell], *parts: _Part) -> _Part:
     """Return a part whose cells are computed by a function that also takes failures."""
     columns = [part.evaluate for part in parts]
-    return _Part(kind, lambda inputs, count: list(map(function, *(one(inputs, count) for one in columns))))
+    may_fail = any(part.may_fail for part in parts)
+    return _Part(
+        kind, lambda inputs, count: list(map(function, *(one(inputs, count) for one in columns))), may_fail=may_fail
+    )
 
 
-def _map_parts(kind: str, function: Callable[..., Cell], *parts: _Part) -> _Part:
-    """Return a part whose cells are computed by a function. The first failure of its arguments is its result."""
+def _map_parts(kind: str, function: Callable[..., Cell], *parts: _Part, may_fail: bool = False) -> _Part:
+    """Return a part whose cells are computed by a function. The first failure of its arguments is its result.
+
+    ``may_fail``: the function itself may return a failure.
+    """
+    if not any(part.may_fail for part in parts):
+        return replace(_map_cells(kind, function, *parts), may_fail=may_fail)
 
     def call(*cells: Cell) -> Cell:
         for cell in cells:
@@ -278,6 +288,21 @@ def _map_parts(kind: str, function: Callable[..., Cell], *parts: _Part) -> _Part
         return function(*cells)
 
     return _map_cells(kind, call, *parts)
+
+
+def _map_distinct(kind: str, function: Callable[[Cell], Cell], part: _Part, *, may_fail: bool = False) -> _Part:
+    """Return a part as ``_map_parts`` does. The function is called once for each text of a column of the file."""
+    if not part.is_column:
+        return _map_parts(kind, function, part, may_fail=may_fail)
+
+    def evaluate(inputs: Inputs, count: int) -> Cells:
+        cells = part.evaluate(inputs, count)
+        if UnreadableText in set(map(type, cells)):  # equal to a text that can be read
+            return list(map(function, cells))
+        results = {cell: function(cell) for cell in set(cells)}
+        return list(map(results.__getitem__, cells))
+
+    return _Part(kind, evaluate, may_fail=may_fail)
 
 
 def _to_text(cell: Cell) -> str | None:
@@ -326,11 +351,16 @@ def _make_temporal(part: _Part, node: Node, field: Field) -> _Part:
 
     if isinstance(node, Literal):
         return _Part(field.type, _repeat(convert(node.value)))
-    return _map_parts(field.type, convert, part)
+    return _map_distinct(field.type, convert, part, may_fail=True)
 
 
-def _compare_texts(compare: Callable[[Any, Any], bool]) -> Callable[[Cell, Cell], bool]:
-    return lambda left, right: compare(_to_stripped_text(left), _to_stripped_text(right))
+def _compare_texts(compare: Callable[[Any, Any], bool], left: _Part, right: _Part, right_node: Node) -> _Part:
+    if isinstance(right_node, Literal):
+        text = _to_stripped_text(right_node.value)
+        return _map_distinct("condition", lambda cell: compare(_to_stripped_text(cell), text), left)
+    return _map_parts(
+        "condition", lambda one, two: compare(_to_stripped_text(one), _to_stripped_text(two)), left, right
+    )
 
 
 def _compare_values(sign: str) -> Callable[[Cell, Cell], bool]:
@@ -345,16 +375,19 @@ def _compare_values(sign: str) -> Callable[[Cell, Cell], bool]:
     return compare_cells
 
 
-def _join_conjunction(cells: tuple[Cell, ...]) -> Cell:
+def _join_conjunction(*cells: Cell) -> Cell:
     if False in cells:
         return False
     return next((cell for cell in cells if type(cell) is RuleFailure), True)
 
 
-def _join_disjunction(cells: tuple[Cell, ...]) -> Cell:
+def _join_disjunction(*cells: Cell) -> Cell:
     if True in cells:
         return True
     return next((cell for cell in cells if type(cell) is RuleFailure), False)
+
+
+_JUNCTIONS = {"and": _join_conjunction, "or": _join_disjunction}
 
 
 def _choose(condition: Cell, value: Cell, other: Cell) -> Cell:
