@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fuzz.mutations import mutated_text
 from fuzz.targets import fuzz
 from fuzz.test_field_values import EXTREME, cpu_limit
-from tidemill.core.errors import InvalidInput
+from tidemill.core.errors import InvalidInput, escape_unprintable
 from tidemill.imports.validation.field_reader import FieldReader
 from tidemill.imports.validation.rule_evaluation import RuleFailure, compile_rule, to_texts
 from tidemill.tables.resource import Field
@@ -65,7 +65,7 @@ def test_text_is_a_rule_or_a_mistake_with_a_short_message(text: str) -> None:
                 rule = parse(text)
             except InvalidInput as error:
                 assert len(str(error)) < 600
-                assert str(error).isprintable()
+                assert escape_unprintable(str(error)) == str(error)
             else:
                 assert rule.text == text
 

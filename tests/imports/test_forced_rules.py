@@ -11,8 +11,10 @@ import pytest
 from imports.scenes import Scene
 from support import job_of, rows
 from support.import_requests import CSV_TYPE, Shop
+from support.loopback_server import Server, ranged
 from tidemill import InvalidInput, Mill
 from tidemill.app.runtime_factory import make_runtime
+from tidemill.config import Settings
 from tidemill.core.errors import Conflict, InvalidSettings
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.store.database import Database
@@ -240,6 +242,39 @@ async def test_http_import_checks_the_shapes_of_rules(shop: Shop) -> None:
         assert reason in answer.text.replace('\\"', '"'), answer.text
     body = {"resource": "members", "source": {"url": "http://127.0.0.1:1/x.csv"}, "constants": {"tenant": "bob"}}
     assert (await shop.ada.post("/v1/imports", json=body)).status_code == 422
+
+
+async def test_worker_that_downloads_the_file_applies_the_rules(
+    make_api: Callable[..., Any], settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "rules.toml").write_text(DECLARED)
+    content = b"email,status\n A@X ,\na@x,deleted\nA@x,\n"
+    with Server(ranged(content)) as server:
+        allowed: dict[str, Any] = {"remote_allow": [f"127.0.0.1:{server.port}"]}
+        api = await make_api(config=tmp_path / "rules.toml", **allowed)
+        await rows(api.db, TABLE)
+        shop = Shop(api, Mill(settings.model_copy(update=allowed)), await api.user("ada"))
+        body = {"resource": "members", "source": {"url": server.url("/a.csv")}, "constants": {"points": 3}}
+        answer = await shop.ada.post("/v1/imports", json=body)
+        assert answer.status_code == 202, answer.text
+        done = await shop.worked(answer.json()["job_id"])
+        assert (done["constants"], done["rows_by_error"]) == (
+            {"tenant": "ada", "points": "3"},
+            {"tenant, email.duplicate": 1},
+        )
+        assert await rows(api.db, "SELECT tenant, email, points FROM members") == [("ada", "a@x", 3)]
+
+
+async def test_owner_is_refused_if_a_normalizer_could_merge_two_names(scene: Scene, tmp_path: Path) -> None:
+    await scene.table(TABLE)
+    await scene.rows("INSERT INTO tidemill.users (name, role) VALUES ('Ada', 'user')")
+    ((owner_id,),) = await scene.rows("SELECT id FROM tidemill.users WHERE name = 'Ada'")
+    fields = {"tenant": {"normalize": ["lower"]}}
+    scene.mill.resource("members", table="public.members", fields=fields, constants={"tenant": {"from": "owner"}})
+    path = tmp_path / "members.csv"
+    path.write_text("email\na@x\n")
+    with pytest.raises(InvalidInput, match='"tenant" of members changes the name of the owner'):
+        await scene.mill.submit_import_async(path, "members", owner_id=owner_id)
 
 
 async def test_application_sets_the_constant_in_python_and_on_the_command_line(

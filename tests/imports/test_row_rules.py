@@ -136,6 +136,16 @@ async def test_computed_columns_read_translated_and_formatted_values(scene: Scen
     ]
 
 
+async def test_rules_read_booleans_as_true_and_false(scene: Scene) -> None:
+    await scene.table("CREATE TABLE flags (id integer PRIMARY KEY, active boolean, old boolean, note text)")
+    file = "id,active\n1,yes\n2,0\n3,\n4,t\n"
+    computed = {"old": "active = false", "note": "concat('is ', active)"}
+    job = await scene.run(file, "flags", computed=computed, skip=("active = true and id > 3",))
+    assert job.counts.skipped == 1
+    found = await scene.rows("SELECT * FROM flags ORDER BY id")
+    assert found == [(1, True, False, "is true"), (2, False, True, "is false"), (3, None, False, "is ")]
+
+
 async def test_computed_key_detects_duplicates_of_the_computed_values(scene: Scene) -> None:
     await scene.table("CREATE TABLE codes (code text PRIMARY KEY, n integer)")
     file = "a,b,n\nx,1,1\nX,1,2\nx,2,3\n"

@@ -67,6 +67,20 @@ async def test_watched_file_with_ambiguous_values_is_refused_until_format_is_set
     assert await rows(scene.db, "SELECT credit::text FROM public.people") == [("12000",)]
 
 
+@pytest.mark.needs_feature("imports")
+async def test_watch_sets_constant_that_its_resource_requires_and_a_file_cannot_set_it(scene: Scene) -> None:
+    await rows(scene.db, "CREATE TABLE public.people (tenant_id integer, email text, PRIMARY KEY (tenant_id, email))")
+    rules = 'constants = { tenant_id = 7 }, computed = { email = "lower(email)" }, skip = ["email contains \'test\'"]'
+    resource = '[resources.people]\ntable = "public.people"\nconstants = { tenant_id = { from = "application" } }'
+    scene.declare(f'import = {{ resource = "people", {rules} }}', resource)
+    scene.put("people.csv", "email\nADA@x.org\ntest@x.org\n")
+    scene.put("foreign.csv", "email,tenant_id\neve@x.org,8\n")
+    await scene.whole_way()
+    assert await rows(scene.db, "SELECT * FROM public.people") == [(7, "ada@x.org")]
+    notes = await rows(scene.db, "SELECT note FROM tidemill.watch_file WHERE path = 'foreign.csv'")
+    assert 'Column "tenant_id" cannot be imported' in notes[0][0]
+
+
 async def test_changing_file_is_submitted_only_when_stable(scene: Scene) -> None:
     scene.declare()
     for size in (1, 2, 3):

@@ -131,11 +131,17 @@ class ImportUseCases:
         owner_name = ""
         if uses_owner_name(request, resource):
             owner_name = (await self._db.run(get_user, str(owner_id))).name
-        resource = resolve_constants(
+        resolved = resolve_constants(
             request, resource, owner_id=owner_id, owner_name=owner_name, is_application=is_application
         )
-        convert_constants(resource, {**request.constants, **resource.constants}, self._runtime.declarations.normalizers)
-        return resource
+        constants = {**request.constants, **resolved.constants}
+        converted = convert_constants(resolved, constants, self._runtime.declarations.normalizers)
+        for name, source in resource.constants_from.items():
+            if source == "owner" and converted[name] != owner_name:  # the names of two users could become one
+                raise InvalidInput(
+                    f'The field "{name}" of {resource.name} changes the name of the owner. Remove its normalizers.'
+                )
+        return resolved
 
     def _check_and_redact_url(self, url: str) -> str:
         """Return the URL as the job stores it; InvalidInput if it is not allowed.

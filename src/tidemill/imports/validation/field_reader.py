@@ -131,6 +131,7 @@ _STRUCTURED_TYPES = ("json", "array")
 PLAIN_NUMBER_MAX_DIGITS = 400  # longer numbers are written with an exponent
 _match_ambiguous_number = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}").fullmatch
 AMBIGUOUS_NUMBER_REASON = "has a point that separates decimals or thousands. Set the format of the field."
+_BOOLEAN_WORDS = {"t": "true", "f": "false"}  # as rules write them
 _FREE_TEXT_TYPES = ("text", "other", *_STRUCTURED_TYPES)  # types whose text can contain any character
 
 
@@ -210,6 +211,8 @@ class FieldReader:
         texts, wrong = self._read(self._field, self._normalize_to_texts(values, flaws, fills_empty=False))
         for index, reason in wrong.items():
             self._add_error(flaws, index, "type", reason, values[index])
+        if self._field.type == "boolean":
+            texts = list(map(_BOOLEAN_WORDS.get, texts))  # type: ignore[arg-type]
         if flaws.bad_rows:
             texts = list(texts)
             for index in flaws.bad_rows:

@@ -141,14 +141,14 @@ class _RuleCompiler:
             return _Part("text", _repeat(self._owner))
         parts = [self.compile(argument) for argument in node.arguments]
         if node.function == "if":
-            return _map_cells(_merge_kinds(parts[1:]), _choose, *parts)
+            return _map_cells(_merge_kinds(parts[1:]), _choose, parts[0], *_unify_kinds(parts[1:]))
         if node.function == "coalesce":
-            return _map_cells(_merge_kinds(parts), _take_first_value, *parts)
+            return _map_cells(_merge_kinds(parts), _take_first_value, *_unify_kinds(parts))
         if node.function == "round":
             digits = _get_whole_number(node.arguments[1])
             number = self._make_numeric(parts[0], node.arguments[0])
             return _map_parts("number", lambda cell: _round(cell, digits), number, may_fail=True)
-        texts = [_map_parts("text", _to_text, part) if part.kind == "number" else part for part in parts]
+        texts = list(map(_make_textual, parts))
         match node.function:
             case "concat":
                 return _map_parts("text", _concatenate, *texts, may_fail=True)
@@ -262,6 +262,15 @@ def _repeat(value: Cell) -> Evaluate:
 
 def _merge_kinds(parts: list[_Part]) -> str:
     return "number" if all(part.kind == "number" for part in parts) else "text"
+
+
+def _unify_kinds(parts: list[_Part]) -> list[_Part]:
+    """Return the parts as texts, unless all are numbers."""
+    return parts if _merge_kinds(parts) == "number" else list(map(_make_textual, parts))
+
+
+def _make_textual(part: _Part) -> _Part:
+    return _map_parts("text", _to_text, part) if part.kind == "number" and not part.is_column else part
 
 
 def _map_cells(kind: str, function: Callable[..., Cell], *parts: _Part) -> _Part:
