@@ -267,8 +267,8 @@ async def test_worker_that_downloads_the_file_applies_the_rules(
 
 async def test_owner_is_refused_if_a_normalizer_could_merge_two_names(scene: Scene, tmp_path: Path) -> None:
     await scene.table(TABLE)
-    await scene.rows("INSERT INTO tidemill.users (name, role) VALUES ('Ada', 'user')")
-    ((owner_id,),) = await scene.rows("SELECT id FROM tidemill.users WHERE name = 'Ada'")
+    await scene.rows("INSERT INTO tidemill.app_user (name, role) VALUES ('Ada', 'user')")
+    ((owner_id,),) = await scene.rows("SELECT id FROM tidemill.app_user WHERE name = 'Ada'")
     fields = {"tenant": {"normalize": ["lower"]}}
     scene.mill.resource("members", table="public.members", fields=fields, constants={"tenant": {"from": "owner"}})
     path = tmp_path / "members.csv"
