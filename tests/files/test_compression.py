@@ -39,7 +39,7 @@ def zstd_compressed(data: bytes) -> bytes:
 PACKED = {
     "gzip": gzip.compress(ROWS),
     "zstd": zstd_compressed(ROWS),
-    "zip": zipped(("rows.ndjson", ROWS), ("__MACOSX/rows.ndjson", b"x"), ("folder/", b"")),
+    "zip": zipped(("rows.ndjson", ROWS), ("__MACOSX/rows.ndjson", b"x"), ("folder/", b""), ("folder/.DS_Store", b"x")),
 }
 
 

@@ -43,6 +43,11 @@ def test_image_truncated_at_any_byte_is_still_one_entry(kind: str) -> None:
         assert len(read(zipped({"cut": whole[:length], "whole": whole}))) == 2
 
 
+def test_metadata_of_macos_in_an_image_zip_is_ignored() -> None:
+    metadata = {"__MACOSX/._a.png": b"\0", "shop/.DS_Store": b"\0", "shop/__MACOSX/._b.png": b"\0"}
+    assert read(zipped({"shop/a.png": PNG, **metadata, "shop/b.png": PNG})) == [None, None]
+
+
 def test_damaged_image_entry_fails_alone() -> None:
     data = bytearray(zipped({"a.png": PNG, "b.png": PNG, "c.png": PNG}))
     middle = data.index(b"b.png") + len(b"b.png")

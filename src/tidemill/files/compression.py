@@ -20,7 +20,7 @@ ZIP_ENTRIES_MAX = 65_534  # one less than the maximum of a plain zip; zip64 has 
 ZIP_DIRECTORY_MAX_BYTES = 32 << 20
 _ZIP_ENTRY_SIGNATURE = b"PK\x01\x02"
 _ZIP_ENTRY = struct.Struct("<4s24x3H12x")  # the signature, and the lengths of the name, the extra field and the comment
-_IGNORED_ZIP_PREFIXES = ("__MACOSX/", ".DS_Store")
+_MACOS_FOLDER, _MACOS_FILE = "__MACOSX", ".DS_Store"  # metadata that macOS adds to archives
 
 
 def open_zip(file: BinaryIO) -> zipfile.ZipFile:
@@ -46,7 +46,13 @@ def report_damaged_archive(name: str) -> Iterator[None]:
 
 def list_zip_files(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """Return the files of an archive, without the ones that macOS adds."""
-    return [e for e in archive.infolist() if not e.is_dir() and not e.filename.startswith(_IGNORED_ZIP_PREFIXES)]
+    return [entry for entry in archive.infolist() if is_zip_file_of_user(entry)]
+
+
+def is_zip_file_of_user(entry: zipfile.ZipInfo) -> bool:
+    """Return whether an entry is neither a folder nor metadata that macOS adds, in any folder of the archive."""
+    *folders, name = entry.filename.split("/")
+    return not entry.is_dir() and name != _MACOS_FILE and _MACOS_FOLDER not in folders
 
 
 def check_zip_directory(file: BinaryIO) -> None:

@@ -13,7 +13,7 @@ from tidemill.core.decide import describe_exception
 from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint, InputDefect
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter
-from tidemill.files.compression import ZIP_ENTRIES_MAX, open_zip
+from tidemill.files.compression import ZIP_ENTRIES_MAX, is_zip_file_of_user, open_zip
 from tidemill.files.formats.block_reader import EncodedRecord, RecordReader
 
 IMAGE_HEADER_BYTES = 64 * 1024  # read to find the size of an image; images are not fully decompressed here
@@ -44,7 +44,7 @@ class ImageZipReader(RecordReader):
         archive = open_zip(self._file)
         entries = archive.infolist()
         for number in range(checkpoint.get("entry", 0), len(entries)):
-            if not entries[number].is_dir():
+            if is_zip_file_of_user(entries[number]):
                 yield self._make_record(archive, entries[number], number)
 
     def _make_record(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, number: int) -> EncodedRecord:
