@@ -83,10 +83,10 @@ async def test_reprocess_command_requeues_items_selected_by_code_seq_or_status(
     attempts = await rows(db, "SELECT seq, attempts FROM tidemill.outcome ORDER BY seq")
     assert attempts == [(0, 1), (1, 1), (2, 1), (3, 1)]
     await db.run(workers.register_kinds, cli_mill.registry.create_all())
-    # Items that were not found have only one attempt.
-    assert tidemill("reprocess", key, "--keep-attempts").out == "Requeued 2 items\n"
+    # The failures are permanent.
+    assert tidemill("reprocess", key, "--keep-attempts").out == "Requeued 1 item\n"
     await drain(cli_mill, db=db)
-    assert await rows(db, "SELECT seq, attempts FROM tidemill.outcome ORDER BY seq") == [(0, 1), (1, 2), (2, 2), (3, 1)]
+    assert await rows(db, "SELECT seq, attempts FROM tidemill.outcome ORDER BY seq") == [(0, 1), (1, 1), (2, 1), (3, 2)]
     await assert_sound(db)
 
 

@@ -90,6 +90,15 @@ async def failing(api: Api, toy: Mill, who: httpx2.AsyncClient, n: int = 3) -> s
     return job
 
 
+async def with_permanent_failure(api: Api, toy: Mill, who: httpx2.AsyncClient) -> str:
+    """Create three failures that used up their attempts, and make the error of the second one permanent."""
+    job = await failing(api, toy, who)
+    permanent = """UPDATE tidemill.outcome SET error = jsonb_set(error::jsonb, '{retryable}', 'false')
+        WHERE job_id = %s AND seq = 1"""
+    await rows(api.db, permanent, job)
+    return job
+
+
 async def test_reprocess_requeues_failed_items_and_returns_operation(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
@@ -113,13 +122,17 @@ async def test_reprocess_accepts_camel_case_fields_and_status_aliases(
     assert await statuses(api, job) == ["pending", "failed", "failed", "done"]
 
 
-async def test_reprocess_without_reset_requeues_only_items_with_attempts_left(
+async def test_reprocess_without_reset_requeues_retryable_failures_and_leaves_permanent_ones(
     api: Api, ada: httpx2.AsyncClient, toy: Mill
 ) -> None:
-    job = await failing(api, toy, ada)
+    job = await with_permanent_failure(api, toy, ada)
     kept = await ada.post(f"/v1/jobs/{job}/reprocess", json={"reset_attempts": False})
-    assert kept.json()["items"] == 0
-    assert (await ada.post(f"/v1/jobs/{job}/reprocess", json={"reset_attempts": True})).json()["items"] == 3
+    assert kept.json()["items"] == 2
+    assert await statuses(api, job) == ["pending", "failed", "pending", "done"]
+    assert await rows(api.db, "SELECT seq, attempts FROM tidemill.outcome WHERE status = 'pending' ORDER BY seq") == [
+        (0, 2),
+        (2, 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -168,10 +181,6 @@ async def test_reprocess_of_purged_job_conflicts_and_records_failed_operation(
     )
     [told] = (await ada.get("/v1/operations")).json()["operations"]
     assert (told["state"], told["items"]) == ("failed", 0)
-    await rows(api.db, "UPDATE tidemill.job SET purged_at = NULL")
-    await rows(api.db, "DELETE FROM tidemill.kind")
-    nobody_knows = await ada.post(f"/v1/jobs/{job}/reprocess", json={"reset_attempts": False})
-    assert nobody_knows.status_code == 409
 
 
 async def test_reprocess_operation_fails_with_reason_when_job_is_deleted(
@@ -279,7 +288,7 @@ async def test_broken_operation_fails_without_blocking_later_operations(
     assert states == ["failed", "done"]
 
 
-async def test_reprocess_without_reset_respects_not_found_attempt_limit(
+async def test_reprocess_without_reset_gives_items_not_found_one_more_attempt(
     api: Api, ada: httpx2.AsyncClient, settings: Settings
 ) -> None:
     mill = Mill(settings)
@@ -292,16 +301,14 @@ async def test_reprocess_without_reset_respects_not_found_attempt_limit(
     job = (await ada.post("/v1/jobs", json={"kind": "seek", "inputs": [1, 2]})).json()["id"]
     await drain(mill, db=api.db)
     assert (await ada.get(f"/v1/jobs/{job}")).json()["counts"]["not_found"] == 2
-    await rows(api.db, "UPDATE tidemill.outcome SET attempts = 1 WHERE seq = 1")
     kept = await ada.post(f"/v1/jobs/{job}/reprocess", json={"reset_attempts": False})
-    assert (kept.status_code, kept.json()["items"]) == (200, 1), "the first item has no attempt left"
-    assert await rows(api.db, "SELECT seq FROM tidemill.outcome WHERE status = 'pending'") == [(1,)]
+    assert (kept.status_code, kept.json()["items"]) == (200, 2)
+    await drain(mill, db=api.db)
+    assert await rows(api.db, "SELECT status, attempts FROM tidemill.outcome") == [("not_found", 3)] * 2
 
 
-async def test_redrive_without_reset_skips_items_with_exhausted_attempts(
-    api: Api, ada: httpx2.AsyncClient, toy: Mill
-) -> None:
-    await failing(api, toy, ada)
+async def test_redrive_without_reset_leaves_permanent_failures(api: Api, ada: httpx2.AsyncClient, toy: Mill) -> None:
+    await with_permanent_failure(api, toy, ada)
     kept = await ada.post(REDRIVE, json={"all_matching": True, "reset_attempts": False})
-    assert kept.json()["items"] == 0
-    assert (await ada.post(REDRIVE, json={"all_matching": True})).json()["items"] == 3
+    assert kept.json()["items"] == 2
+    assert (await ada.post(REDRIVE, json={"all_matching": True})).json()["items"] == 1

@@ -9,7 +9,9 @@ import pytest
 
 from support import assert_sound, eventually, rows
 from support.api import Api
-from tidemill import Mill
+from tidemill import Fail, Item, Mill, NotFound, Skip
+from tidemill.config import Settings
+from tidemill.store import workers
 from tidemill.testing import drain
 
 
@@ -89,6 +91,76 @@ async def test_selection_count_equals_exported_rows(
     assert len(found) == len(rows)
 
 
+@pytest.fixture
+async def mixed_job(api: Api, ada: httpx2.AsyncClient, settings: Settings) -> str:
+    """Create a job with items of every settled status: failures that are retryable, permanent and of two codes."""
+    mill = Mill(settings)
+
+    @mill.handler("mixed", max_attempts=1, max_attempts_not_found=1)
+    async def mixed(item: Item) -> Any:
+        match item.input["sku"].partition("-")[0]:
+            case "permanent":
+                raise Fail("never", code="odd")
+            case "temporary":
+                raise Fail("later", code="odd" if item.seq % 2 else "even", retryable=True)
+            case "skip":
+                return Skip("not wanted")
+            case "gone":
+                return NotFound()
+        return {"ok": True}
+
+    await api.db.run(workers.register_kinds, mill.registry.create_all())
+    kinds = ("permanent", "temporary", "skip", "gone", "fine")
+    inputs = [{"sku": f"{name}-{n}"} for n in range(3) for name in kinds]
+    made = await ada.post("/v1/jobs", json={"kind": "mixed", "inputs": inputs})
+    await drain(mill, db=api.db)
+    return str(made.json()["id"])
+
+
+SELECTIONS: list[dict[str, Any]] = [
+    {},
+    {"statuses": ["failed"]},
+    {"statuses": ["failed", "skipped", "done"]},
+    {"statuses": ["done", "not_found"]},
+    {"error_codes": ["odd"]},
+    {"error_codes": ["odd", "not_found"], "statuses": ["failed", "not_found"]},
+    {"error_codes": ["odd"], "statuses": ["done"]},
+    {"error_codes": ["not_found"], "statuses": ["not_found"]},
+    {"key": "temporary*"},
+    {"ranges": [[0, 7]], "statuses": ["failed", "skipped", "not_found"]},
+    {"ranges": [[0, 7]], "error_codes": ["odd"]},
+    {"except": [0, 1]},
+    {"item_ids": [0, 1, 4], "statuses": ["failed", "done"]},
+    {"key": "permanent*", "error_codes": ["odd"], "except": [5]},
+]
+
+
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize("asked", SELECTIONS, ids=str)
+async def test_selection_count_equals_items_that_reprocess_takes(
+    api: Api, ada: httpx2.AsyncClient, mixed_job: str, asked: dict[str, Any], reset: bool
+) -> None:
+    named = {name: [f"{mixed_job}:{seq}" for seq in asked[name]] for name in ("item_ids", "except") if name in asked}
+    body = asked | named | ({} if reset else {"reset_attempts": False})
+    counted = await count(ada, mixed_job, to="reprocess", **body)
+    scope = {"scope": "items"} if "item_ids" in asked or "ranges" in asked else {}
+    operation = await ended(ada, await ada.post(f"/v1/jobs/{mixed_job}/reprocess", json=body | scope))
+    assert operation["items"] == counted
+    await assert_sound(api.db)
+
+
+async def test_selection_count_of_cancelled_items_equals_items_that_reprocess_takes(
+    api: Api, ada: httpx2.AsyncClient
+) -> None:
+    job = await submitted(ada, [{"sku": f"AB-{n}"} for n in range(10)])
+    await ada.post(f"/v1/jobs/{job}/selection/cancel", json={"ranges": [[3, 6]]})
+    for asked in ({"statuses": ["cancelled"], "error_codes": ["odd"]}, {"statuses": ["cancelled"]}):
+        body = asked | {"reset_attempts": False}
+        counted = await count(ada, job, to="reprocess", **body)
+        assert (await ada.post(f"/v1/jobs/{job}/reprocess", json=body)).json()["items"] == counted
+    await assert_sound(api.db)
+
+
 async def test_item_key_filter_matches_value_or_prefix_with_other_filters(ada: httpx2.AsyncClient, job: str) -> None:
     async def listed(**words: Any) -> list[int]:
         return [item["seq"] for item in (await ada.get(f"/v1/jobs/{job}/items", params=words)).json()["items"]]
@@ -164,7 +236,8 @@ async def test_selection_reprocesses_items_of_cancelled_job_except_excluded(api:
 
 async def test_selection_count_includes_only_items_action_applies_to(ada: httpx2.AsyncClient, job: str) -> None:
     everything = [f"{job}:{seq}" for seq in range(6)]
-    assert await count(ada, job, to="reprocess", item_ids=everything) == 6
+    assert await count(ada, job, to="reprocess", item_ids=everything) == 4, "the default of a reprocess"
+    assert await count(ada, job, to="reprocess", item_ids=everything, statuses=["failed", "done"]) == 6
     assert await count(ada, job, to="cancel", item_ids=everything) == 0
     assert await count(ada, job, to="reprocess", statuses=["pending"]) == 0
     assert await count(ada, job) == 6

@@ -66,13 +66,14 @@ async def test_reprocess_reopens_closed_job_which_completes_again(db: Database) 
     await assert_sound(db)
 
 
-async def test_reprocess_without_reset_continues_attempts_and_skips_exhausted(db: Database) -> None:
-    job_id = await add_job(db, 2)
-    await settle(db, await take(db, job_id), [verdict(0, FAILED, attempts=1), verdict(1, FAILED, attempts=3)])
-    assert await send_round(db, job_id, ReprocessSelection(reset_attempts=False, max_attempts=3)) == 1
+async def test_reprocess_without_reset_continues_attempts_and_leaves_permanent_failures(db: Database) -> None:
+    job_id = await add_job(db, 3)
+    permanent = verdict(1, FAILED)._replace(error=b'{"code": "test", "reason": "because", "retryable": false}')
+    await settle(db, await take(db, job_id), [verdict(0, FAILED), permanent, verdict(2, FAILED, attempts=3)])
+    assert await send_round(db, job_id, ReprocessSelection(reset_attempts=False)) == 2
     assert [
         (item.seq, item.attempt) for item in await db.run_async_commit(read_unsettled_items, await take(db, job_id))
-    ] == [(0, 2)]
+    ] == [(0, 2), (2, 4)]
     await assert_sound(db)
 
 

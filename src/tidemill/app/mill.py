@@ -156,7 +156,7 @@ class Mill(MillSubmission):
             statuses: Requeue items with these statuses.
             codes: Requeue only items with these error codes.
             rows: Requeue only these rows, counted from 1.
-            reset_attempts: Whether to reset the attempt count of each item.
+            reset_attempts: Whether to reset the attempt counts. If not, permanent failures do not run again.
         """
         return self._run_blocking(
             self.reprocess_async(job_id, statuses=statuses, codes=codes, rows=rows, reset_attempts=reset_attempts)

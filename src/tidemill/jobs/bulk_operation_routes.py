@@ -107,19 +107,21 @@ async def cancel_items(
 
 
 @router.post("/jobs/{job}/selection/count", **build_route_options(Permission.USER, 404))
-async def count_items(job: VisibleJob, body: CountIn, db: DatabaseDep) -> CountOut:
+async def count_items(job: VisibleJob, body: CountIn, runtime: RuntimeDep) -> CountOut:
     """Count the items that a reprocess, cancel or export of this selection would include. Nothing is changed."""
     seqs, ranges = parse_item_selection(body, job.id)
     items, is_complete = await queries.count_eligible_items(
-        db,
+        runtime.db,
         job.id,
         body.to,
         body.statuses,
+        reset_attempts=body.reset_attempts,
         seqs=seqs,
         codes=body.error_codes,
         excluded_seqs=_parse_excluded_seqs(body, job.id),
         key=body.key,
         ranges=ranges,
+        find_kind_hooks=runtime.find_kind_hooks,
     )
     return CountOut(items=items, is_complete=is_complete)
 

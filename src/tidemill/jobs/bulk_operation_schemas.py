@@ -35,7 +35,7 @@ CountFor = TypeAliasType("CountFor", Literal["reprocess", "cancel", "export"])
 OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed", "cancelled"])
 
 RESET_ATTEMPTS_DESCRIPTION = (
-    "Reset the attempt counts of the items. If false, only items that have attempts left run again"
+    "Reset the attempt counts of the items. If false, failures with a permanent error do not run again"
 )
 
 ROW_RANGES_MAX = 100
@@ -73,7 +73,7 @@ class ReprocessIn(ItemChoiceIn):
 
     scope: ReprocessScope = Field("job", description="`items` requires `item_ids`, `ranges` or both")
     statuses: ItemStatusList = Field([ItemStatus.FAILED, ItemStatus.NOT_FOUND])
-    error_codes: ErrorCodeList | None = None
+    error_codes: ErrorCodeList | None = Field(None, description="Only failures with these error codes")
     reset_attempts: StrictBool = Field(True, description=RESET_ATTEMPTS_DESCRIPTION)
 
 
@@ -93,7 +93,10 @@ class CancelItemsIn(ItemChoiceIn):
 class CountIn(SelectionIn):
     """A selection of items to count, and the operation to count them for."""
 
-    to: CountFor = "export"
+    to: CountFor = Field(
+        "export", description="With `reprocess` and without `statuses`, items that failed or were not found are counted"
+    )
+    reset_attempts: StrictBool = Field(True, description="As in the request to reprocess the items")
 
 
 class CountOut(BaseModel):

@@ -277,7 +277,9 @@ def reprocess_command(
     seq: Annotated[
         list[int] | None, typer.Option(metavar="NUMBER", help="Only the item with this number; can be repeated")
     ] = None,
-    keep_attempts: Annotated[bool, typer.Option("--keep-attempts", help="Keep the existing attempt counts")] = False,
+    keep_attempts: Annotated[
+        bool, typer.Option("--keep-attempts", help="Keep the attempt counts, and do not run permanent failures again")
+    ] = False,
 ) -> None:
     """Run settled items of one job again, including successful items. To retry failures, use retry."""
     statuses = [_parse_status_option(word) for word in status]

@@ -18,7 +18,7 @@ from tidemill.core.progress import ProgressRates
 from tidemill.core.result_grid import GridCell, GridColumns, GridRow, build_row_cells
 from tidemill.core.row_ranges import SeqRange
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, ItemStatus, JobStatus
-from tidemill.runtime import Runtime
+from tidemill.runtime import FindKindHooks, Runtime, return_no_kind_hooks
 from tidemill.store import (
     dead_letter_lists,
     item_lists,
@@ -41,6 +41,7 @@ from tidemill.store.job_records import ItemListScope, JobStatusCounts, OpenItemS
 from tidemill.telemetry.events import emit
 
 T = TypeVar("T")
+REPROCESSED_STATUSES = (ItemStatus.FAILED, ItemStatus.NOT_FOUND)  # unless a request selects others
 ViewRow = dict[str, Any]
 
 
@@ -187,15 +188,24 @@ async def count_eligible_items(
     purpose: Literal["reprocess", "cancel", "export"],
     statuses: Sequence[ItemStatus] = (),
     *,
+    reset_attempts: bool = True,
     seqs: Collection[int] | None = None,
     codes: Sequence[str] | None = None,
     excluded_seqs: Collection[int] = (),
     key: str | None = None,
     ranges: Sequence[SeqRange] = (),
+    find_kind_hooks: FindKindHooks = return_no_kind_hooks,
 ) -> tuple[int, bool]:
     """Return the number of selected items that an operation would include, and whether all were counted."""
     check_storable_text("The filter", key, *(codes or ()))
-    eligible = {"reprocess": TERMINAL_ITEM_STATUSES, "cancel": CANCELLABLE_STATUSES, "export": ()}[purpose]
+    eligible: Collection[ItemStatus] = ()
+    if purpose == "cancel":
+        eligible = CANCELLABLE_STATUSES
+    elif purpose == "reprocess":
+        hooks = find_kind_hooks((await get_job(db, job_id)).kind)
+        keeps_done = hooks is not None and hooks.done_refusal is not None
+        eligible = TERMINAL_ITEM_STATUSES - {ItemStatus.DONE} if keeps_done else TERMINAL_ITEM_STATUSES
+        statuses = statuses or REPROCESSED_STATUSES
     counted = [status for status in statuses if not eligible or status in eligible]
     if statuses and not counted:
         return 0, True
@@ -206,6 +216,7 @@ async def count_eligible_items(
         excluded_seqs=excluded_seqs,
         key=key,
         reprocessable_only=purpose == "reprocess",
+        excludes_permanent_failures=purpose == "reprocess" and not reset_attempts,
         ranges=ranges,
     )
     return await db.run(item_selection.count_items, job_id, selection)

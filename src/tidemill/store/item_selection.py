@@ -1,7 +1,7 @@
 """Selects items of a job by key, number or status, and counts a selection before it is used."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from tidemill.core.job import Job
@@ -44,6 +44,7 @@ async def find_selected_seqs(conn: Connection, job_id: UUID, lo: int, hi: int, s
 
 
 COUNT_MAX_WINDOWS = 25  # windows that one count may scan
+COUNT_MAX_FAILURES = COUNT_MAX_WINDOWS * SELECTION_WINDOW_ITEMS  # that one count may scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class CountSelection(ItemSelection):
     """Items to count. Without statuses: items of any status."""
 
     reprocessable_only: bool = False
+    excludes_permanent_failures: bool = False  # as a reprocess without a reset of the attempts
 
     @property
     def selects_by_seq_only(self) -> bool:
@@ -67,14 +69,33 @@ async def count_items(conn: Connection, job_id: UUID, selection: CountSelection)
         return await _count_matching_seqs(
             conn, job_id, selection, set(selection.seqs) - set(selection.excluded_seqs)
         ), True
-    n = await _count_from_tally(conn, job, selection)
-    return n - await _count_matching_seqs(conn, job_id, selection, set(selection.excluded_seqs)), True
+    if selection.excludes_permanent_failures and ItemStatus.FAILED in selection.statuses:
+        return await _count_without_permanent_failures(conn, job, selection)
+    return await _count_all_but_excluded(conn, job, selection), True
+
+
+async def _count_without_permanent_failures(conn: Connection, job: Job, wanted: CountSelection) -> tuple[int, bool]:
+    """Count failures from their outcomes, with a limit, and the other items from the job's counters."""
+    params = {"job_id": job.id, "but": sorted(wanted.excluded_seqs), "limit": COUNT_MAX_FAILURES}
+    params |= {"codes": None if wanted.codes is None else list(wanted.codes)}
+    cursor = await conn.execute(sql("outcome/count_retryable"), params)
+    scanned, n = await cursor.fetchone() or (0, 0)
+    others = [status for status in wanted.statuses if status is not ItemStatus.FAILED]
+    if others and wanted.codes is None:
+        n += await _count_all_but_excluded(conn, job, replace(wanted, statuses=others))
+    return n, scanned < COUNT_MAX_FAILURES
+
+
+async def _count_all_but_excluded(conn: Connection, job: Job, wanted: CountSelection) -> int:
+    n = await _count_from_tally(conn, job, wanted)
+    return n - await _count_matching_seqs(conn, job.id, wanted, set(wanted.excluded_seqs))
 
 
 async def _count_from_tally(conn: Connection, job: Job, wanted: CountSelection) -> int:
     """Count from the job's counters, which are exact and cheap."""
-    if wanted.codes is not None:
-        return sum(job.codes.get(code, 0) for code in set(wanted.codes))
+    if wanted.codes is not None:  # only failures have codes
+        has_failures = not wanted.statuses or ItemStatus.FAILED in wanted.statuses
+        return sum(job.codes.get(code, 0) for code in set(wanted.codes)) if has_failures else 0
     if not wanted.statuses:
         return job.counts.total
     n = sum(int(getattr(job.counts, status)) for status in set(wanted.statuses))
@@ -106,5 +127,6 @@ async def _count_matching_seqs(conn: Connection, job_id: UUID, wanted: CountSele
         return 0
     params = {"job_id": job_id, "seqs": sorted(seqs), "statuses": sorted(set(wanted.statuses)) or None}
     params |= {"codes": None if wanted.codes is None else list(wanted.codes), "again": wanted.reprocessable_only}
+    params |= {"retryable_only": wanted.excludes_permanent_failures}
     cursor = await conn.execute(sql("item/count_among"), params)
     return int((await cursor.fetchone() or (0,))[0])

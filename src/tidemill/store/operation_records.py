@@ -16,11 +16,9 @@ from tidemill.failpoints import failpoint
 from tidemill.store import job_records
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.job_lifecycle import CancelSelection, cancel_waiting_items_step
-from tidemill.store.job_records import get_job
 from tidemill.store.quota_records import check_requeue_quota
 from tidemill.store.reprocess_items import ReprocessSelection, reprocess_items, set_dismissed_for_chunk
 from tidemill.store.statements import SqlParams, fetch_records, sql
-from tidemill.store.workers import read_max_attempts_of_kind
 
 LOWEST_JOB_ID = UUID(int=0)
 QUOTA_KEY = "quota"  # of a predicate: the default limits of users, which the requeued items must not exceed
@@ -165,7 +163,7 @@ async def cancel_operation(conn: Connection, operation_id: UUID) -> bool:
 
 async def _run_reprocess_step(conn: Connection, operation: BulkOperation) -> StepProgress:
     job_id = operation.job_id or LOWEST_JOB_ID
-    choice = await _add_max_attempts(conn, job_id, _build_reprocess_selection(operation.predicate))
+    choice = _build_reprocess_selection(operation.predicate)
     after_seq, goes_on = operation.place.get("after_seq", -1), operation.items > 0
     taken, after = await reprocess_items(conn, job_id, choice, after_seq=after_seq, is_continuation=goes_on)
     await record_operation_activity(conn, operation, job_id, taken)
@@ -199,10 +197,9 @@ async def _run_redrive_step(conn: Connection, operation: BulkOperation) -> StepP
         failpoint("redrive.job_found")
     only = predicate.get("items")
     choice = _build_reprocess_selection({**predicate, "seqs": only[str(job_id)] if only is not None else None})
-    choice = await _add_max_attempts(
-        conn, job_id, replace(choice, excluded_seqs=predicate.get("except", {}).get(str(job_id), ()))
-    )
-    choice = replace(choice, with_dismissed=only is not None)  # a filter matches the listed items, like the list itself
+    excluded = predicate.get("except", {}).get(str(job_id), ())
+    # A filter matches the listed items, like the list itself.
+    choice = replace(choice, excluded_seqs=excluded, with_dismissed=only is not None)
     if (
         was_whole and not choice.has_filters_besides_status
     ):  # also requeue the items that were cancelled when the job failed
@@ -290,19 +287,6 @@ def _build_reprocess_selection(asked: Mapping[str, Any]) -> ReprocessSelection:
         group=asked.get("group"),
         reset_attempts=asked.get("reset_attempts", True),
     )
-
-
-async def _add_max_attempts(conn: Connection, job_id: UUID, choice: ReprocessSelection) -> ReprocessSelection:
-    """Add the kind's maximum attempts. Without a reset, only items with attempts left are requeued."""
-    if choice.reset_attempts:
-        return choice
-    kind = (await get_job(conn, job_id)).kind
-    allowed = await read_max_attempts_of_kind(conn, kind)
-    if not allowed:
-        raise Conflict(
-            f'The maximum number of attempts is unknown, because no worker has registered a handler for kind "{kind}"'
-        )
-    return replace(choice, max_attempts=allowed)
 
 
 def _parse_time(text: str | None) -> datetime | None:

@@ -92,8 +92,7 @@ class ReprocessSelection(ItemSelection):
     category: str | None = None  # of a failure; see tidemill.failure_category
     group: str | None = None  # of a failure; see tidemill.failure_groups
     with_dismissed: bool = True  # whether dismissed failures match
-    reset_attempts: bool = True
-    max_attempts: int = 0  # without reset_attempts: only items with fewer attempts
+    reset_attempts: bool = True  # without a reset, failures with a permanent error are not selected
 
     @property
     def has_filters_besides_status(self) -> bool:
@@ -236,7 +235,6 @@ async def _reset_outcome_chunk(
         "statuses": [status.value for status in choice.statuses],
         "with_dismissed": choice.with_dismissed,
         "reset_attempts": choice.reset_attempts,
-        "max_attempts": choice.max_attempts,
         "limit": SEQ_LIST_MAX,
     }
     cursor = await conn.execute(sql("outcome/take_back"), params)

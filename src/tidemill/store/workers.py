@@ -105,13 +105,6 @@ def _parse_roles(names: list[str] | None) -> tuple[Role, ...] | None:
     return None if names is None else tuple(Role(name) for name in names)
 
 
-async def read_max_attempts_of_kind(conn: Connection, kind: str) -> int:
-    """Return the maximum attempts of a kind; 0 if no worker has registered it."""
-    cursor = await conn.execute(sql("kind/get"), {"name": kind})
-    row = await cursor.fetchone()
-    return 0 if row is None else int(row[0]["max_attempts"])
-
-
 @dataclass(frozen=True, slots=True)
 class WorkSummary:
     """Live workers, open jobs, the age of the oldest due work, and the state of the broker and its outbox."""

@@ -45,10 +45,11 @@ class Chosen:
         if not item.has_row:  # items of a cancelled range have no error codes; done items of a sparse job have no rows
             named = self.choice.seqs is None or item.seq in self.choice.seqs
             return item.word is ItemStatus.CANCELLED and named and self.choice.codes is None
-        if not self.choice.reset_attempts and item.attempts >= self.choice.max_attempts:
+        if not self.choice.reset_attempts and item.word is ItemStatus.FAILED and not item.is_retryable:
             return False
         by_seq = self.choice.seqs is None or item.seq in self.choice.seqs
-        return by_seq and (self.choice.codes is None or item.code in self.choice.codes)
+        is_coded = item.word is ItemStatus.FAILED and item.code in (self.choice.codes or ())
+        return by_seq and (self.choice.codes is None or is_coded)
 
 
 class JobVerbs(BatchVerbs):

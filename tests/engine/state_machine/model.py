@@ -11,6 +11,7 @@ from tidemill.core.decide import Verdict
 from tidemill.core.status import Intent, ItemStatus, JobStatus
 
 MAX_ATTEMPTS = 3
+RETRYABLE_CODE = "even"  # errors with another code are permanent
 CONDEMNED = (Intent.CANCEL, Intent.FAIL)
 
 
@@ -30,6 +31,10 @@ class ItemModel:
     @property
     def is_open(self) -> bool:
         return self.place != "settled"
+
+    @property
+    def is_retryable(self) -> bool:
+        return self.code == RETRYABLE_CODE
 
     @property
     def status(self) -> ItemStatus:

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from engine.state_machine.database import World
 from engine.state_machine.jobs import SourceVerbs
-from engine.state_machine.model import MAX_ATTEMPTS, HandModel, ItemModel, JobModel
+from engine.state_machine.model import MAX_ATTEMPTS, RETRYABLE_CODE, HandModel, ItemModel, JobModel
 from engine.state_machine.seeded_choices import Dice
 from tidemill.core.batch import split_evenly, split_off_suspects
 from tidemill.core.decide import Verdict
@@ -15,7 +15,7 @@ from tidemill.core.status import ItemStatus
 WORKERS = ("w1", "w2", "w3")
 SIZES = (3, 7, 25, 1_000)
 WANTED = (1, 3, 7, 20, 1_000)
-CODES = ["odd", "even"]
+CODES = ["odd", RETRYABLE_CODE]
 ANSWERS = ("done", "failed", "not_found", "skipped", "retry_wait")
 DELAYS = (0.0, 0.0, 60.0, 3_600.0)
 POLICIES: list[dict[str, object]] = [{}, {"mode": "fail_fast"}, {"mode": "tolerate", "max_failed": 2}]
@@ -40,7 +40,8 @@ def verdict_on(item: ItemModel, word: str, code: str, delay: float) -> Verdict:
         status = ItemStatus.FAILED
     if status is ItemStatus.DONE:
         return Verdict(item.seq, status, attempts, 1, b"{}")
-    error = b'{"code": "%s", "reason": "because", "retryable": true}' % code.encode()
+    retryable = b"true" if code == RETRYABLE_CODE else b"false"
+    error = b'{"code": "%s", "reason": "because", "retryable": %s}' % (code.encode(), retryable)
     waits = delay if status is ItemStatus.RETRY_WAIT else None
     return Verdict(item.seq, status, attempts, 1, None, None, error, code, waits)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 from engine.state_machine.database import World
-from engine.state_machine.model import MAX_ATTEMPTS, ReaderModel
+from engine.state_machine.model import ReaderModel
 from engine.state_machine.rules import CODES, SIZES, WORKERS, BatchRules
 from engine.state_machine.seeded_choices import Dice
 from tidemill.core.status import TERMINAL_ITEM_STATUSES, Intent, ItemStatus
@@ -89,9 +89,7 @@ class EngineMachine(BatchRules):
         self.do(
             self.verbs.reprocess(
                 job.id,
-                ReprocessSelection(
-                    chosen, seqs, codes, excluded_seqs=but, reset_attempts=reset, max_attempts=MAX_ATTEMPTS
-                ),
+                ReprocessSelection(chosen, seqs, codes, excluded_seqs=but, reset_attempts=reset),
             )
         )
 

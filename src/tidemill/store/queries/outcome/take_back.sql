@@ -1,19 +1,14 @@
 -- terminal -> pending, one chunk at a time; a second call does not find these items again. A dismissal is removed.
--- Without a reset of attempts, the kind limits the attempts, with a lower limit for not_found. Index: outcome_exception,
--- outcome_pkey; job_pkey, kind_pkey.
+-- Without a reset of attempts, failures with a permanent error stay. Index: outcome_exception, outcome_pkey; job_pkey.
 WITH owning AS (
     SELECT kind, params FROM tidemill.job WHERE id = %(job_id)s
-), bound AS (
-    SELECT (k.options->>'max_attempts_not_found')::integer AS not_found
-    FROM tidemill.job j JOIN tidemill.kind k ON k.name = j.kind WHERE j.id = %(job_id)s
 ), chosen AS (
     SELECT seq, status, error->>'code' AS code, tidemill.further_codes(error) AS further_codes FROM tidemill.outcome
     WHERE job_id = %(job_id)s AND seq > %(after_seq)s AND status = ANY(%(statuses)s)
-      AND (%(reset_attempts)s OR attempts < CASE status
-          WHEN 'not_found' THEN coalesce((SELECT not_found FROM bound), %(max_attempts)s) ELSE %(max_attempts)s END)
+      AND (%(reset_attempts)s OR status <> 'failed' OR coalesce((error->>'retryable')::boolean, false))
       AND (%(seqs)s::bigint[] IS NULL OR seq = ANY(%(seqs)s))
       AND seq <> ALL(%(but)s::bigint[])
-      AND (%(codes)s::text[] IS NULL OR error->>'code' = ANY(%(codes)s))
+      AND (%(codes)s::text[] IS NULL OR (status = 'failed' AND error->>'code' = ANY(%(codes)s)))
       AND (%(category)s::text IS NULL OR tidemill.failure_category(
           (SELECT kind FROM owning), (SELECT params FROM owning), error->>'code') = %(category)s)
       AND (%(group)s::text IS NULL OR %(group)s = ANY(tidemill.failure_groups((SELECT kind FROM owning), error)))

@@ -94,8 +94,9 @@ async function offerDownload(made) {
  * @param {() => void} [done]
  */
 export async function reprocessItems(job, what, done) {
-  const found = await toastOnError(() => countRows(job, what, "reprocess"));
-  if (!found) return false;
+  const counts = await toastOnError(() => Promise.all([countRows(job, what, "reprocess"), countRows(job, what, "reprocess", undefined, { reset_attempts: false })]));
+  if (!counts) return false;
+  const [found, retryable] = counts;
   if (found.items === 0) {
     showToast("None of these rows can run again. Open rows are already queued, and imports do not keep their successful rows.");
     return false;
@@ -109,7 +110,7 @@ export async function reprocessItems(job, what, done) {
     content: [
       h("p", null, describeSelection(job, what)),
       notice,
-      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", checked: true, on: { change: () => (keeps = false) } }), "Reset attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", on: { change: () => (keeps = true) } }), "Only rows with attempts left")),
+      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", checked: true, on: { change: () => (keeps = false) } }), "Reset attempts"), h("label", { class: "choice" }, h("input", { type: "radio", name: "attempts", on: { change: () => (keeps = true) } }), `Keep attempts, and leave permanent failures as they are (${countText(retryable)} ${retryable.items === 1 ? "row runs" : "rows run"})`)),
       h("p", { class: "muted" }, "The handler runs again, so its side effects can repeat. New results replace the stored ones."),
     ],
     actionLabel: isRetry ? `Retry ${countText(found)}` : `Run ${countText(found)} again`,

@@ -46,7 +46,7 @@ export function describePredicate(operation) {
   if (but) parts.push(`except ${pluralize(but, "row")}`);
   if (DEAD_LETTER_VERBS.includes(operation.verb) && predicate.owner_id === null) parts.push("jobs of all users");
   else if (DEAD_LETTER_VERBS.includes(operation.verb) && predicate.owner_id !== operation.user_id) parts.push(`jobs of ${userName(predicate.owner_id)}`);
-  if (predicate.reset_attempts === false) parts.push("only rows with attempts left");
+  if (predicate.reset_attempts === false) parts.push("permanent failures not included");
   return parts.join(", ");
 }
 

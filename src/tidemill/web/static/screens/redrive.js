@@ -96,7 +96,7 @@ export async function redriveAll(filter, options = {}) {
     content: [
       h("p", null, ids ? `${pluralize(n, "selected row")}.` : `Filter: ${describeFilter(filter, options)}. Matching rows at ${formatTime(serverNow())}: ${many}${exceptText ? `; ${pluralize(except.length, "of them is", "of them are")} excluded` : ""}.`),
       forecastNotice(forecast),
-      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), choice(false, "Reset attempts"), choice(true, "Only rows with attempts left")),
+      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Attempts"), choice(false, "Reset attempts"), choice(true, "Keep attempts, and leave permanent failures as they are")),
       h("p", { class: "muted" }, "The handler runs again with the same input, so its side effects can repeat. Rows that fail again return to this list."),
     ],
     actionLabel: exceptText ? "Retry the others" : `Retry ${many}`,

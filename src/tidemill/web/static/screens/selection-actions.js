@@ -34,9 +34,9 @@ export function tooManyMessage(selection) {
   return `Select at most ${formatNumber(MAX_IDS)} single rows, or select all matching rows and exclude some`;
 }
 
-/** @param {any} job @param {ItemSelection} what @param {"reprocess" | "cancel" | "export"} to @param {AbortSignal} [signal] @returns {Promise<Counted>} */
-export function countRows(job, what, to, signal) {
-  return api.post(`/v1/jobs/${job.id}/selection/count`, { to, ...selectionRequest(what) }, { signal });
+/** @param {any} job @param {ItemSelection} what @param {"reprocess" | "cancel" | "export"} to @param {AbortSignal} [signal] @param {object} [options] of the operation @returns {Promise<Counted>} */
+export function countRows(job, what, to, signal, options = {}) {
+  return api.post(`/v1/jobs/${job.id}/selection/count`, { to, ...selectionRequest(what), ...options }, { signal });
 }
 
 /** @param {Counted} counted */
