@@ -61,6 +61,44 @@ async def test_item_list_returns_each_matching_item_once_for_every_filter(
     assert [item["seq"] for item in await walk(ada, path, "items", seq=45)] == list(range(45, 50))
 
 
+async def test_item_list_is_sorted_by_seq_or_by_time_of_last_change(
+    api: Api, ada: httpx2.AsyncClient, toy: Mill
+) -> None:
+    job = await submitted(ada, [{"fail": "x"} for _ in range(6)])
+    path = f"/v1/jobs/{job}/items"
+    await drain(toy, db=api.db)
+    moved = "UPDATE tidemill.outcome SET updated_at = updated_at - seq * interval '1 s' WHERE job_id = %s"
+    await rows(api.db, moved, job)
+    for sort, expected in (("seq", range(6)), ("updated_at", range(5, -1, -1))):
+        found = await walk(ada, path, "items", statuses="failed", sort=sort, page_size=2)
+        assert [item["seq"] for item in found] == list(expected), sort
+    assert [item["seq"] for item in await walk(ada, path, "items", sort="seq", page_size=4)] == list(range(6))
+    after = (await ada.get(path, params={"statuses": "failed", "page_size": 1, "sort": "seq"})).json()["next_page"]
+    other = await ada.get(path, params={"statuses": "failed", "sort": "updated_at", "after": after})
+    assert other.status_code == 422, "the cursor belongs to another order"
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("sort=updated_at", "Cannot sort this list"),
+        ("sort=updated_at&statuses=done,failed", "Cannot sort this list"),
+        ("sort=updated_at&statuses=failed&key=a", "Cannot sort this list"),
+        ("sort=updated_at&statuses=failed&seq=1", "Cannot sort this list"),
+        ("sort=seq&error_codes=odd", "Cannot sort failures"),
+        ("sort=-seq", "seq"),
+        ("sort=duration_ms", "updated_at"),
+    ],
+)
+async def test_item_list_rejects_sort_that_has_no_index_with_reason(
+    ada: httpx2.AsyncClient, query: str, reason: str
+) -> None:
+    job = await submitted(ada, [1])
+    answer = await ada.get(f"/v1/jobs/{job}/items?{query}")
+    assert answer.status_code == 422
+    assert reason in answer.text
+
+
 async def test_item_list_shows_truncated_input_summary_and_detail_full_input(ada: httpx2.AsyncClient) -> None:
     job = await submitted(ada, [{"title": "T" * 500, "brand": "B", "sku": "S", "secret": "x" * 1_000}])
     item = (await ada.get(f"/v1/jobs/{job}/items")).json()["items"][0]

@@ -132,12 +132,13 @@ async def list_items(
     seq: int | None = None,
     codes: Sequence[str] | None = None,
     key: str | None = None,
+    sort: item_lists.ItemSort | None = None,
 ) -> Page[ViewRow]:
     """Return a page of items; its ``after`` is the cursor of the next page. ``seq`` sets the first item."""
     check_page_limit(limit)
     check_storable_text("The error code", *(codes or ()))
     check_storable_text("The key", key)
-    request = item_lists.ItemListRequest(statuses, after, seq, codes, key or None)
+    request = item_lists.ItemListRequest(statuses, after, seq, codes, key or None, sort)
     grid = job if isinstance(job, ItemListScope) else await get_item_list_scope(db, job)
     return await _await_page_and_emit_event("items", item_lists.list_items(db, grid, request, limit=limit))
 

@@ -364,7 +364,7 @@ async def list_items(
     """List items of a job, sorted by seq.
 
     If the filter selects only open items, or only items that are not found, skipped, failed or cancelled, the list is
-    sorted by last change, oldest first. With `seq` or `key`, it is always sorted by seq.
+    sorted by last change, oldest first. With `seq`, `key` or `sort=seq`, it is always sorted by seq.
 
     A page sorted by seq may be short or even empty and still have a next page, because each request scans a limited
     number of items.
@@ -395,6 +395,7 @@ async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None
         {
             "columns": grid.columns.names,
             "columns_of": grid.columns.value_key,
+        sort=query.sort,
             "items": items,
             **dependencies.build_next_page_dict(page.after),
         }

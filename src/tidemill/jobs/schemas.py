@@ -29,6 +29,7 @@ from tidemill.rest.schema_types import (
 )
 
 PolicyMode = TypeAliasType("PolicyMode", Literal["continue", "fail_fast", "tolerate"])
+ItemSort = TypeAliasType("ItemSort", Literal["seq", "updated_at"])
 SourceFormat = TypeAliasType("SourceFormat", Literal["csv", "tsv", "ndjson", "json", "xlsx", "parquet", "images"])
 NonNegativeInt = Annotated[int, Field(ge=0)]
 
@@ -359,6 +360,11 @@ class FixOut(BaseModel):
     """A fix for an input."""
 
     rev: int
+    sort: ItemSort | None = Field(
+        None,
+        description="Ascending order. `updated_at` requires `statuses` that are all open, or none of which is open or "
+        "`done`. Default: the fastest order for the filters",
+    )
     by: int = Field(description="Id of the user who made the fix")
     at: datetime
     operation_id: UUID | None = Field(None, description="The repair that made the fix")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from tidemill.core.errors import InvalidInput
@@ -274,15 +274,23 @@ async def _list_untried_cancelled_page(
     return Page(items, UNTRIED_CANCELLED_ORDER.build_position(mark, ranges[n]["lo"] - 1) if n < len(ranges) else None)
 
 
+ItemSort = Literal["seq", "updated_at"]
+
+
+def get_sort_of_order(order: ListOrder) -> ItemSort:
+    return "seq" if order is SEQ_ORDER else "updated_at"
+
+
 @dataclass(frozen=True, slots=True)
 class ItemListRequest:
-    """Filters for the items of a job. ``after`` is the previous page's cursor; the first page starts at ``seq``."""
+    """Filters and order of a job's items. ``after`` is the previous page's cursor; the first page starts at ``seq``."""
 
     statuses: Sequence[ItemStatus] = ()
     after: object = None
     seq: int | None = None
     codes: Sequence[str] | None = None
     key: str | None = None
+    sort: ItemSort | None = None  # by default, the fastest order for the filters
 
     def __post_init__(self) -> None:
         if self.codes is not None and set(self.statuses) - {ItemStatus.FAILED}:
@@ -291,6 +299,13 @@ class ItemListRequest:
             raise InvalidInput("Error codes cannot be combined with seq")
         if self.seq is not None and not 0 <= self.seq <= BIGINT_SAFE_MAX:
             raise InvalidInput(f"Item {self.seq} does not exist: seq starts at 0")
+        if self.sort == "updated_at" and (self._default_order is SEQ_ORDER or self.seq is not None):
+            raise InvalidInput(
+                'Cannot sort this list by "updated_at". Select only statuses pending, processing and retry_wait, or '
+                "only not_found, skipped, failed and cancelled, and set neither key nor seq."
+            )
+        if self.sort == "seq" and SEQ_ORDER not in self._allowed_orders:
+            raise InvalidInput('Cannot sort failures with error codes by "seq"')
 
     def fingerprint(self, job_id: UUID) -> str:
         codes = None if self.codes is None else sorted(set(self.codes))
@@ -304,8 +319,9 @@ class ItemListRequest:
         With ``seq`` or ``key``, the order is always by seq.
         """
         if self.after is not None:
-            return find_order_of_position(self.after, self._allowed_orders)
-        return self._default_order if self.seq is None else SEQ_ORDER
+            orders = [order for order in self._allowed_orders if self.sort in (None, get_sort_of_order(order))]
+            return find_order_of_position(self.after, orders)
+        return self._default_order if self.seq is None and self.sort != "seq" else SEQ_ORDER
 
     @property
     def _default_order(self) -> ListOrder:
