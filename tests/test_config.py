@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from tidemill.config import ENV_PREFIX, Settings, SourceFolder, load_settings
+from tidemill.core.blob_location import BucketLocation
 from tidemill.core.errors import InvalidSettings
 from tidemill.core.principal import Role
 
@@ -175,6 +176,18 @@ def test_list_setting_accepts_comma_separated_values_or_json(monkeypatch: pytest
     admins, users = SourceFolder(path=tmp_path), SourceFolder(path=Path("/srv"), read=(Role.USER,))
     assert settings.sources == {"inbox": admins, "all": users}
     assert settings.kind_roles == [Role.ADMIN]
+
+
+def test_source_is_a_folder_or_a_bucket_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "TIDEMILL_SOURCES", '{"lake": "s3://lake/daily", "all": {"path": "gs://lake", "read": ["user"]}}'
+    )
+    lake, everything = load_settings().sources.values()
+    assert lake == SourceFolder(path=BucketLocation("s3", "lake", "daily"))
+    assert everything == SourceFolder(path=BucketLocation("gs", "lake"), read=(Role.USER,))
+    message = problems(monkeypatch, TIDEMILL_SOURCES='{"lake": "s3://key:hunter2@lake"}')
+    assert "put credentials into environment variables" in message
+    assert "hunter2" not in message
 
 
 def test_malformed_list_setting_is_reported_with_other_problems(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,14 @@ from pydantic import (
     ConfigDict,
     Field,
     IPvAnyNetwork,
+    PlainValidator,
     ValidationError,
     model_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tidemill.core.allowed_hosts import AllowedHost
-from tidemill.core.blob_location import parse_blob_location
+from tidemill.core.blob_location import BucketLocation, parse_blob_location
 from tidemill.core.connection_urls import check_broker_url, check_database_url
 from tidemill.core.errors import InvalidInput, InvalidSettings
 from tidemill.core.principal import Role, has_role
@@ -86,12 +87,23 @@ def _expand_path_to_folder_table(value: object) -> object:
     return {"path": value} if isinstance(value, str | Path) else value
 
 
+def _parse_source_path(value: object) -> Path | BucketLocation:
+    if isinstance(value, Path | BucketLocation):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("must be a folder or a bucket URL")  # noqa: TRY004  pydantic reports only this type
+    try:
+        return parse_blob_location(value)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+
+
 class SourceFolder(BaseModel):
-    """A folder with files for submissions, and the roles that may submit them."""
+    """A folder or a bucket with files for submissions, and the roles that may submit them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: Path
+    path: Annotated[Path | BucketLocation, PlainValidator(_parse_source_path)]
     read: tuple[Role, ...] = (Role.ADMIN,)
 
     def is_allowed_for(self, role: Role) -> bool:
@@ -278,7 +290,8 @@ class Settings(BaseSettings):
         dict[str, Annotated[SourceFolder, BeforeValidator(_expand_path_to_folder_table)]], *LIST_OR_JSON
     ] = Field(
         default={},
-        description="Folders that submissions and watches may read, as a JSON object: name -> path, or path and roles",
+        description="Folders and buckets whose files submissions may use, and folders that watches may scan, as a JSON "
+        "object: name -> path or bucket URL, or path and roles",
     )
     kind_roles: Annotated[list[Role], *LIST_OR_JSON] = Field(
         default=["user", "admin"],

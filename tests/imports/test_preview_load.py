@@ -12,8 +12,7 @@ from support import eventually
 from support.import_requests import CSV_TYPE, GOOD, open_shop
 from support.loopback_server import Request, Server
 from tidemill import Mill
-from tidemill.imports import import_preview
-from tidemill.jobs import work_gates
+from tidemill.jobs import staged_files, work_gates
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ async def test_slow_previews_do_not_delay_uploads_and_previews_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(work_gates, "GATE_WAIT_MAX_S", 1.0)
-    monkeypatch.setattr(import_preview, "PREVIEW_DOWNLOAD_TIMEOUT_S", 4)
+    monkeypatch.setattr(staged_files, "PREVIEW_DOWNLOAD_TIMEOUT_S", 4)
     shop = await open_shop(make_api, toy, tmp_path, remote_allow=[f"127.0.0.1:{silent_server.port}"])
     body = {"resource": "people", "source": {"url": silent_server.url()}}
     slow = [asyncio.create_task(shop.ada.post("/v1/imports/preview", json=body, timeout=60)) for _ in range(40)]

@@ -330,7 +330,6 @@ async def test_submit_source_copies_file_from_configured_folder(
         "deep",
         "",
         "a\0b.csv",
-        "what",
         "x" * 999,
         "deep/" * 100,
     ],

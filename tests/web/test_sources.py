@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -58,7 +59,9 @@ async def site(tidemill_server: ThrowawayServer, tmp_path_factory: pytest.TempPa
 
 async def test_watched_file_is_submitted_on_second_scan_and_links_to_job(site: Site, signed_in: OpenPage) -> None:
     page = await signed_in("ada", "/sources/prices")
-    await asyncio.to_thread((site.settings.sources["inbox"].path / "today.csv").write_text, "sku\nA-1\nA-2\n")
+    await asyncio.to_thread(
+        (Path(str(site.settings.sources["inbox"].path)) / "today.csv").write_text, "sku\nA-1\nA-2\n"
+    )
     table = page.get_by_role("table", name="Files of prices")
     scan = page.get_by_role("row", name="prices folder").get_by_role("button", name="Scan now")
     await scan.click()
@@ -74,7 +77,7 @@ async def test_watched_file_is_submitted_on_second_scan_and_links_to_job(site: S
 
 
 async def test_file_with_changed_columns_is_held_until_accepted(site: Site, signed_in: OpenPage) -> None:
-    folder = site.settings.sources["inbox"].path / "people"
+    folder = Path(str(site.settings.sources["inbox"].path)) / "people"
     for name, text in (("first.csv", "email\na\n"), ("second.csv", "email,age\nb,7\n"), ("third.csv", "age\n7\n")):
         await asyncio.to_thread((folder / name).write_text, text)
         for _ in range(2):

@@ -21,7 +21,6 @@ from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, submit_table_export
 from tidemill.files.blobs.blob_store import iter_chunks
 from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
 from tidemill.imports.import_submission import (
-    FileReference,
     ImportFile,
     ImportOptions,
     ImportSource,
@@ -29,7 +28,7 @@ from tidemill.imports.import_submission import (
     to_constant_text,
 )
 from tidemill.imports.use_cases import make_import_use_cases
-from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.staged_files import FileReference, make_staged_files
 from tidemill.jobs.submission import (
     encode_inputs,
     read_and_apply_kind_options,

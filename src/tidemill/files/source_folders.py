@@ -1,13 +1,14 @@
-"""Files in the configured source folders. A submission can refer to these files only, and only if its user may."""
+"""Files in the configured folders and buckets. A submission can refer to these files only, and only if its user may."""
 
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from tidemill.config import SourceFolder, list_allowed_sources
-from tidemill.core.errors import InvalidInput, TooLarge
+from tidemill.core.blob_location import BucketLocation
+from tidemill.core.errors import InvalidInput, TooLarge, UnknownFile
 from tidemill.core.principal import Role
 from tidemill.files.blobs.blob_store import iter_chunks
 
@@ -15,27 +16,59 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a pipe must not wait for its writer
 
 
+def iter_source_chunks(
+    folders: Mapping[str, SourceFolder], role: Role, name: str, path: str, max_bytes: int
+) -> Iterator[bytes]:
+    """Yield the content of a file in a configured folder or bucket.
+
+    Raises:
+        InvalidInput: The source is unknown or not allowed for the role, or it has no such file.
+        TooLarge: The file has more than ``max_bytes``.
+        Unavailable: The bucket cannot be read.
+    """
+    location = _get_allowed_location(folders, role, name)
+    if not isinstance(location, BucketLocation):
+        yield from iter_file_chunks(open_source_file(folders, role, name, path), PurePath(path).name, max_bytes)
+        return
+    from tidemill.files.blobs.bucket_store import iter_object_chunks  # noqa: PLC0415  it imports an HTTP client
+
+    if not path.isprintable() or {"", ".", ".."}.intersection(path.split("/")):
+        raise _make_missing_file_error(name, path)
+    try:
+        yield from iter_object_chunks(location, path, max_bytes)
+    except UnknownFile:
+        raise _make_missing_file_error(name, path) from None
+
+
 def open_source_file(folders: Mapping[str, SourceFolder], role: Role, name: str, path: str) -> BinaryIO:
     """Open a file in a configured folder. The path contains no symbolic links and does not leave the folder.
 
     Raises:
-        InvalidInput: The folder is unknown or not allowed for the role, or the file does not exist.
+        InvalidInput: The source is unknown, not allowed for the role or not a folder, or it has no such file.
     """
-    allowed = list_allowed_sources(folders, role)
-    if name not in allowed:
-        raise InvalidInput(f'Unknown source "{name}". Configured sources: {", ".join(allowed) or "none"}.')
-    missing = InvalidInput(f'Source "{name}" has no file "{path}"')
+    location, missing = _get_allowed_location(folders, role, name), _make_missing_file_error(name, path)
     parts = path.split("/")
-    if {"", ".", ".."}.intersection(parts):
+    if isinstance(location, BucketLocation) or {"", ".", ".."}.intersection(parts):
         raise missing
     try:
-        opened = open_without_links(folders[name].path, parts)
+        opened = open_without_links(location, parts)
     except (OSError, ValueError):
         raise missing from None
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
         raise missing
     return os.fdopen(opened, "rb")
+
+
+def _get_allowed_location(folders: Mapping[str, SourceFolder], role: Role, name: str) -> Path | BucketLocation:
+    allowed = list_allowed_sources(folders, role)
+    if name not in allowed:
+        raise InvalidInput(f'Unknown source "{name}". Configured sources: {", ".join(allowed) or "none"}.')
+    return folders[name].path
+
+
+def _make_missing_file_error(source: str, path: str) -> InvalidInput:
+    return InvalidInput(f'Source "{source}" has no file "{path}"')
 
 
 def open_without_links(root: Path, parts: Sequence[str]) -> int:

@@ -31,11 +31,11 @@ from tidemill.imports.import_preview import (
     open_runtime_for_local_preview,
     preview_import_and_delete_file,
 )
-from tidemill.imports.import_submission import FileReference, ImportFile, ImportOptions, ImportSource, is_remote_url
+from tidemill.imports.import_submission import ImportFile, ImportOptions, ImportSource, is_remote_url
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import queries
 from tidemill.jobs.cli import JobArgument, WorkerCheck, show_progress_until_closed
-from tidemill.jobs.staged_files import StagedFiles, make_staged_files
+from tidemill.jobs.staged_files import FileReference, StagedFiles, make_staged_files
 from tidemill.runtime import Runtime
 from tidemill.terminal import streams
 from tidemill.terminal.command_host import (

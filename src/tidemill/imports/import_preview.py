@@ -35,25 +35,21 @@ from tidemill.imports.import_plan import (
     normalize_translations,
 )
 from tidemill.imports.import_submission import (
-    FileReference,
     ImportFile,
     ImportSource,
     ImportSubmission,
     get_file_content,
     inspect_and_complete_submission,
     make_plan_and_check_privileges,
-    stage_referenced_file,
 )
 from tidemill.imports.validation.row_checker import RowChecker, convert_constants
 from tidemill.jobs.file_inspection import FileInspection
-from tidemill.jobs.staged_files import StagedFiles, make_staged_files
-from tidemill.jobs.work_gates import make_preview_download_gate
+from tidemill.jobs.staged_files import FileReference, StagedFiles, download_file, stage_referenced_file
 from tidemill.runtime import Runtime
 from tidemill.store.jsonb import decode_input_or_text, encode_json
 from tidemill.tables.resource import Resource
 
 PREVIEW_ROWS_MAX = 1_000
-PREVIEW_DOWNLOAD_TIMEOUT_S = 20  # short, as the HTTP client waits
 
 
 class PreviewField(TypedDict):
@@ -124,20 +120,8 @@ def open_runtime_for_local_preview(runtime: Runtime) -> Iterator[tuple[Runtime, 
 
 async def _stage_for_preview(runtime: Runtime, reference: FileReference, owner_id: int) -> ImportFile:
     if reference.url is not None:
-        return await _download_preview_file(runtime, reference.url, owner_id)
-    return await stage_referenced_file(runtime, reference)
-
-
-async def _download_preview_file(runtime: Runtime, url: str, owner_id: int) -> ImportFile:
-    """Download and stage the file at a URL, while the HTTP client waits."""
-    from tidemill.files.remote.checked_connection import DownloadLimits  # noqa: PLC0415  they import an HTTP client
-    from tidemill.files.remote.downloader import Downloader  # noqa: PLC0415
-
-    limits = DownloadLimits.from_settings(runtime.settings, seconds=PREVIEW_DOWNLOAD_TIMEOUT_S)
-    async with runtime.get(make_staged_files).reserve_name() as name:
-        gate = runtime.get(make_preview_download_gate)
-        downloaded = await gate.run(owner_id, Downloader(runtime.blobs, limits).download, url, name)
-    return ImportFile(downloaded.blob, downloaded.name or "", downloaded.content_type or "")
+        return await download_file(runtime, reference.url, owner_id)
+    return await stage_referenced_file(runtime, reference, owner_id)
 
 
 async def _build_preview(

@@ -84,13 +84,6 @@ async def is_spreadsheet_safe_file(conn: Connection, file_id: str) -> bool:
     return row is not None and bool(row[0])
 
 
-async def is_file_of_owner(conn: Connection, file_id: str, owner_id: int | None) -> bool:
-    """Whether a stored file belongs to a job of this owner; for None, to any job."""
-    cursor = await conn.execute(sql("job/has_file"), {"file_id": file_id, "owner_id": owner_id})
-    row = await cursor.fetchone()
-    return row is not None and bool(row[0])
-
-
 FAILED_ROWS_ORDER = ListOrder("failures", (parse_number,))
 FAILED_ROWS_PAGE_BYTES = 4 << 20  # inputs of one page; a page with more ends early
 MAX_FAILED_ROW_FIELDS = 1_000

@@ -6,19 +6,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, time
 from decimal import Decimal
-from pathlib import PurePath
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from tidemill.core.errors import Forbidden, InvalidInput, UnknownEntity, UnknownFile, format_suggestion
+from tidemill.core.errors import Forbidden, InvalidInput, format_suggestion
 from tidemill.core.file_format import DetectedLayout, FileLayout
 from tidemill.core.json_input import JsonObject
-from tidemill.core.principal import Role
-from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.layout import parse_layout_options
-from tidemill.imports import import_records
 from tidemill.imports.import_plan import (
     FileContent,
     ImportPlan,
@@ -30,7 +26,7 @@ from tidemill.imports.remembered_mappings import MappingProposal, propose_mappin
 from tidemill.imports.table_checks import check_constants_in_database
 from tidemill.imports.validation.row_checker import convert_constants
 from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, inspect_file
-from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.staged_files import FileReference, StagedFile
 from tidemill.runtime import Runtime
 from tidemill.store.job_submission import ExistingJob, Submission
 from tidemill.tables.resource import Resource
@@ -109,27 +105,7 @@ class ImportSubmission:
         return replace(self, spec=spec, stored_request=stored)
 
 
-@dataclass(frozen=True, slots=True)
-class ImportFile:
-    """A staged file, which is stored and not owned by a job yet."""
-
-    blob: Blob
-    name: str
-    content_type: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileReference:
-    """A file that is not part of the request: a URL, a stored file, or a file in a configured folder."""
-
-    url: str | None = None
-    file_id: str | None = None
-    name: str | None = None  # name of a folder in TIDEMILL_SOURCES
-    path: str | None = None  # path in that folder
-    role: Role = Role.USER  # the role of the user who refers to the folder
-    owner_id: int | None = None  # the owner of file_id; None allows the files of all users
-
-
+ImportFile = StagedFile
 ImportSource = ImportFile | FileReference
 
 
@@ -222,31 +198,6 @@ class SubmittedImport(NamedTuple):
     is_new: bool
     layout: FileLayout | None = None  # the layout, if this submission inspected the file
     remembered: MappingProposal | None = None  # the mapping that completed the request
-
-
-async def stage_referenced_file(runtime: Runtime, reference: FileReference) -> ImportFile:
-    """Stage a copy of the file, or a link to it, which stays when the original is deleted.
-
-    Raises:
-        UnknownEntity: The stored file does not exist, or belongs to another user.
-        InvalidInput: The folder or the file does not exist.
-        TooLarge: The file exceeds the size limit.
-    """
-    if reference.file_id is not None:
-        return await _stage_file_of_owner(runtime, reference.file_id, reference.owner_id)
-    name, path = reference.name or "", reference.path or ""
-    blob = await runtime.get(make_staged_files).stage_source_file(runtime.settings, reference.role, name, path)
-    return ImportFile(blob, PurePath(path).name)
-
-
-async def _stage_file_of_owner(runtime: Runtime, file_id: str, owner_id: int | None) -> ImportFile:
-    unknown = UnknownEntity(f'File "{file_id}" does not exist')
-    if not await runtime.db.run(import_records.is_file_of_owner, file_id, owner_id):
-        raise unknown
-    try:
-        return ImportFile(await runtime.get(make_staged_files).copy_stored_file(file_id), "")
-    except UnknownFile:
-        raise unknown from None
 
 
 async def inspect_and_complete_submission(

@@ -14,17 +14,17 @@ from tidemill.core.principal import Principal
 from tidemill.imports.fixed_rows import FixedRowsFile
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import (
-    FileReference,
     ImportFile,
     ImportOptions,
     ImportSource,
     ImportSubmission,
     to_constant_text,
 )
-from tidemill.imports.schemas import ImportIn, ImportSourceIn, LayoutIn
+from tidemill.imports.schemas import ImportIn, LayoutIn
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import upload
 from tidemill.jobs.file_inspection import parse_layout_options
+from tidemill.jobs.route_dependencies import make_file_reference
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import Submission, check_quota_before_upload
 from tidemill.rest.request_body import carries_json_parameters, make_validation_error, to_request_validation_error
@@ -142,6 +142,8 @@ async def receive_import(
     imports = runtime.get(make_import_use_cases)
     if carries_json_parameters(request.scope):
         body = parse_json_body(model, await request.body())
+        if body.source is None:
+            raise InvalidInput('The request has no file. Upload a file or set "source".')
         reference = make_file_reference(body.source, me)
         if "spreadsheet_safe" not in body.model_fields_set and await imports.was_exported_spreadsheet_safe(reference):
             body = body.model_copy(update={"spreadsheet_safe": True})
@@ -207,14 +209,3 @@ def get_parameter_location(request: Request) -> str:
     """Return where an upload has its parameters: "body" for a form, else "query"."""
     is_multipart = request.headers.get("content-type", "").lower().startswith("multipart/")
     return "body" if is_multipart else "query"
-
-
-def make_file_reference(source: ImportSourceIn | None, me: Principal) -> FileReference:
-    if source is None:
-        raise InvalidInput('The request has no file. Upload a file or set "source".')
-    folder = (source.name is not None, source.path is not None)
-    if folder in ((True, False), (False, True)):
-        raise InvalidInput('Invalid "source": a file in a folder needs both "name" and "path"')
-    if (source.url is not None) + (source.file_id is not None) + folder[0] != 1:
-        raise InvalidInput('Invalid "source": set only "url", only "file_id", or both "name" and "path"')
-    return FileReference(**source.model_dump(), role=me.role, owner_id=None if me.is_admin else me.user_id)

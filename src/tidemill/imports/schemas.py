@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, field
 from typing_extensions import TypeAliasType
 
 from tidemill.core.status import JobStatus
-from tidemill.jobs.schemas import FetchOut, ItemCountsOut, NonNegativeInt, PolicyIn, RatesOut
+from tidemill.jobs.schemas import FetchOut, FileReferenceIn, ItemCountsOut, NonNegativeInt, PolicyIn, RatesOut
 from tidemill.rest.schema_types import (
     BINARY_CONTENT,
     BINARY_SCHEMA,
@@ -61,15 +61,6 @@ class LayoutIn(RequestModel):
     sheet: int | str | None = Field(None, description="Sheet of a workbook: its name, or its number from 1")
 
 
-class ImportSourceIn(RequestModel):
-    """Location of the file: a URL, a stored file, or a file in a folder of TIDEMILL_SOURCES. Set exactly one."""
-
-    url: str | None = Field(None, min_length=1, max_length=4_000, description="A worker downloads this file")
-    file_id: str | None = Field(None, pattern=r"^[0-9a-f]{32}$", description="The file of one of your jobs or exports")
-    name: str | None = Field(None, max_length=100, description="Name of a folder; requires `path`")
-    path: str | None = Field(None, max_length=1_000, description="Path of the file in the folder")
-
-
 class ImportIn(LayoutIn):
     """The target, the source and the options of an import."""
 
@@ -77,7 +68,7 @@ class ImportIn(LayoutIn):
     resource: str = Field(
         min_length=1, max_length=200, description="Name of a declared resource; admins can also use the name of a table"
     )
-    source: ImportSourceIn | None = Field(None, description="Required if the request contains no file")
+    source: FileReferenceIn | None = Field(None, description="Required if the request contains no file")
     mode: ImportMode = "insert"
     validate_only: bool = Field(
         False, description="Dry run: check all rows and write none. A dry run can be promoted to an import"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import msgspec
 
@@ -22,7 +22,6 @@ from tidemill.imports.failed_rows import (
 )
 from tidemill.imports.import_plan import ImportRequest
 from tidemill.imports.import_submission import (
-    FileReference,
     ImportFile,
     ImportOptions,
     ImportSource,
@@ -33,14 +32,19 @@ from tidemill.imports.import_submission import (
     inspect_import_file,
     make_plan_and_check_privileges,
     resolve_constants,
-    stage_referenced_file,
     uses_owner_name,
 )
 from tidemill.imports.table_checks import check_constants_in_database
 from tidemill.imports.validation.row_checker import convert_constants
 from tidemill.jobs import queries
 from tidemill.jobs.file_inspection import FileInspection, check_record_format
-from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.staged_files import (
+    FileReference,
+    check_and_redact_url,
+    make_staged_files,
+    make_url_source,
+    stage_referenced_file,
+)
 from tidemill.jobs.submission import check_submission, submit_job
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store.job_events import compute_rate, compute_ratio
@@ -96,7 +100,7 @@ class ImportUseCases:
             get_value_format(name)
         layout = parse_layout_options(options.layout_options)
         if "url" in options.source:
-            url = self._check_and_redact_url(str(options.source["url"]))
+            url = check_and_redact_url(self._runtime.settings, str(options.source["url"]))
             options = replace(options, source={**options.source, "url": url})
         stored = options.to_stored_request(layout)
         spec = replace(
@@ -143,19 +147,6 @@ class ImportUseCases:
                 )
         return resolved
 
-    def _check_and_redact_url(self, url: str) -> str:
-        """Return the URL as the job stores it; InvalidInput if it is not allowed.
-
-        The worker checks the address that its host resolves to.
-        """
-        from tidemill.files.remote.checked_connection import (  # noqa: PLC0415  it imports an HTTP client
-            DownloadLimits,
-            parse_allowed_url,
-            remove_url_query,
-        )
-
-        return remove_url_query(parse_allowed_url(url, DownloadLimits.from_settings(self._runtime.settings).allowed))
-
     async def was_exported_spreadsheet_safe(self, reference: FileReference) -> bool:
         """Return whether an export wrote the referenced file with spreadsheet-safe cells."""
         if reference.file_id is None:
@@ -171,7 +162,8 @@ class ImportUseCases:
         existing = submission.existing_job
         if existing is not None and await self._does_job_still_exist(existing.id):  # the options contain the reference
             return SubmittedImport(existing.id, is_new=False)
-        return await self.submit_file(submission, await stage_referenced_file(self._runtime, source))
+        staged = await stage_referenced_file(self._runtime, source, submission.spec.owner_id)
+        return await self.submit_file(submission, staged)
 
     async def submit_file(self, submission: ImportSubmission, file: ImportFile) -> SubmittedImport:
         """Create the job of an import, which then owns the file. If no job is created, delete the file.
@@ -234,12 +226,9 @@ class ImportUseCases:
 
     async def submit_url(self, submission: ImportSubmission, url: str) -> SubmittedImport:
         """Create the job of an import whose file a worker downloads. The worker makes the plan from the columns."""
-        from tidemill.files.remote.checked_connection import get_url_file_name  # noqa: PLC0415  it imports an HTTP client
-
-        blob_id = uuid4().hex
         constants = {**submission.request.constants, **submission.resource.constants}
         await self._db.run(check_constants_in_database, submission.resource, constants)
-        source = SourceReference(blob=blob_id, url=url, layout=submission.layout, name=get_url_file_name(url))
+        source = make_url_source(url, layout=submission.layout)
         params = {
             "asked": submission.stored_request,
             "resource": msgspec.to_builtins(submission.resource),
@@ -250,7 +239,7 @@ class ImportUseCases:
             params=params,
             source=source,
             sparse=True,
-            file_id=blob_id,
+            file_id=source.blob,
             file_bytes=0,
             idem_print=url.encode(),
             requires=submission.resource.requirements,

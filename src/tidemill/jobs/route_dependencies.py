@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
-from tidemill.core.errors import Forbidden, UnknownJob
+from tidemill.core.errors import Forbidden, InvalidInput, UnknownJob
 from tidemill.core.job import Job
 from tidemill.core.list_pages import Page
 from tidemill.core.principal import Principal
@@ -15,7 +15,8 @@ from tidemill.core.row_ranges import SeqRange, merge_ranges
 from tidemill.jobs import queries
 from tidemill.jobs.bulk_operation_schemas import ItemChoiceIn
 from tidemill.jobs.reprocessing import authorize_rerun
-from tidemill.jobs.schemas import JobFilterQuery
+from tidemill.jobs.schemas import FileReferenceIn, JobFilterQuery
+from tidemill.jobs.staged_files import FileReference
 from tidemill.jobs.submission import Submission
 from tidemill.rest import dependencies
 from tidemill.rest.auth import CurrentUser, get_client_ip
@@ -114,6 +115,16 @@ def make_submission_from_request(request: Request, me: Principal, **fields: Any)
         ip_address=get_client_ip(request),
         quota=get_runtime(request).settings.default_quota,
     )
+
+
+def make_file_reference(source: FileReferenceIn, me: Principal) -> FileReference:
+    """Return the file that a request refers to; InvalidInput unless it names exactly one."""
+    if (source.name is None) != (source.path is None):
+        raise InvalidInput('Invalid "source": a file in a folder or bucket needs both "name" and "path"')
+    if [source.url, source.file_id, source.name].count(None) != 2:  # noqa: PLR2004
+        raise InvalidInput('Invalid "source": set only "url", only "file_id", or both "name" and "path"')
+    location = {"url": source.url, "file_id": source.file_id, "name": source.name, "path": source.path}
+    return FileReference(**location, role=me.role, owner_id=get_owner_scope(me))
 
 
 def parse_item_ids(ids: Sequence[str], field: str) -> list[tuple[UUID, int]]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from tidemill.core.coalescers import RequestCoalescer
 from tidemill.core.errors import Conflict, IdempotencyKeyReused, InvalidInput, InvalidRequest, UnknownKind
 from tidemill.core.job import Job
-from tidemill.core.principal import Role
+from tidemill.core.principal import Principal
 from tidemill.core.status import JobStatus
 from tidemill.jobs import job_control, queries, reprocessing, submission, upload
 from tidemill.jobs.job_views import build_job_out, build_job_view, read_job_detail
@@ -23,6 +23,7 @@ from tidemill.jobs.route_dependencies import (
     VisibleJobId,
     get_owner_scope,
     list_jobs_by_query,
+    make_file_reference,
     make_submission_from_request,
     resolve_owner_filter,
     validate_job_name,
@@ -78,6 +79,8 @@ _JOB_FORM_SCHEMA = {
 }
 _INPUTS_EXAMPLE = {"kind": "price.lookup", "inputs": [{"sku": "A-1"}, {"sku": "A-2"}]}
 _SOURCE_EXAMPLE = {"kind": "price.lookup", "source": {"name": "inbox", "path": "2026/11/prices.csv"}}
+_URL_EXAMPLE = {"kind": "price.lookup", "source": {"url": "https://files.example.com/prices.csv.gz"}}
+_FILE_EXAMPLE = {"kind": "price.lookup", "source": {"file_id": "3f1c6a0e9b2d4c583f1c6a0e9b2d4c58"}}
 
 JOB_BODY = {
     "required": True,
@@ -86,7 +89,9 @@ JOB_BODY = {
             "schema": {"$ref": "#/components/schemas/JobIn"},
             "examples": {
                 "inputs": {"summary": "Inputs, each of which becomes an item", "value": _INPUTS_EXAMPLE},
-                "source": {"summary": "A file in a configured folder", "value": _SOURCE_EXAMPLE},
+                "source": {"summary": "A file of a configured folder or bucket", "value": _SOURCE_EXAMPLE},
+                "url": {"summary": "A file that a worker downloads", "value": _URL_EXAMPLE},
+                "file": {"summary": "The file of an earlier job or export", "value": _FILE_EXAMPLE},
             },
         },
         "multipart/form-data": {
@@ -144,7 +149,7 @@ async def submit_job(
         request, me, idem_key=_build_idempotency_key(idempotency_key), batch_size=runtime.settings.claim_max
     )
     try:
-        job, is_new = await _submit_with_located_errors(request, runtime, base, me.role)
+        job, is_new = await _submit_with_located_errors(request, runtime, base, me)
     except IdempotencyKeyReused:
         raise IdempotencyKeyReused("The Idempotency-Key was already used for a different request") from None
     response.status_code = 202 if is_new else 200
@@ -154,12 +159,12 @@ async def submit_job(
 
 
 async def _submit_with_located_errors(
-    request: Request, runtime: Runtime, base: Submission, role: Role
+    request: Request, runtime: Runtime, base: Submission, me: Principal
 ) -> tuple[Job, bool]:
     """Submit the job; report an invalid parameter with its location in the request."""
     make = _submit_json if has_json_content_type(request.headers) else _submit_upload
     try:
-        return await make(request, runtime, base, role)
+        return await make(request, runtime, base, me)
     except UnknownKind as error:
         raise request_body.make_validation_error([((*_get_parameter_location(request), "kind"), str(error))]) from None
     except InvalidRequest as error:
@@ -181,20 +186,20 @@ def _get_parameter_location(request: Request) -> tuple[str]:
     return ("body",) if has_json_content_type(request.headers) or media_type.startswith("multipart/") else ("query",)
 
 
-async def _submit_json(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
+async def _submit_json(request: Request, runtime: Runtime, base: Submission, me: Principal) -> tuple[Job, bool]:
     if request.query_params:
         raise InvalidInput("Query parameters are not allowed with a JSON body. Send them in the body.")
     body = await request_body.read_json_body(request, JobIn, max_inputs=runtime.settings.max_inline_inputs)
     if (body.inputs is None) == (body.source is None):
         raise InvalidInput('Send either "inputs" or "source"')
-    spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
-    if body.source is not None:
-        source = body.source
-        return await submission.submit_source_folder_file(runtime, spec, role, source.name, source.path, source.format)
+    reference = None if body.source is None else make_file_reference(body.source, me)
+    spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), me.role)
+    if body.source is not None and reference is not None:
+        return await submission.submit_referenced_file(runtime, spec, reference, body.source.format)
     return await submission.submit_inputs(runtime, spec, body.inputs or [])
 
 
-async def _submit_upload(request: Request, runtime: Runtime, base: Submission, role: Role) -> tuple[Job, bool]:
+async def _submit_upload(request: Request, runtime: Runtime, base: Submission, me: Principal) -> tuple[Job, bool]:
     (location,) = _get_parameter_location(request)
 
     checked_fields: dict[str, str] | None = None
@@ -205,7 +210,9 @@ async def _submit_upload(request: Request, runtime: Runtime, base: Submission, r
         nonlocal checked_fields, spec
         if fields != checked_fields:
             body = _parse_upload_fields(fields, location)
-            spec = await submission.prepare_submission(runtime, replace(base, **_build_submission_fields(body)), role)
+            spec = await submission.prepare_submission(
+                runtime, replace(base, **_build_submission_fields(body)), me.role
+            )
             checked_fields = dict(fields)
             if spec.existing is None:
                 await submission.check_quota_before_upload(runtime.db, spec)
@@ -388,6 +395,7 @@ async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None
         seq=query.seq,
         codes=query.error_codes,
         key=query.key,
+        sort=query.sort,
     )
     inputs = await queries.read_inputs_shown_in_grid(db, grid, page.items) if query.inputs else {}
     items = [item | {"input": inputs[item["seq"]]} if item["seq"] in inputs else item for item in page.items]
@@ -395,7 +403,6 @@ async def _read_item_page_json(runtime: Runtime, name: str, owner_id: int | None
         {
             "columns": grid.columns.names,
             "columns_of": grid.columns.value_key,
-        sort=query.sort,
             "items": items,
             **dependencies.build_next_page_dict(page.after),
         }

@@ -47,12 +47,21 @@ class PolicyIn(RequestModel):
     )
 
 
-class JobSourceIn(RequestModel):
-    """A file in one of the folders of TIDEMILL_SOURCES."""
+class FileReferenceIn(RequestModel):
+    """Location of a file: a URL, a stored file, or a file of a source in TIDEMILL_SOURCES. Set exactly one."""
 
-    name: str = Field(max_length=100)
-    path: str = Field(max_length=1_000)
-    format: SourceFormat | None = Field(None, description="Default: detected from the path's suffix")
+    url: str | None = Field(None, min_length=1, max_length=4_000, description="A worker downloads this file")
+    file_id: str | None = Field(None, pattern=r"^[0-9a-f]{32}$", description="The file of one of your jobs or exports")
+    name: str | None = Field(None, max_length=100, description="Name of a folder or bucket; requires `path`")
+    path: str | None = Field(
+        None, max_length=1_000, description="Path of the file in the folder, or key of the object below the prefix"
+    )
+
+
+class JobSourceIn(FileReferenceIn):
+    """The file of a job."""
+
+    format: SourceFormat | None = Field(None, description="Default: detected from the name and the content of the file")
 
 
 class JobIn(RequestModel):
@@ -351,6 +360,11 @@ class ItemQuery(QueryModel):
     error_codes: ErrorCodeFilter | None = None
     key: KeyFilter = None
     seq: int | None = Field(None, ge=0, le=2**62, description="Start at this item and sort by seq")
+    sort: ItemSort | None = Field(
+        None,
+        description="Ascending order. `updated_at` requires `statuses` that are all open, or none of which is open or "
+        "`done`. Default: the fastest order for the filters",
+    )
     inputs: bool = Field(False, description="Include the inputs, if `columns` are from inputs")
     page_size: PageSize = 100
     after: AfterCursor = None
@@ -360,11 +374,6 @@ class FixOut(BaseModel):
     """A fix for an input."""
 
     rev: int
-    sort: ItemSort | None = Field(
-        None,
-        description="Ascending order. `updated_at` requires `statuses` that are all open, or none of which is open or "
-        "`done`. Default: the fastest order for the filters",
-    )
     by: int = Field(description="Id of the user who made the fix")
     at: datetime
     operation_id: UUID | None = Field(None, description="The repair that made the fix")

@@ -1,4 +1,4 @@
-"""Submits jobs: from inputs, from a stored file, or from a file in a configured folder."""
+"""Submits jobs: from inputs, from a stored file, or from a file that the request refers to."""
 
 import asyncio
 import json
@@ -33,7 +33,15 @@ from tidemill.files.blobs.blob_store import Blob
 from tidemill.files.layout import FORMATS_BY_SUFFIX, KNOWN_FORMATS
 from tidemill.files.layout_detection import COMPRESSED_SUFFIXES, detect_layout
 from tidemill.jobs.file_inspection import inspect_file
-from tidemill.jobs.staged_files import make_staged_files
+from tidemill.jobs.staged_files import (
+    FileReference,
+    StagedFile,
+    check_and_redact_url,
+    make_staged_files,
+    make_url_source,
+    stage_referenced_file,
+)
+from tidemill.jobs.work_gates import make_inspection_gate
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store import job_records, quota_records, workers
 from tidemill.store.database import Connection, Database, is_transient
@@ -102,6 +110,7 @@ async def list_revoked_kinds(runtime: Runtime, me: Principal) -> list[str]:
 __all__ = ["Submission"]  # used in signatures of this module
 PRIORITY_RANGE = (-100, 100)
 RESUBMIT_ATTEMPTS_MAX = 3
+DETECTED_FORMATS = ("csv", "tsv", "json")  # formats with details that only the content shows
 BEGINNING_STATEMENT = b"SELECT 1"  # psycopg sends BEGIN before it
 
 
@@ -208,23 +217,45 @@ def _list_input_columns(inputs: Iterable[Any]) -> list[str]:
     return list({str(name) for row in inputs if isinstance(row, dict) for name in row})
 
 
-async def submit_source_folder_file(
-    runtime: Runtime, spec: Submission, role: Role, folder: str, path: str, format_: str | None
+async def submit_referenced_file(
+    runtime: Runtime, spec: Submission, reference: FileReference, format_: str | None
 ) -> tuple[Job, bool]:
-    """Create a job from a file in a configured folder; return it and whether it is new.
+    """Create a job from a file that is not part of the request; return it and whether it is new.
 
-    The idempotency key identifies the path of the file, not its content.
+    The idempotency key identifies the reference, not the content of the file.
     """
-    format_ = format_ or FORMATS_BY_SUFFIX.get(PurePath(path).suffix.lower())
-    if format_ is None:
-        raise InvalidInput(f'Cannot detect the format of "{path}". Set "format" to one of {", ".join(KNOWN_FORMATS)}.')
-    spec = replace(spec, idem_print=json.dumps([folder, path, format_]).encode())
+    place = [reference.name, reference.path] if reference.name is not None else [reference.url or reference.file_id]
+    if reference.url is not None:
+        check_and_redact_url(runtime.settings, reference.url)
+    spec = replace(spec, idem_print=json.dumps([*place, format_]).encode())
     if spec.existing is not None:
         job_id = check_same_submission_and_get_id(spec, spec.existing)
         with suppress(UnknownJob):  # the job was deleted: submit it again
             return await runtime.db.read(job_records.get_job, job_id), False
-    blob = await runtime.get(make_staged_files).stage_source_file(runtime.settings, role, folder, path)
-    return await submit_stored_file(runtime, spec, blob, PurePath(path).name, FileLayout(format=format_))
+    if reference.url is not None:
+        # A worker downloads the file and detects its layout. Only then are its columns known.
+        source = make_url_source(reference.url, format_=format_)
+        spec = replace(spec, source=source, file_id=source.blob, file_bytes=0)
+        return await submit_and_get_job(runtime.db, spec, built_in=True)
+    await check_quota_before_upload(runtime.db, spec)
+    file = await stage_referenced_file(runtime, reference, spec.owner_id)
+    try:
+        layout = await _detect_stored_layout(runtime, file, format_, spec.owner_id)
+    except BaseException:
+        await runtime.get(make_staged_files).discard(file.blob.id)
+        raise
+    return await submit_stored_file(runtime, spec, file.blob, file.name, layout)
+
+
+async def _detect_stored_layout(runtime: Runtime, file: StagedFile, format_: str | None, owner_id: int) -> FileLayout:
+    """Return the layout of a stored file: the given format, else that of its suffix, or detected from its content."""
+    known = format_ or FORMATS_BY_SUFFIX.get(PurePath(file.name).suffix.lower())
+    if known is not None and (format_ is not None or known not in DETECTED_FORMATS):
+        return FileLayout(format=known)
+    detect = runtime.file_reader.detect_layout
+    return await runtime.get(make_inspection_gate).run(
+        owner_id, partial(detect, file.blob.id, name=file.name, options={})
+    )
 
 
 async def submit_upload(runtime: Runtime, spec: Submission, blob: Blob, name: str, format_: str) -> tuple[Job, bool]:
@@ -246,9 +277,7 @@ async def submit_local_file(runtime: Runtime, request: Submission, file: Path, f
 def _detect_local_layout(file: Path, format_name: str | None) -> FileLayout:
     """Return the layout of a file: the format from its suffix, and the details of text files from their content."""
     suffix = file.suffix.lower()
-    if format_name is None and (
-        suffix in COMPRESSED_SUFFIXES or FORMATS_BY_SUFFIX.get(suffix) in ("csv", "tsv", "json")
-    ):
+    if format_name is None and (suffix in COMPRESSED_SUFFIXES or FORMATS_BY_SUFFIX.get(suffix) in DETECTED_FORMATS):
         return detect_layout(file)
     known_format = format_name or FORMATS_BY_SUFFIX.get(suffix, "")
     if known_format not in KNOWN_FORMATS:

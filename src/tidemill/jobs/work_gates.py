@@ -95,7 +95,7 @@ def make_inspection_gate(runtime: Runtime) -> WorkGate:
     return WorkGate("file inspections", concurrency=most, per_user=per_user, wait_max_s=GATE_WAIT_MAX_S)
 
 
-def make_preview_download_gate(runtime: Runtime) -> WorkGate:
+def make_download_gate(runtime: Runtime) -> WorkGate:
     settings = runtime.settings
     most, per_user = settings.fetches, settings.fetches_per_user
-    return WorkGate("downloads for previews", concurrency=most, per_user=per_user, wait_max_s=GATE_WAIT_MAX_S)
+    return WorkGate("downloads", concurrency=most, per_user=per_user, wait_max_s=GATE_WAIT_MAX_S)

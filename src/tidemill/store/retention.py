@@ -28,6 +28,13 @@ async def delete_unneeded_file_records(conn: Connection, files: Sequence[str]) -
     await conn.execute(sql("file/forget"), {"files": list(files)})
 
 
+async def is_file_of_owner(conn: Connection, file_id: str, owner_id: int | None) -> bool:
+    """Return whether a stored file belongs to a job of this owner; for None, to any job."""
+    cursor = await conn.execute(sql("file/belongs_to"), {"file_id": file_id, "owner_id": owner_id})
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
 async def register_unclaimed_file(conn: Connection, file_id: str) -> None:
     """Register a file before it is stored, so that it is removed if no job uses it."""
     await set_file_expiry(conn, file_id, None, UNCLAIMED_FILE_TTL_H)

@@ -13,6 +13,7 @@ from functools import partial
 from uuid import uuid4
 
 from tidemill.config import Settings
+from tidemill.core.blob_location import BucketLocation
 from tidemill.core.errors import Busy, Interrupted, InvalidInput, TidemillError
 from tidemill.engine.periodic_loop import PeriodicLoop
 from tidemill.failpoints import failpoint
@@ -346,6 +347,11 @@ def load_watches(runtime: Runtime) -> Mapping[str, Watch]:
                 problems.append(
                     f'watches.{watch.name}.source: folder "{watch.source.root}" is not in TIDEMILL_SOURCES, '
                     f"which contains: {known}"
+                )
+            elif isinstance(root.path, BucketLocation):
+                problems.append(
+                    f'watches.{watch.name}.source: "{watch.source.root}" is the bucket {root.path}, not a folder. '
+                    "Set the URL of the bucket"
                 )
             else:
                 folders[watch.name] = (root.path / watch.source.path).resolve()

@@ -20,7 +20,14 @@ from obstore.exceptions import BaseError, GenericError, PermissionDeniedError, U
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from tidemill.core.blob_location import BucketLocation, check_blob_name, is_blob_name
-from tidemill.core.errors import StorageAccessDenied, StorageUnavailable, TidemillError, Unavailable, UnknownFile
+from tidemill.core.errors import (
+    StorageAccessDenied,
+    StorageUnavailable,
+    TidemillError,
+    TooLarge,
+    Unavailable,
+    UnknownFile,
+)
 from tidemill.files.blobs.blob_store import Blob, BlobStore, BlobWriter, DownloadLabel, remove_stale_tmp_files
 
 if TYPE_CHECKING:
@@ -116,6 +123,26 @@ def _describe_failure(text: str) -> str:
         "must be specified": "incomplete settings in the environment",
     }
     return next((reason for sign, reason in signs.items() if sign in text), "no response")
+
+
+OBJECT_CHUNK_BYTES = 1 << 20
+OBJECT_READ_LIMITS = ObjectStoreLimits(request_s=300.0, tries=3, all_tries_s=20.0)  # the time of a complete object
+
+
+def iter_object_chunks(place: BucketLocation, key: str, max_bytes: int) -> Iterator[bytes]:
+    """Yield the content of an object that Tidemill did not write; its key is relative to the prefix of the location.
+
+    Raises:
+        UnknownFile: The object does not exist.
+        TooLarge: The object has more than ``max_bytes``.
+        Unavailable: The store cannot be read.
+    """
+    with translate_store_errors(place, key):
+        found = obstore.get(open_object_store(place, OBJECT_READ_LIMITS), place.key_for(key))
+        if found.meta["size"] > max_bytes:
+            raise TooLarge(f"The file is larger than {max_bytes >> 20} MB")
+        for piece in found.stream(min_chunk_size=OBJECT_CHUNK_BYTES):
+            yield bytes(piece)
 
 
 RANGE_READ_MIN_BYTES, RANGE_READ_MAX_BYTES = 64 << 10, 8 << 20

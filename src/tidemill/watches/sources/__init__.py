@@ -44,7 +44,7 @@ def _open_folder_source(source: FolderAddress, settings: Settings) -> WatchSourc
     from tidemill.watches.sources.folder_source import FolderWatchSource  # noqa: PLC0415
 
     top = settings.sources.get(source.root)
-    if top is None:
+    if top is None or isinstance(top.path, BucketLocation):
         raise InvalidInput(f'Folder "{source.root}" is not in TIDEMILL_SOURCES')
     return FolderWatchSource(top.path, source.path)
 
