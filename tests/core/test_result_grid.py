@@ -1,21 +1,26 @@
 """Tests of the columns and cells of results."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemill.core.errors import InvalidInput
 from tidemill.core.result_grid import (
     COLUMN_NAME_MAX_CHARS,
     GRID_COLUMNS_MAX,
     LARGEST_EXACT_INTEGER,
     GridColumns,
+    KnownFields,
     build_row_cells,
-    build_row_object,
     format_cell,
     list_columns_of_value,
+    list_nested_fields,
     resolve_grid_columns,
+    resolve_result_file_columns,
 )
 from tidemill.core.status import ItemStatusResolver
 
@@ -88,7 +93,7 @@ def test_missing_values_and_other_result_shapes_leave_cells_empty() -> None:
 def test_unsettled_item_shows_no_result_or_error_of_earlier_run(status: str) -> None:
     row = {"seq": 0, "status": status, "result": {"a": 1}, "error": {"code": "x", "reason": "old"}}
     assert build_row_cells(GridColumns(("a",)), row) == [None, 1, status, None, None]
-    assert build_row_object(GridColumns(("a",)), row)["a"] is None
+    assert resolve(results=["a"]).build_object(row)["a"] is None
 
 
 def test_failed_row_shows_error_code_and_reason() -> None:
@@ -96,31 +101,120 @@ def test_failed_row_shows_error_code_and_reason() -> None:
     assert build_row_cells(GridColumns(("a",)), row) == [None, 10, "failed", "x", "why"]
 
 
-def test_row_object_has_columns_then_extra_fields_then_meta_columns() -> None:
-    columns = GridColumns(("b", "a"))
-    assert list(build_row_object(columns, done({"z": [1], "a": 10**30}))) == ["b", "a", "z", *columns.meta_names]
-    assert build_row_object(columns, done({"z": [1], "a": 10**30}))["a"] == 10**30
-    assert build_row_object(columns, done("text"))["result"] == "text"
-    assert "result" not in build_row_object(columns, done(None))
+def resolve(wanted: Sequence[str] = (), inputs: Sequence[str] = (), results: Sequence[str] = (), **known: bool) -> Any:
+    return resolve_result_file_columns(wanted, KnownFields(tuple(inputs), tuple(results), **known))
 
 
-def test_row_object_keeps_values_named_like_meta_columns() -> None:
-    made = build_row_object(GridColumns(("a",)), done({"a": 1, "_row": "mine", "__row": "too"}))
-    assert made["_row"] == 1
-    assert sorted(str(value) for value in made.values() if value in ("mine", "too")) == ["mine", "too"]
+META = ("_row", "_status", "_error_code", "_error", "_attempts")
+
+
+def test_result_file_has_input_columns_then_result_columns_then_states() -> None:
+    columns = resolve(inputs=["sku", "b", "a"], results=["price", "stock"])
+    assert columns.header == ("sku", "b", "a", "price", "stock", *META)
+    row = done({"stock": 3, "price": 1.5}, seq=4) | {"input": {"a": "1", "b": "", "sku": "007"}, "attempts": 2}
+    assert columns.build_cells(row) == ["007", "", "1", 1.5, 3, 5, "done", None, None, 2]
+    assert list(columns.build_object(row)) == list(columns.header)
+
+
+def test_result_field_named_like_input_column_gets_a_prefix() -> None:
+    columns = resolve(inputs=["price", "result.price", "_status"], results=["price", "_row"])
+    assert columns.header == (
+        "price",
+        "result.price",
+        "_status",
+        "_result.price",
+        "_row",
+        "__row",
+        "__status",
+        "_error_code",
+        "_error",
+        "_attempts",
+    )
+    row = done({"price": 2, "_row": "mine"}) | {"input": {"price": "1", "result.price": "odd", "_status": "new"}}
+    assert columns.build_cells(row)[:7] == ["1", "odd", "new", 2, "mine", 1, "done"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "header"),
+    [
+        (["_status", "b", "price"], ["_status", "b", "price"]),
+        (["result.price", "input.a"], ["price", "a"]),
+        (["result.*", "a"], ["price", "result.name", "a"]),
+        (["name", "result.name"], ["name", "result.name"]),
+        (["result.name"], ["result.name"]),
+        (["a", "*"], ["a", "b", "name", "price", "result.name", *META]),
+        (["input.*"], ["a", "b", "name"]),
+        (["price.amount", "result.price.currency"], ["price.amount", "price.currency"]),
+    ],
+)
+def test_wanted_columns_are_selected_in_order(wanted: list[str], header: list[str]) -> None:
+    assert list(resolve(wanted, ["a", "b", "name"], ["price", "name"]).header) == header
+
+
+def test_dotted_column_shows_field_of_nested_object() -> None:
+    columns = resolve(["price.amount", "price.tax.rate", "a.b"], ["a"], ["price"])
+    row = done({"price": {"amount": 7, "tax": {"rate": [1]}}}) | {"input": {"a": {"b": "x"}, "a.c": 1}}
+    assert columns.build_cells(row) == [7, "[1]", "x"]
+    assert columns.build_cells(done({"price": 3}) | {"input": {"a.b": "flat"}}) == [None, None, "flat"]
+    assert list_nested_fields({"a": 1, "b": {"c": {"d": 1}, "e": []}, "f": {}}) == ["a", "b.c.d", "b.e", "f"]
+
+
+def test_unknown_or_repeated_wanted_column_is_rejected() -> None:
+    with pytest.raises(InvalidInput, match='Unknown column "emial"; did you mean "email"'):
+        resolve(["emial"], ["email"], ["price"])
+    with pytest.raises(InvalidInput, match=r'Unknown column "zzz"\. Columns: email, price, _row'):
+        resolve(["zzz"], ["email"], ["price"])
+    with pytest.raises(InvalidInput, match=r'Unknown column "result\.prise"'):
+        resolve(["result.prise"], ["email"], ["price"])
+    with pytest.raises(InvalidInput, match=r'"input\.email" is listed twice'):
+        resolve(["email", "input.email"], ["email"])
+    with pytest.raises(InvalidInput, match=r'use "input\.late" or "result\.late"'):
+        resolve(["late"], ["email"], are_inputs_final=False)
+
+
+def test_field_that_only_later_rows_may_have_needs_its_source() -> None:
+    known = {"are_inputs_final": False, "are_results_final": False}
+    columns = resolve(["input.late", "result.late"], ["email"], [], **known)
+    assert columns.header == ("late", "result.late")
+    row = done({"late": 2}) | {"input": {"late": 1}}
+    assert columns.build_cells(row) == [1, 2]
+
+
+def test_text_of_a_row_without_columns_is_in_the_first_input_column() -> None:
+    row: dict[str, Any] = {"seq": 0, "status": "failed", "error": {"code": "invalid", "reason": "why"}, "input": "x,y"}
+    assert resolve(inputs=["a", "b"]).build_cells(row)[:4] == ["x,y", None, 1, "failed"]
+    assert resolve(inputs=["a", "input"]).build_cells(row)[:3] == [None, "x,y", 1]
+
+
+def test_object_of_a_row_also_has_fields_without_a_column_unless_columns_are_chosen() -> None:
+    row = done({"a": 1, "_row": "mine", "late": [1]}) | {"input": {"sku": "x", "later": 10**30}}
+    made = resolve(inputs=["sku"], results=["a"]).build_object(row)
+    assert list(made)[:3] == ["sku", "a", "_row"]
+    assert (made["_row"], made["later"], made["late"], made["__row"]) == (1, 10**30, [1], "mine")
+    assert resolve(["sku", "a"], ["sku"], ["a"]).build_object(row) == {"sku": "x", "a": 1}
+    assert resolve(results=["result"]).build_object(done("text"))["result"] == "text"
+
+
+@given(value=JSON, given=JSON, status=st.sampled_from(["done", "failed", "pending"]), seq=st.integers(0, 10**12))
+def test_cells_of_result_file_match_header_and_object(value: object, given: object, status: str, seq: int) -> None:
+    inputs = list(given) if isinstance(given, dict) else ["input"]
+    columns = resolve(inputs=inputs, results=list_columns_of_value(value))
+    row = {"seq": seq, "status": status, "result": value, "error": {"code": "c", "reason": "r"}, "input": given}
+    line, made = columns.build_cells(row), columns.build_object(row)
+    assert len(line) == len(columns.header) == len(set(columns.header))
+    assert list(made)[: len(line)] == list(columns.header)
+    assert [format_cell(made[name]) for name in columns.header] == line
+    assert all(each is None or isinstance(each, str | int | float | bool) for each in line)
+    json.dumps(made)
 
 
 @given(value=JSON, status=st.sampled_from(["done", "failed", "pending"]), seq=st.integers(0, 10**12))
-def test_row_cells_match_header_and_row_object(value: object, status: str, seq: int) -> None:
+def test_row_cells_match_header(value: object, status: str, seq: int) -> None:
     columns = resolve_grid_columns(list_columns_of_value(value), None)
     row = {"seq": seq, "status": status, "result": value, "error": {"code": "c", "reason": "r"}, "input": value}
     line = build_row_cells(columns, row)
     assert len(line) == len(columns.header)
     assert all(each is None or isinstance(each, str | int | float | bool) for each in line)
-    made = build_row_object(columns, row)
-    assert list(made)[: len(columns.names)] == list(columns.names)
-    assert [format_cell(made[name]) for name in columns.header] == line
-    json.dumps(made)
 
 
 def test_item_status_without_outcome_is_derived_from_batches() -> None:

@@ -17,6 +17,7 @@ from tidemill.store.jsonb import encode_json
 from tidemill.testing import drain
 
 XLSX_MAX = 32_767
+GRID_COLUMNS = {"columns": ["result.*", "_row", "_status", "_error_code", "_error"]}
 
 
 async def shown(db: Database, job_id: UUID) -> tuple[list[str], list[list[GridCell]]]:
@@ -63,7 +64,7 @@ async def job_id(mill: Mill, db: Database) -> UUID:
 
 async def test_csv_export_matches_grid(job_id: UUID, mill: Mill, db: Database) -> None:
     header, lines = await shown(db, job_id)
-    written = read_csv(await export(db, mill, job_id, "csv"))
+    written = read_csv(await export(db, mill, job_id, "csv", **GRID_COLUMNS))
     assert written[0] == header
     assert written[1:] == [as_csv(line) for line in lines]
     assert len(lines) == 5 + 2 * len(HOSTILE)
@@ -71,7 +72,7 @@ async def test_csv_export_matches_grid(job_id: UUID, mill: Mill, db: Database) -
 
 async def test_xlsx_export_matches_grid_and_counts_truncated_cells(job_id: UUID, mill: Mill, db: Database) -> None:
     header, lines = await shown(db, job_id)
-    (sheet,) = read_xlsx(await export(db, mill, job_id, "xlsx"))
+    (sheet,) = read_xlsx(await export(db, mill, job_id, "xlsx", **GRID_COLUMNS))
     cut = sum(isinstance(each, str) and len(each) > XLSX_MAX for line in lines for each in line)
     fitting = [[each[:XLSX_MAX] if isinstance(each, str) else each for each in line] for line in lines]
     assert sheet[0] == header
@@ -83,7 +84,7 @@ async def test_xlsx_export_matches_grid_and_counts_truncated_cells(job_id: UUID,
 
 async def test_ndjson_export_matches_grid_and_keeps_original_values(job_id: UUID, mill: Mill, db: Database) -> None:
     header, lines = await shown(db, job_id)
-    written = read_ndjson(await export(db, mill, job_id, "ndjson"))
+    written = read_ndjson(await export(db, mill, job_id, "ndjson", **GRID_COLUMNS))
     assert all(list(each) == header for each in written)
     assert [[format_cell(value) for value in each.values()] for each in written] == lines
     assert float(written[0].pop("huge")) == HOSTILE["huge"]  # jsonb writes all its digits
@@ -106,8 +107,16 @@ async def test_job_without_results_shows_inputs_in_grid_and_export(mill: Mill, d
     header, lines = await shown(db, job_id)
     assert header == [*HOSTILE, "_row", "_status", "_error_code", "_error"]
     written = read_csv(await export(db, mill, job_id, "csv"))
-    assert written == [header, *(as_csv(line) for line in lines)]
+    assert written[0] == [*HOSTILE, "unexpected", "input", "_row", "_status", "_error_code", "_error", "_attempts"]
+    shown_columns = [written[0].index(name) for name in header]
+    assert [[line[n] for n in shown_columns] for line in written[1:]] == [as_csv(line) for line in lines]
     assert written[2][header.index("zeros")] == "007"
+    assert [line[len(HOSTILE) : len(HOSTILE) + 2] for line in written[2:]] == [
+        ["1", ""],
+        ["", "[1]"],
+        ["", ""],
+        ["", "text"],
+    ]
 
 
 async def mill_less_job(db: Database, inputs: list[Any]) -> UUID:

@@ -14,7 +14,7 @@ from support.result_values import read_csv, read_ndjson, read_xlsx
 from tidemill import Fail, Item, Mill
 from tidemill.app.runtime_factory import make_runtime
 from tidemill.core.errors import Conflict, InvalidInput, UnknownKind
-from tidemill.core.file_format import ResultFileFormat
+from tidemill.core.file_format import FileFormat
 from tidemill.core.kinds import EXPORT_KIND
 from tidemill.core.status import ItemStatus
 from tidemill.engine.maintenance_loop import MaintenanceLoop
@@ -50,10 +50,10 @@ async def job_id(mill: Mill, db: Database) -> UUID:
 
 async def test_result_export_has_header_and_all_rows_in_order(job_id: UUID, mill: Mill, db: Database) -> None:
     lines = read_csv(await export(db, mill, job_id))
-    assert lines[0] == ["n", "square", "_row", "_status", "_error_code", "_error"]
-    assert lines[3] == ["2", "4", "3", "done", "", ""]
-    assert lines[4] == ["", "", "4", "failed", "flaky", "not this time"]
-    assert [line[2] for line in lines[1:]] == [str(n) for n in range(1, 11)]
+    assert lines[0] == ["input", "n", "square", "_row", "_status", "_error_code", "_error", "_attempts"]
+    assert lines[3] == ["2", "2", "4", "3", "done", "", "", "1"]
+    assert lines[4] == ["3", "", "", "4", "failed", "flaky", "not this time", "1"]
+    assert [line[3] for line in lines[1:]] == [str(n) for n in range(1, 11)]
 
 
 async def test_result_export_matches_reported_name_type_size_hash_and_rows(
@@ -97,7 +97,7 @@ async def test_waiting_for_results_ends_when_no_worker_runs_exports(
 async def test_result_export_filters_rows_by_status(job_id: UUID, mill: Mill, db: Database) -> None:
     path = await export(db, mill, job_id, statuses=["FAILED", "not_found"])
     assert path.name.endswith("-failed-not_found.csv")
-    assert [line[2:4] for line in read_csv(path)[1:]] == [["4", "failed"], ["8", "failed"]]
+    assert [line[3:5] for line in read_csv(path)[1:]] == [["4", "failed"], ["8", "failed"]]
 
 
 async def test_identical_export_request_returns_existing_job_and_file(job_id: UUID, mill: Mill, db: Database) -> None:
@@ -111,7 +111,13 @@ async def test_identical_export_request_returns_existing_job_and_file(job_id: UU
     assert await ask(db, mill, job_id, statuses=["failed", "done"]) == (first, False)
     assert stored_files(mill) == [await file_of(db, first)]
     asked: dict[str, Any] = {"statuses": ["done", "failed"]}
-    for other in ({"format_": "xlsx"}, {"statuses": ["skipped"]}, {"spreadsheet_safe": True}, {"owner_id": 7}):
+    for other in (
+        {"format_": "xlsx"},
+        {"statuses": ["skipped"]},
+        {"spreadsheet_safe": True},
+        {"columns": ["n"]},
+        {"owner_id": 7},
+    ):
         assert (await ask(db, mill, job_id, **asked | other))[1], other
 
 
@@ -125,9 +131,9 @@ async def test_export_request_after_reprocess_creates_new_file(job_id: UUID, mil
     second, is_new = await ask(db, mill, job_id)
     assert (is_new, second != first) == (True, True)
     await drain(mill, db=db)
-    assert [line[3] for line in read_csv(await fetch(db, mill, second))[1:]] == ["done"] * 10
+    assert [line[4] for line in read_csv(await fetch(db, mill, second))[1:]] == ["done"] * 10
     assert len(read_ndjson(await fetch(db, mill, meanwhile))) == 10
-    assert sum(line[3] == "failed" for line in read_csv(await fetch(db, mill, first))) == 2, (
+    assert sum(line[4] == "failed" for line in read_csv(await fetch(db, mill, first))) == 2, (
         "the first file does not change"
     )
 
@@ -168,8 +174,12 @@ async def test_download_of_unfinished_export_is_conflict_with_reason(job_id: UUI
 
 
 async def test_invalid_result_export_request_is_rejected(job_id: UUID, mill: Mill, db: Database) -> None:
-    with pytest.raises(InvalidInput, match=r'Unknown format "pdf"\. Use one of csv, xlsx, ndjson'):
+    with pytest.raises(InvalidInput, match=r'Unknown format "pdf"\. Use one of csv, ndjson, json, xlsx, parquet'):
         await ask(db, mill, job_id, "pdf")
+    with pytest.raises(InvalidInput, match=r'"xlsx" has built-in compression'):
+        await ask(db, mill, job_id, "xlsx", compression="gzip")
+    with pytest.raises(InvalidInput, match='Unknown column "sqare"; did you mean "square"'):
+        await ask(db, mill, job_id, columns=["n", "sqare"])
     with pytest.raises(InvalidInput, match='unknown status "lost"'):
         await ask(db, mill, job_id, statuses=["lost"])
     await rows(db, "UPDATE tidemill.job SET purged_at = tidemill.now() WHERE id = %s", job_id)
@@ -178,7 +188,7 @@ async def test_invalid_result_export_request_is_rejected(job_id: UUID, mill: Mil
 
 
 async def test_builtin_kind_cannot_be_submitted_or_declared(mill: Mill, db: Database, job_id: UUID) -> None:
-    request = ResultExportRequest(job_id, ResultFileFormat.CSV).to_item_input()
+    request = ResultExportRequest(job_id, FileFormat.CSV).to_item_input()
     with pytest.raises(InvalidInput, match="is reserved"):
         await submit_job(db, Submission(EXPORT_KIND), [encode_json(request)])
     with pytest.raises(UnknownKind):
@@ -192,8 +202,8 @@ async def test_unsettled_items_are_exported_with_status_and_empty_cells(mill: Mi
     lease = await take(db, job_id, wanted=3)
     await settle(db, lease, [verdict(0), verdict(1, ItemStatus.RETRY_WAIT, delay=3_600)])
     lines = read_csv(await export(db, mill, job_id))
-    assert [line[2] for line in lines[1:]] == ["done", "retry_wait", "processing"] + ["pending"] * 7
-    assert [line[0] for line in lines[1:]] == ["true"] + [""] * 9
+    assert [line[3] for line in lines[1:]] == ["done", "retry_wait", "processing"] + ["pending"] * 7
+    assert [line[1] for line in lines[1:]] == ["true"] + [""] * 9
 
 
 async def test_sparse_items_without_outcome_are_exported_as_done(mill: Mill, db: Database) -> None:
@@ -204,14 +214,16 @@ async def test_sparse_items_without_outcome_are_exported_as_done(mill: Mill, db:
     job_id = await mill.submit_async("test", [{"sku": n, "title": f"t{n}"} for n in range(4)])
     await drain(mill, db=db)
     lines = read_csv(await export(db, mill, job_id))
-    assert lines[0] == ["sku", "title", "_row", "_status", "_error_code", "_error"]
-    assert lines[2] == ["1", "t1", "2", "failed", "permanent", "bad"]
+    assert lines[0] == ["sku", "title", "_row", "_status", "_error_code", "_error", "_attempts"]
+    assert lines[2] == ["1", "t1", "2", "failed", "permanent", "bad", "1"]
     assert [line[3] for line in lines[1:]] == ["done", "failed", "done", "done"]
 
 
 async def test_job_without_items_is_exported_as_header_only(mill: Mill, db: Database) -> None:
     job_id = await add_job(db, 0)
-    assert read_csv(await export(db, mill, job_id)) == [["input", "_row", "_status", "_error_code", "_error"]]
+    assert read_csv(await export(db, mill, job_id)) == [
+        ["input", "_row", "_status", "_error_code", "_error", "_attempts"]
+    ]
 
 
 async def test_exported_statuses_match_item_status_view(mill: Mill, db: Database) -> None:
@@ -225,11 +237,11 @@ async def test_exported_statuses_match_item_status_view(mill: Mill, db: Database
     await take(db, job_id, wanted=2)  # a list batch; one item stays in retry_wait
     lines = read_csv(await export(db, mill, job_id))
     shown = await rows(db, "SELECT status FROM tidemill.item_status WHERE job_id = %s ORDER BY seq", job_id)
-    assert [line[2] for line in lines[1:]] == [status for (status,) in shown]
+    assert [line[3] for line in lines[1:]] == [status for (status,) in shown]
     assert len({status for (status,) in shown}) >= 5
 
 
 async def test_exported_workbook_is_readable_by_other_readers(job_id: UUID, mill: Mill, db: Database) -> None:
     path = await export(db, mill, job_id, "xlsx")
     assert zipfile.ZipFile(path).testzip() is None
-    assert read_xlsx(path)[0][1] == [0, 0, 1, "done", None, None]
+    assert read_xlsx(path)[0][1] == [0, 0, 0, 1, "done", None, None, 1]

@@ -14,7 +14,7 @@ from support import Workers, add_job, closed, eventually, fates, file_of, job_of
 from support.result_exports import ask, big_results, export, failing, fetch, stored_files
 from support.result_values import read_csv
 from tidemill import Item, Mill
-from tidemill.core.file_format import ResultFileFormat
+from tidemill.core.file_format import FileFormat
 from tidemill.core.outcome import Outcome
 from tidemill.engine.maintenance_loop import BlobCleanupLoop, MaintenanceLoop
 from tidemill.exports.handler import ResultExporter
@@ -111,7 +111,7 @@ async def test_result_export_contains_one_snapshot_during_concurrent_flush(
     held.let_go()
     await draining
     lines = read_csv(await fetch(db, mill, export_id))
-    assert [line[2] for line in lines[1:]] == ["done"] * 10 + ["pending"] * 10
+    assert [line[3] for line in lines[1:]] == ["done"] * 10 + ["pending"] * 10
 
 
 async def test_cancelled_result_export_leaves_no_file(mill: Mill, db: Database, held: Held) -> None:
@@ -146,10 +146,10 @@ async def asked_directly(db: Database, mill: Mill) -> tuple[UUID, Item]:
     """Submit an export; return its id and the item that a worker would process."""
     job_id = await settled_job(db)
     export_id, _ = await ask(db, mill, job_id)
-    return export_id, Item(export_id, 0, ResultExportRequest(job_id, ResultFileFormat.CSV).to_item_input())
+    return export_id, Item(export_id, 0, ResultExportRequest(job_id, FileFormat.CSV).to_item_input())
 
 
-@pytest.mark.parametrize("format_", list(ResultFileFormat))
+@pytest.mark.parametrize("format_", list(FileFormat))
 @pytest.mark.parametrize("verb", ["write", "finish"])
 async def test_full_disk_leaves_no_file_and_result_export_is_retried(
     format_: str, verb: str, mill: Mill, db: Database, monkeypatch: pytest.MonkeyPatch
@@ -267,7 +267,7 @@ async def test_killed_export_is_rerun_and_its_partial_file_is_removed(
 async def test_large_result_export_runs_within_memory_limit(workers: Workers, mill: Mill, db: Database) -> None:
     """Export 200,000 rows with 120 MB of results, the last 40 with 1 MB each, in a child process limited to 200 MB."""
     job_id = await big_results(db, 200_000, large=40)
-    asked = [(await ask(db, mill, job_id, format_))[0] for format_ in (ResultFileFormat.CSV, ResultFileFormat.XLSX)]
+    asked = [(await ask(db, mill, job_id, format_))[0] for format_ in (FileFormat.CSV, FileFormat.XLSX)]
     workers.app("")
     workers.start(child_memory_mb=200, lock_floor_ms=30_000, lock_cap_ms=60_000, db_timeout_ms=20_000)
     for export_id in asked:

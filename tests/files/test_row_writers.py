@@ -1,7 +1,9 @@
 """Result files of every format, read back by third-party readers."""
 
 import csv
+import gzip
 import io
+import json
 import re
 import zipfile
 from collections.abc import Sequence
@@ -10,11 +12,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from pyarrow import parquet
 
 from files.encoding import Pieces
-from support.result_values import read_xlsx
-from tidemill.core.file_format import ResultFileFormat
-from tidemill.core.result_grid import GridColumns
+from support.result_values import read_xlsx, result_columns
+from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
+from tidemill.core.result_grid import CellTypes
 from tidemill.files.writers import open_row_writer, xlsx_sheets
 from tidemill.files.writers.xlsx_sheets import format_column_letters, truncate_utf16
 
@@ -22,10 +25,13 @@ WIDE = "\uff1d\uff0b\uff0d\uff20"  # full-width = + - @
 
 
 def written(
-    format_: ResultFileFormat, results: Sequence[dict[str, Any]], names: Sequence[str] = ("a", "b"), **options: Any
+    format_: FileFormat, results: Sequence[dict[str, Any]], names: Sequence[str] = ("a", "b"), **options: Any
 ) -> bytes:
     output = Pieces()
-    writer = open_row_writer(format_, output, GridColumns(tuple(names)), **options)
+    columns = result_columns(*names)
+    types = CellTypes(columns)
+    types.learn({"seq": n, "status": "done", "result": result} for n, result in enumerate(results))
+    writer = open_row_writer(OutputFileSpec(format_, (), **options), output, columns, types=types)
     for start in range(0, len(results), 2):  # in several writes
         packet = [{"seq": start + n, "status": "done", "result": r} for n, r in enumerate(results[start : start + 2])]
         writer.write(packet)
@@ -34,14 +40,15 @@ def written(
 
 
 def test_csv_writer_follows_rfc_4180() -> None:
-    made = written(ResultFileFormat.CSV, [{"a": 'x,"y"\r\n', "b": None}, {"a": "", "b": True}, {"a": 1.5, "b": -3}])
+    made = written(FileFormat.CSV, [{"a": 'x,"y"\r\n', "b": None}, {"a": "", "b": True}, {"a": 1.5, "b": -3}])
     assert made == (
-        b'a,b,_row,_status,_error_code,_error\r\n"x,""y""\r\n",,1,done,,\r\n"",true,2,done,,\r\n1.5,-3,3,done,,\r\n'
+        b"a,b,_row,_status,_error_code,_error,_attempts\r\n"
+        b'"x,""y""\r\n",,1,done,,,0\r\n"",true,2,done,,,0\r\n1.5,-3,3,done,,,0\r\n'
     )
 
 
 def test_csv_writer_distinguishes_empty_text_from_missing_value() -> None:
-    made = written(ResultFileFormat.CSV, [{"a": "", "b": 'with "quotes", and\nlines'}])
+    made = written(FileFormat.CSV, [{"a": "", "b": 'with "quotes", and\nlines'}])
     assert made.splitlines()[1].startswith(b'"","with ""quotes"", and')
     (_, line) = csv.reader(io.StringIO(made.decode(), newline=""))
     assert line[:2] == ["", 'with "quotes", and\nlines']
@@ -50,18 +57,18 @@ def test_csv_writer_distinguishes_empty_text_from_missing_value() -> None:
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", *(f"{mark}1" for mark in WIDE)])
 def test_spreadsheet_safe_csv_escapes_only_formulas(text: str) -> None:
     values = [{"a": text, "b": -1}, {"a": "x" + text, "b": 1.5}]
-    made = written(ResultFileFormat.CSV, values, spreadsheet_safe=True).decode()
+    made = written(FileFormat.CSV, values, spreadsheet_safe=True).decode()
     (_, first, second) = csv.reader(io.StringIO(made, newline=""))
     assert (first[:2], second[:2]) == ([f"'{text}", "-1"], [f"x{text}", "1.5"])
-    (_, plain, _) = csv.reader(io.StringIO(written(ResultFileFormat.CSV, values).decode(), newline=""))
+    (_, plain, _) = csv.reader(io.StringIO(written(FileFormat.CSV, values).decode(), newline=""))
     assert plain[0] == text
 
 
 def test_spreadsheet_safe_csv_and_xlsx_escape_header(tmp_path: Path) -> None:
-    for format_ in (ResultFileFormat.CSV, ResultFileFormat.XLSX):
+    for format_ in (FileFormat.CSV, FileFormat.XLSX):
         made = written(format_, [], ["=cmd()"], spreadsheet_safe=True)
         (tmp_path / "file").write_bytes(made)
-        header = made.decode().split(",")[0] if format_ is ResultFileFormat.CSV else read_xlsx_cell(tmp_path / "file")
+        header = made.decode().split(",")[0] if format_ is FileFormat.CSV else read_xlsx_cell(tmp_path / "file")
         assert header == "'=cmd()"
 
 
@@ -72,9 +79,7 @@ def read_xlsx_cell(path: Path) -> str:
 
 def test_xlsx_text_is_never_formula_number_or_link(tmp_path: Path) -> None:
     path = tmp_path / "a.xlsx"
-    path.write_bytes(
-        written(ResultFileFormat.XLSX, [{"a": "=1+1", "b": "007"}, {"a": "https://x.example", "b": "1.0"}])
-    )
+    path.write_bytes(written(FileFormat.XLSX, [{"a": "=1+1", "b": "007"}, {"a": "https://x.example", "b": "1.0"}]))
     sheet = zipfile.ZipFile(path).read("xl/worksheets/sheet1.xml").decode()
     assert "<f>" not in sheet
     assert "hyperlink" not in sheet
@@ -83,7 +88,7 @@ def test_xlsx_text_is_never_formula_number_or_link(tmp_path: Path) -> None:
 
 def test_xlsx_workbook_parts_are_complete_and_well_formed(tmp_path: Path) -> None:
     path = tmp_path / "a.xlsx"
-    path.write_bytes(written(ResultFileFormat.XLSX, [{"a": "<&>\x01\x0b\ufffe", "b": "]]>"}]))
+    path.write_bytes(written(FileFormat.XLSX, [{"a": "<&>\x01\x0b\ufffe", "b": "]]>"}]))
     with zipfile.ZipFile(path) as book:
         assert book.testzip() is None
         parts = {name: ET.fromstring(book.read(name)) for name in book.namelist()}
@@ -97,7 +102,7 @@ def test_xlsx_workbook_parts_are_complete_and_well_formed(tmp_path: Path) -> Non
 def test_xlsx_row_limit_starts_new_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xlsx_sheets, "ROWS_PER_SHEET_MAX", 4)
     path = tmp_path / "a.xlsx"
-    path.write_bytes(written(ResultFileFormat.XLSX, [{"a": n} for n in range(7)], ["a"]))
+    path.write_bytes(written(FileFormat.XLSX, [{"a": n} for n in range(7)], ["a"]))
     sheets = read_xlsx(path)
     assert [[row[0] for row in sheet] for sheet in sheets] == [["a", 0, 1, 2], ["a", 3, 4, 5], ["a", 6]]
 
@@ -105,7 +110,7 @@ def test_xlsx_row_limit_starts_new_sheet(tmp_path: Path, monkeypatch: pytest.Mon
 def test_xlsx_size_limit_starts_new_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xlsx_sheets, "BYTES_PER_SHEET_MAX", 2_000)
     path = tmp_path / "a.xlsx"
-    path.write_bytes(written(ResultFileFormat.XLSX, [{"a": "x" * 900, "b": n} for n in range(8)]))
+    path.write_bytes(written(FileFormat.XLSX, [{"a": "x" * 900, "b": n} for n in range(8)]))
     sheets = read_xlsx(path)
     assert len(sheets) > 2
     assert [row[1] for sheet in sheets for row in sheet[1:]] == list(range(8))
@@ -113,11 +118,49 @@ def test_xlsx_size_limit_starts_new_sheet(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_csv_and_xlsx_without_rows_contain_only_header(tmp_path: Path) -> None:
     path = tmp_path / "a.xlsx"
-    path.write_bytes(written(ResultFileFormat.XLSX, []))
-    header = ["a", "b", "_row", "_status", "_error_code", "_error"]
+    path.write_bytes(written(FileFormat.XLSX, []))
+    header = ["a", "b", "_row", "_status", "_error_code", "_error", "_attempts"]
     assert read_xlsx(path) == [[header]]
-    assert written(ResultFileFormat.CSV, []) == ",".join(header).encode() + b"\r\n"
-    assert written(ResultFileFormat.NDJSON, []) == b""
+    assert written(FileFormat.CSV, []) == ",".join(header).encode() + b"\r\n"
+    assert written(FileFormat.NDJSON, []) == b""
+    assert json.loads(written(FileFormat.JSON, [])) == []
+
+
+def test_json_writer_writes_one_array_of_all_packets() -> None:
+    made = json.loads(written(FileFormat.JSON, [{"a": n, "b": {"nested": [n]}} for n in range(5)]))
+    assert [(each["a"], each["b"], each["_row"]) for each in made] == [(n, {"nested": [n]}, n + 1) for n in range(5)]
+
+
+def test_compressed_result_file_has_the_content_of_the_plain_file() -> None:
+    plain = written(FileFormat.CSV, [{"a": n} for n in range(5)])
+    assert gzip.decompress(written(FileFormat.CSV, [{"a": n} for n in range(5)], compression=Compression.GZIP)) == plain
+
+
+def test_parquet_column_has_the_type_of_all_its_values(tmp_path: Path) -> None:
+    values: dict[str, list[Any]] = {
+        "whole": [1, None, -(2**53) + 1],
+        "fraction": [1, 0.5, None],
+        "flag": [True, False, None],
+        "text": ["a", "", None],
+        "mixed": [1, True, "007"],
+        "large": [1, 2**70, 3],
+        "nested": [{"a": [1]}, None, []],
+        "nothing": [None, None, None],
+    }
+    path = tmp_path / "a.parquet"
+    rows = [{name: column[n] for name, column in values.items()} for n in range(3)]
+    path.write_bytes(written(FileFormat.PARQUET, rows, tuple(values)))
+    table = parquet.read_table(path)
+    types = {name: str(table.schema.field(name).type) for name in values}
+    texts = dict.fromkeys(("text", "mixed", "large", "nested", "nothing"), "string")
+    assert types == texts | {"whole": "int64", "fraction": "double", "flag": "bool"}
+    found = {name: table.column(name).to_pylist() for name in values}
+    assert found == values | {
+        "mixed": ["1", "true", "007"],
+        "large": ["1", str(2**70), "3"],
+        "nested": ['{"a":[1]}', None, "[]"],
+    }
+    assert table.column("_row").to_pylist() == [1, 2, 3]
 
 
 def test_xlsx_cell_is_truncated_between_characters() -> None:
@@ -146,7 +189,7 @@ def test_xlsx_keeps_every_storable_character(tmp_path: Path) -> None:
     characters = [chr(n) for n in range(1, 0x3000) if not 0xD800 <= n <= 0xDFFF] + ["\ufffe", "\uffff", "\U0001f600"]
     lines = ["".join(characters[start : start + 200]) for start in range(0, len(characters), 200)]
     path = tmp_path / "a.xlsx"
-    path.write_bytes(written(ResultFileFormat.XLSX, [{"a": line} for line in lines], ["a"]))
+    path.write_bytes(written(FileFormat.XLSX, [{"a": line} for line in lines], ["a"]))
     (sheet,) = read_xlsx(path)
     assert [row[0] for row in sheet[1:]] == lines
     assert not re.search(rb"[\x00-\x08\x0b-\x1f]", zipfile.ZipFile(path).read("xl/worksheets/sheet1.xml"))

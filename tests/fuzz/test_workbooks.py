@@ -12,10 +12,10 @@ from fuzz.mutations import list_zip_members, mutated_zip, pack_zip
 from fuzz.reading import assert_reads_consistently, consume, opened, run_or_reject
 from fuzz.targets import fuzz
 from support.counted_work import count_calls, measure_peak_bytes
+from support.result_values import result_columns
 from support.workbooks import cell, handmade, workbook
 from tidemill.core.errors import InvalidInput
-from tidemill.core.file_format import ResultFileFormat
-from tidemill.core.result_grid import GridColumns
+from tidemill.core.file_format import FileFormat, OutputFileSpec
 from tidemill.files.formats.xlsx_reader import parse_column_letters
 from tidemill.files.formats.xlsx_workbook import classify_number_format, format_serial_date, unescape_xlsx_text
 from tidemill.files.layout_detection import detect_layout
@@ -86,7 +86,7 @@ CELLS = (
 @fuzz(rows=st.lists(st.lists(CELLS, min_size=2, max_size=2), max_size=5))
 def test_workbook_reader_returns_cells_that_the_writer_wrote(rows: list[list[Any]]) -> None:
     output = Pieces()
-    writer = open_row_writer(ResultFileFormat.XLSX, output, GridColumns(("a", "b")))
+    writer = open_row_writer(OutputFileSpec(FileFormat.XLSX, ()), output, result_columns("a", "b"))
     writer.write([{"seq": n, "status": "done", "result": {"a": a, "b": b}} for n, (a, b) in enumerate(rows)])
     writer.close()
     source = opened(bytes(output), XLSX)

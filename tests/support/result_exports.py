@@ -72,6 +72,13 @@ async def big_results(db: Database, n: int, *, large: int = 0) -> UUID:
     await rows(db, "INSERT INTO tidemill.job_tally (job_id, done) VALUES (%s, %s)", job_id, n)
     await rows(
         db,
+        "INSERT INTO tidemill.item (job_id, seq, input, at) SELECT %s, s, to_json(s), tidemill.now()"
+        " FROM generate_series(0, %s::bigint - 1) s",
+        job_id,
+        n,
+    )
+    await rows(
+        db,
         "INSERT INTO tidemill.outcome (job_id, seq, owner_id, status, attempts, updated_at, result)"
         " SELECT %s, s, 0, 'done', 1, tidemill.now(),"
         " jsonb_build_object('n', s, 'text', repeat('x', CASE WHEN s >= %s THEN 1000000 ELSE 400 END))"

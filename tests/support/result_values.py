@@ -9,7 +9,13 @@ from typing import Any
 import openpyxl
 from openpyxl.utils.escape import unescape
 
-from tidemill.core.result_grid import GridCell
+from tidemill.core.result_grid import GridCell, KnownFields, ResultFileColumns, resolve_result_file_columns
+
+
+def result_columns(*names: str) -> ResultFileColumns:
+    """Return the columns of a result file without inputs."""
+    return resolve_result_file_columns([], KnownFields((), names))
+
 
 LONG = "long " * 8_000  # longer than the limit of a spreadsheet cell
 

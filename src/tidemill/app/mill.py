@@ -5,15 +5,19 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, Self
 from uuid import UUID
 
-from tidemill.app.mill_submission import MillSubmission
+from tidemill.app.mill_submission import MillSubmission, OutputFormat
 from tidemill.core.errors import InvalidInput
 from tidemill.core.job import Item, ItemRecord, Job
 from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.core.status import ItemStatus
-from tidemill.exports.use_cases import open_export_file
+from tidemill.exports.result_export import ResultExportRequest
+from tidemill.exports.table_export_request import parse_file_extension
+from tidemill.exports.use_cases import open_export_file, write_results_to_output
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.formats.image_zip import open_image_of_input
 from tidemill.imports import repairs
@@ -23,6 +27,7 @@ from tidemill.jobs import job_control, queries
 from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store import job_records
 from tidemill.store.reprocess_items import ReprocessSelection
+from tidemill.terminal.streams import open_atomic_output
 
 ItemStatusName = Literal["pending", "processing", "retry_wait", "done", "not_found", "skipped", "failed", "cancelled"]
 SettledStatusName = Literal["done", "not_found", "skipped", "failed", "cancelled"]
@@ -213,6 +218,72 @@ class Mill(MillSubmission):
         """Async variant of ``preview_repair``."""
         runtime, job = await self._make_runtime_for_running_loop(), await self.job_async(job_id)
         return await repairs.preview_repair(runtime, job, repairs.RepairRequest(cause, parse_repair_rule(rule), column))
+
+    def export_results(
+        self,
+        job_id: UUID,
+        file: str | PathLike[str],
+        *,
+        columns: Sequence[str] = (),
+        statuses: Sequence[ItemStatusName] = (),
+        format: OutputFormat | None = None,  # noqa: A002  the name of this option in all interfaces
+        flatten: bool = False,
+        spreadsheet_safe: bool = False,
+    ) -> int:
+        """Write the results of a job to a file and return the number of rows. No worker is needed.
+
+        The file has the columns of the input, then those of the results, then the state of each item. It gets its name
+        when it is complete.
+
+        Args:
+            job_id: The job. It may still run: the rows show its state at one moment.
+            file: The path of the file. Its suffix sets the format and the compression, such as ``.csv.gz``.
+            columns: The columns in order, such as ``["sku", "result.price", "_status"]``; all by default.
+            statuses: Write only items with these statuses.
+            format: The format, if the suffix does not set it.
+            flatten: Whether each field of a nested object has a column, such as ``price.amount``.
+            spreadsheet_safe: Whether to put an apostrophe before text that a spreadsheet could execute.
+        """
+        return self._run_blocking(
+            self.export_results_async(
+                job_id,
+                file,
+                columns=columns,
+                statuses=statuses,
+                format=format,
+                flatten=flatten,
+                spreadsheet_safe=spreadsheet_safe,
+            )
+        )
+
+    async def export_results_async(
+        self,
+        job_id: UUID,
+        file: str | PathLike[str],
+        *,
+        columns: Sequence[str] = (),
+        statuses: Sequence[ItemStatusName] = (),
+        format: OutputFormat | None = None,  # noqa: A002  the name of this option in all interfaces
+        flatten: bool = False,
+        spreadsheet_safe: bool = False,
+    ) -> int:
+        """Async variant of ``export_results``."""
+        path = Path(file)
+        format_of_name, compression = parse_file_extension(path.name)
+        if format is None and format_of_name is None:
+            raise InvalidInput(f'Cannot detect the format of "{path}" from its suffix. Set "format".')
+        request = ResultExportRequest.create(
+            job_id,
+            format or format_of_name or "",
+            statuses,
+            spreadsheet_safe=spreadsheet_safe,
+            columns=columns,
+            flatten=flatten,
+            compression=compression,
+        )
+        runtime, job = await self._make_runtime_for_running_loop(), await self.job_async(job_id)
+        with open_atomic_output(path) as output:
+            return await write_results_to_output(runtime, job, request, output)
 
     def open_export(self, job_id: UUID) -> BinaryIO:
         """Open the file of a completed export. The caller must close the file. Raise Conflict if there is no file."""

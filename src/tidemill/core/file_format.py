@@ -177,17 +177,11 @@ class OutputFileSpec:
         return COMPRESSION_CONTENT_TYPES.get(self.compression, FORMAT_CONTENT_TYPES[self.format])
 
 
-class ResultFileFormat(StrEnum):
-    CSV = "csv"
-    XLSX = "xlsx"
-    NDJSON = "ndjson"
-
-
 def parse_result_format_from_suffix(path: Path) -> str:
     """Return the format of a result file, from the suffix of its name."""
     suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in ResultFileFormat.__members__.values():
-        formats = ", ".join(f".{name}" for name in ResultFileFormat)
+    if suffix not in FileFormat.__members__.values():
+        formats = ", ".join(f".{name}" for name in FileFormat)
         raise InvalidInput(f'Unsupported result file "{path.name}": the name must end in {formats}')
     return suffix
 

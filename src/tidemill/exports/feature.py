@@ -13,6 +13,7 @@ FEATURE = Feature(
     commands={
         "tidemill.exports.cli": {
             "export": "Export the rows of a table to a file. All rows come from one database snapshot.",
+            "results": "Write the results of a job to a file: the columns of its input, then those of the results.",
         },
     },
     open_results="tidemill.exports.use_cases:export_results_and_open_file",

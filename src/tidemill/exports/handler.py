@@ -1,29 +1,59 @@
 """Runs export jobs. Each has one item, whose input selects a table or the results of a job to write to a file."""
 
+from collections.abc import Iterable
 from contextlib import aclosing, suppress
 
-from tidemill.core.errors import StorageAccessDenied
+from tidemill.core.errors import InvalidInput, StorageAccessDenied
+from tidemill.core.file_format import Compression, FileFormat
 from tidemill.core.job import Item
 from tidemill.core.kinds import EXPORT_KIND, Handler
 from tidemill.core.outcome import Fail, Wait
 from tidemill.core.policies import RetryPolicy
-from tidemill.core.row_ranges import RowSelection
+from tidemill.core.result_grid import CellTypes
 from tidemill.exports import result_export
 from tidemill.exports.result_export import (
-    RESULT_CONTENT_TYPES,
     ExportedFile,
     ExportedJob,
     ResultExportRequest,
     ResultFileWriter,
     is_table_export_input,
+    resolve_export_columns,
 )
 from tidemill.exports.table_exporter import SerialThread, TableExporter
 from tidemill.failpoints import failpoint
 from tidemill.files.blobs.blob_store import BlobStore, BlobWriter, DownloadLabel
+from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.runtime import Runtime
 from tidemill.store import quota_records, retention
 from tidemill.store.database import Connection, Database, describe_error
 from tidemill.telemetry.events import emit
+
+
+async def write_results(
+    conn: Connection,
+    survey: ExportedJob,
+    request: ResultExportRequest,
+    output: ByteOutput,
+    thread: SerialThread,
+    writers: list[ResultFileWriter],
+) -> ResultFileWriter:
+    """Write the results of a job to an output, and return the closed writer.
+
+    The writer is added to ``writers`` before the first row, so that the caller can close it after an error.
+    """
+    columns = await resolve_export_columns(conn, survey, request)
+    types = CellTypes(columns) if request.format is FileFormat.PARQUET else None
+    writer = ResultFileWriter(output, request, columns, survey.item_statuses, types)
+    writers.append(writer)
+    # A Parquet file begins with the types of its columns, which only all rows show.
+    for handle in (writer.write_results,) if types is None else (writer.learn_types, writer.write_results):
+        packets = result_export.stream_results(conn, survey, request.rows, reads_inputs=columns.reads_inputs)
+        async with aclosing(packets):
+            async for packet in packets:
+                await thread.start_after_previous(handle, packet)
+    await thread.run_after_previous(writer.close)
+    return writer
+
 
 EXPORT_TTL_HOURS = 168
 EXPORT_COLUMNS = ("name", "format", "rows", "cut_cells", "size", "sha256", "file_id")
@@ -75,7 +105,7 @@ class ResultExporter:
             raise
         thread.shut_down_without_waiting()
         (table,) = tables
-        return ExportedFile(
+        file = ExportedFile(
             name=name,
             format=request.format,
             rows=table.rows,
@@ -86,6 +116,9 @@ class ResultExporter:
             spreadsheet_safe=request.spreadsheet_safe,
             expires_at=expires_at.isoformat(),
         )
+        if request.compression is not Compression.NONE:
+            file["compression"] = request.compression
+        return file
 
     async def _write_file(
         self, writing: BlobWriter, thread: SerialThread, request: ResultExportRequest, tables: list[ResultFileWriter]
@@ -96,11 +129,11 @@ class ResultExporter:
             if survey is None or survey.purged:
                 raise _make_job_gone_failure(request)
             name = request.build_file_name(survey.key)
-            writing.label = DownloadLabel(name, RESULT_CONTENT_TYPES[request.format])
-            table = ResultFileWriter(writing, request, survey.columns, survey.item_statuses)
-            tables.append(table)
-            await _stream_results_to_writer(conn, survey, request.rows, table, thread)
-        await thread.run_after_previous(table.close)
+            writing.label = DownloadLabel(name, request.file_spec.content_type)
+            try:
+                await write_results(conn, survey, request, writing, thread, tables)
+            except InvalidInput as error:
+                raise Fail(str(error), code="invalid") from error
         return name
 
     async def _stop_unless_file_needed(self, request: ResultExportRequest, item: Item) -> None:
@@ -111,20 +144,17 @@ class ResultExporter:
             raise _make_job_gone_failure(request)
 
 
-async def _stream_results_to_writer(
-    conn: Connection, survey: ExportedJob, rows: RowSelection, table: ResultFileWriter, thread: SerialThread
-) -> None:
-    async with aclosing(result_export.stream_results(conn, survey, rows)) as packets:
-        async for packet in packets:
-            await thread.start_after_previous(table.write_results, packet)
-
-
 def _discard_result_file(writing: BlobWriter, tables: list[ResultFileWriter]) -> None:
-    """Remove the file. Close the writers here: otherwise the garbage collector closes them, and they write more."""
+    """Remove the file, and close its writers."""
     writing.discard()
-    for table in tables:
+    close_result_writers(tables)
+
+
+def close_result_writers(writers: Iterable[ResultFileWriter]) -> None:
+    """Close writers after an error: otherwise the garbage collector closes them, and they write more."""
+    for writer in writers:
         with suppress(Exception):
-            table.close()
+            writer.close()
 
 
 def _make_job_gone_failure(request: ResultExportRequest) -> Fail:

@@ -1,27 +1,41 @@
-"""Requests for a file with the results of a job, the queries that read them, and the writer of the file."""
+"""Requests for a file with the results of a job, its columns, the queries that read them, and its writer."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any, NotRequired, Self, TypedDict, cast
 from uuid import UUID
 
 import psycopg
 from psycopg.rows import class_row, dict_row
 
-from tidemill.core import file_format
 from tidemill.core.errors import InvalidInput, UnknownJob
-from tidemill.core.file_format import ResultFileFormat
+from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
 from tidemill.core.json_input import JsonObject
 from tidemill.core.outcome import ErrorDetails
-from tidemill.core.result_grid import GridColumns, GridRow
+from tidemill.core.result_grid import (
+    ALL_COLUMNS,
+    ALL_INPUT_COLUMNS,
+    ALL_RESULT_COLUMNS,
+    GRID_COLUMNS_MAX,
+    INPUT_COLUMN,
+    INPUT_COLUMNS_MAX,
+    CellTypes,
+    GridRow,
+    KnownFields,
+    ResultFileColumns,
+    list_nested_fields,
+    resolve_result_file_columns,
+)
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import ItemStatus, ItemStatusResolver, parse_item_status
-from tidemill.files.writers import open_row_writer
+from tidemill.files.writers import RowWriter, open_row_writer
 from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.store.database import Connection, Database
 from tidemill.store.item_selection import ItemSelection, find_selected_seqs
-from tidemill.store.job_records import read_item_list_scope
 from tidemill.store.jsonb import decode_input_or_text, decode_json
 from tidemill.store.statements import RowDict, SqlParams, fetch_rows, make_sql_loader
 
@@ -33,7 +47,12 @@ RESULT_PACKET_ROWS, RESULT_PACKET_BYTES = 1_000, 1 << 20
 RESULT_STREAM_ROWS = 16 if psycopg.capabilities.has_stream_chunked() else 1
 ALL_ROWS = RowSelection()
 
-StoredResult = tuple[int, str | None, str | None, str | None, str | None]  # seq, status, result, error, input
+SAMPLE_ITEMS = 100  # items whose inputs show the columns of a job without a scan
+WANTED_COLUMNS_MAX = 2_000
+FIXED_COLUMN_FORMATS = ("csv", "tsv", "xlsx", "parquet", "images")  # every row has the same columns
+
+# seq, status, result, error, attempts, input
+StoredResult = tuple[int, str | None, str | None, str | None, int, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +63,9 @@ class ExportedJob:
     key: str
     purged: bool
     total: int
-    columns: GridColumns
+    result_columns: tuple[str, ...]
+    has_fixed_columns: bool
+    is_closed: bool
     item_statuses: ItemStatusResolver
 
 
@@ -68,19 +89,93 @@ async def read_exported_job(conn: Connection, job_id: UUID) -> ExportedJob | Non
     lists = await (await conn.execute(sql("batch/leased_lists"), job)).fetchall()
     leased_seqs = frozenset(seq for (seqs,) in lists for seq in seqs)
     statuses = ItemStatusResolver(ranges, leased_seqs, row["sparse"])
-    columns = (await read_item_list_scope(conn, job_id)).columns
-    return ExportedJob(job_id, row["key"], row["purged"], row["total"], columns, statuses)
+    return ExportedJob(
+        job_id,
+        row["key"],
+        row["purged"],
+        row["total"],
+        tuple(row["result_columns"]),
+        row["source_format"] in FIXED_COLUMN_FORMATS,
+        row["is_closed"],
+        statuses,
+    )
+
+
+async def read_known_fields(
+    conn: Connection, survey: ExportedJob, *, with_scan: bool = False, flatten: bool = False
+) -> KnownFields:
+    """Return the fields of a job's inputs and results, in the order of the first row that has them.
+
+    Without ``with_scan``, only the first inputs are read, and nested fields are not known. With ``flatten``, fields of
+    nested objects replace the objects.
+    """
+    fields = FieldScan(survey.result_columns, flatten=flatten)
+    cursor = await conn.execute(sql("item/sample"), {"job_id": survey.job_id, "most": SAMPLE_ITEMS})
+    for (text,) in await cursor.fetchall():
+        fields.add_input(decode_input_or_text(text))
+    scans_inputs = with_scan and not survey.has_fixed_columns
+    if scans_inputs or (with_scan and flatten):
+        async with aclosing(stream_results(conn, survey, reads_inputs=scans_inputs)) as packets:
+            async for packet in packets:
+                await asyncio.to_thread(fields.add_packet, packet)
+    return KnownFields(
+        fields.list_inputs(),
+        fields.list_results(),
+        are_inputs_final=scans_inputs or survey.has_fixed_columns,
+        are_results_final=survey.is_closed and len(survey.result_columns) < GRID_COLUMNS_MAX,
+    )
+
+
+class FieldScan:
+    """Collects the fields of inputs and results. With ``flatten``, those of nested objects, in place of the objects."""
+
+    def __init__(self, result_columns: Iterable[str], *, flatten: bool) -> None:
+        self._flatten = flatten
+        self._result_columns = tuple(result_columns)
+        self._inputs: dict[str, bool] = {}  # whether a field has a value
+        self._nested_results: dict[str, dict[str, None]] = {}
+
+    def add_packet(self, packet: Iterable[StoredResult]) -> None:
+        for _, _, result, _, _, value in packet:
+            if value:
+                self.add_input(decode_input_or_text(value))
+            if result and self._flatten:
+                self._add_result(decode_json(result))
+
+    def add_input(self, value: Any) -> None:
+        if not isinstance(value, dict):
+            self._inputs |= {} if value is None else {INPUT_COLUMN: True}
+        elif self._flatten:
+            for name in list_nested_fields(value):
+                self._inputs[name] = self._inputs.get(name, False) or value.get(name, name) is not None
+        elif not value.keys() <= self._inputs.keys():
+            self._inputs |= dict.fromkeys(value, True)
+
+    def _add_result(self, value: Any) -> None:
+        for name, each in value.items() if isinstance(value, dict) else ():
+            if isinstance(each, dict):
+                self._nested_results.setdefault(name, {}).update(dict.fromkeys(list_nested_fields({name: each})))
+
+    def list_inputs(self) -> tuple[str, ...]:
+        # An object that is null in some rows needs no column besides those of its fields.
+        objects = {name.rpartition(".")[0] for name in self._inputs} if self._flatten else set()
+        names = (name for name, has_value in self._inputs.items() if has_value or name not in objects)
+        return tuple(islice(names, INPUT_COLUMNS_MAX)) or (INPUT_COLUMN,)
+
+    def list_results(self) -> tuple[str, ...]:
+        names = (name for column in self._result_columns for name in self._nested_results.get(column, (column,)))
+        return tuple(islice(dict.fromkeys(names), INPUT_COLUMNS_MAX))
 
 
 async def stream_results(
-    conn: Connection, survey: ExportedJob, only: RowSelection = ALL_ROWS
+    conn: Connection, survey: ExportedJob, only: RowSelection = ALL_ROWS, *, reads_inputs: bool = True
 ) -> AsyncGenerator[list[StoredResult]]:
     """Yield the items in order of seq, in packets of bounded size; only one packet is in memory.
 
-    With ``only``, skip windows without a selected item, and items that are not selected. In a job with result columns,
-    an item without an outcome has an empty row.
+    With ``only``, skip windows without a selected item, and items that are not selected. Without ``reads_inputs``, rows
+    have no inputs, and an item without an outcome has an empty row.
     """
-    statement = sql("item/walk" if survey.columns.value_key == "input" else "outcome/walk")
+    statement = sql("item/walk" if reads_inputs else "outcome/walk")
     packet: list[StoredResult] = []
     size = seq = 0
     for lo in range(0, survey.total, RESULT_WINDOW_ITEMS):
@@ -98,7 +193,7 @@ async def stream_results(
                 if wanted is not None and row[0] not in wanted:
                     continue
                 packet.append(row)
-                size += sum(len(text) for text in row[2:] if text)
+                size += len(row[2] or "") + len(row[3] or "") + len(row[5] or "")
                 if size >= RESULT_PACKET_BYTES or len(packet) >= RESULT_PACKET_ROWS:
                     yield packet
                     packet, size = [], 0
@@ -120,23 +215,25 @@ def _stream_rows(conn: Connection, statement: bytes, params: SqlParams) -> Async
 
 
 def _make_row_without_outcome(seq: int) -> StoredResult:
-    return seq, None, None, None, None
-
-
-RESULT_CONTENT_TYPES = {
-    format_: file_format.FORMAT_CONTENT_TYPES[file_format.FileFormat(format_)] for format_ in ResultFileFormat
-}
+    return seq, None, None, None, 0, None
 
 
 @dataclass(frozen=True, slots=True)
 class ResultExportRequest:
-    """The rows of a job to export, and the format. ``spreadsheet_safe`` prevents text from running as a formula."""
+    """The rows of a job to export, the columns, and the format. No columns means all.
+
+    ``flatten`` gives each field of a nested object a column. ``spreadsheet_safe`` prevents text from running as a
+    formula; it has no effect on formats that spreadsheets do not open.
+    """
 
     job_id: UUID
-    format: ResultFileFormat
+    format: FileFormat
     statuses: tuple[ItemStatus, ...] = ()
     spreadsheet_safe: bool = False
     rows: RowSelection = field(default_factory=RowSelection)
+    columns: tuple[str, ...] = ()
+    flatten: bool = False
+    compression: Compression = Compression.NONE
 
     @classmethod
     def create(
@@ -147,66 +244,119 @@ class ResultExportRequest:
         *,
         spreadsheet_safe: bool = False,
         rows: RowSelection | None = None,
+        columns: Sequence[str] = (),
+        flatten: bool = False,
+        compression: str = Compression.NONE,
     ) -> Self:
         """Return a validated request; InvalidInput for an unknown format or status. No statuses means all."""
-        if format_ not in ResultFileFormat.__members__.values():
-            raise InvalidInput(f'Unknown format "{format_}". Use one of {", ".join(ResultFileFormat)}.')
+        for name, value, choices in (("format", format_, FileFormat), ("compression", compression, Compression)):
+            if value not in choices.__members__.values():
+                raise InvalidInput(f'Unknown {name} "{value}". Use one of {", ".join(choices)}.')
         try:
             parsed_statuses = {parse_item_status(name) for name in statuses}
         except ValueError as error:
             raise InvalidInput(f"Invalid statuses: {error}") from error
-        return cls(
-            job_id, ResultFileFormat(format_), tuple(sorted(parsed_statuses)), spreadsheet_safe, rows or RowSelection()
+        if len(columns) > WANTED_COLUMNS_MAX:
+            raise InvalidInput(f"At most {WANTED_COLUMNS_MAX:,} columns can be selected")
+        request = cls(
+            job_id,
+            FileFormat(format_),
+            tuple(sorted(parsed_statuses)),
+            spreadsheet_safe,
+            rows or RowSelection(),
+            tuple(columns),
+            flatten,
+            Compression(compression),
         )
+        request.file_spec.validate()
+        return request
 
     @classmethod
     def from_item_input(cls, value: Mapping[str, Any]) -> Self:
         """Parse the input of an export's item."""
+        options = {name: value[name] for name in ("columns", "flatten", "compression") if name in value}
         safe, rows = value["spreadsheet_safe"], RowSelection.from_json(value.get("rows", {}))
-        return cls.create(UUID(value["job_id"]), value["format"], value["statuses"], spreadsheet_safe=safe, rows=rows)
+        return cls.create(
+            UUID(value["job_id"]), value["format"], value["statuses"], spreadsheet_safe=safe, rows=rows, **options
+        )
 
     def to_item_input(self) -> dict[str, object]:
         """Return the input of the export's item."""
         request: dict[str, object] = {"job_id": str(self.job_id), "format": self.format}
         request |= {"statuses": list(self.statuses), "spreadsheet_safe": self.spreadsheet_safe}
-        return request | ({"rows": self.rows.to_json()} if self.rows.to_json() else {})
+        options: dict[str, object] = {"rows": self.rows.to_json(), "columns": list(self.columns)}
+        options |= {"flatten": self.flatten}
+        options |= {} if self.compression is Compression.NONE else {"compression": self.compression}
+        return request | {name: value for name, value in options.items() if value}
+
+    @property
+    def file_spec(self) -> OutputFileSpec:
+        is_safe = self.spreadsheet_safe and self.format in (FileFormat.CSV, FileFormat.XLSX)
+        return OutputFileSpec(self.format, (), self.compression, is_safe)
+
+    @property
+    def needs_scan(self) -> bool:
+        """Whether the columns depend on all rows: without a choice, or with a choice of all columns of a source."""
+        return not self.columns or not {ALL_COLUMNS, ALL_INPUT_COLUMNS, ALL_RESULT_COLUMNS}.isdisjoint(self.columns)
 
     def build_file_name(self, job_key: str) -> str:
         chosen = ("selected",) if self.rows.to_json() else ()
-        return "-".join((job_key, *self.statuses, *chosen)) + f".{self.format}"
+        return "-".join((job_key, *self.statuses, *chosen)) + self.file_spec.suffix
+
+
+async def resolve_export_columns(
+    conn: Connection, survey: ExportedJob, request: ResultExportRequest, *, with_scan: bool = True
+) -> ResultFileColumns:
+    """Return the columns of a result file; InvalidInput if a wanted column does not exist.
+
+    Without ``with_scan``, the columns of later rows are missing.
+    """
+    scans = with_scan and request.needs_scan
+    known = await read_known_fields(conn, survey, with_scan=scans, flatten=request.flatten)
+    return resolve_result_file_columns(request.columns, known)
 
 
 class ResultFileWriter:
-    """Writes stored results to a file. The methods block, so call them in a thread."""
+    """Writes the selected ones of stored results to a file. The methods block, so call them in a thread."""
 
     def __init__(
         self,
         output: ByteOutput,
         request: ResultExportRequest,
-        columns: GridColumns,
+        columns: ResultFileColumns,
         status_resolver: ItemStatusResolver,
+        types: CellTypes | None = None,
     ) -> None:
         self.rows = 0
-        self._output = output
         self._request = request
-        self._columns = columns
+        self._reads_inputs = columns.reads_inputs
         self._status_resolver = status_resolver
-        self._writer = open_row_writer(request.format, output, columns, spreadsheet_safe=request.spreadsheet_safe)
+        self._types = types
+        self._open_writer = partial(open_row_writer, request.file_spec, output, columns, types=types)
+        self._writer: RowWriter | None = self._open_writer() if types is None else None
 
     @property
     def cut_cells(self) -> int:
-        return self._writer.cut_cells
+        return self._writer.cut_cells if self._writer else 0
+
+    def learn_types(self, stored: Iterable[StoredResult]) -> None:
+        """Learn the types of the columns, before the first row is written."""
+        assert self._types is not None  # noqa: S101  the constructor got them
+        self._types.learn(self._select_rows(stored))
 
     def write_results(self, stored: Iterable[StoredResult]) -> None:
+        if self._writer is None:
+            self._writer = self._open_writer()
+            self.rows = 0
         self._writer.write(self._select_rows(stored))
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
     def _select_rows(self, stored: Iterable[StoredResult]) -> Iterator[GridRow]:
         statuses, selection = self._request.statuses, self._request.rows
-        shows_input = self._columns.value_key == "input"
-        for seq, stored_status, result, stored_error, value in stored:
+        for seq, stored_status, result, stored_error, attempts, value in stored:
             status = self._status_resolver.resolve(seq, stored_status)
             if (statuses and status not in statuses) or not selection.includes(seq):
                 continue
@@ -219,9 +369,10 @@ class ResultFileWriter:
             yield {
                 "seq": seq,
                 "status": status,
-                "result": decode_json(result) if result and not shows_input else None,
+                "result": decode_json(result) if result else None,
                 "error": error,
-                "input": decode_input_or_text(value) if value else None,
+                "attempts": attempts,
+                "input": decode_input_or_text(value) if value and self._reads_inputs else None,
             }
 
 

@@ -16,6 +16,7 @@ from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, InvalidRequ
 from tidemill.core.job import Job
 from tidemill.core.kinds import EXPORT_KIND
 from tidemill.core.principal import Principal
+from tidemill.core.result_grid import ColumnSource
 from tidemill.core.row_ranges import RowSelection
 from tidemill.core.status import JobStatus
 from tidemill.exports.result_export import ResultExportRequest
@@ -28,6 +29,7 @@ from tidemill.exports.table_export_request import (
 from tidemill.exports.table_exporter import stream_table_export
 from tidemill.exports.use_cases import (
     ExportDetails,
+    list_result_columns,
     make_export_gone_error,
     plan_table_export,
     read_export,
@@ -161,13 +163,30 @@ class ExportPage(BaseModel):
     next_page: NextPageToken = None
 
 
-ExportFormat = TypeAliasType("ExportFormat", Literal["csv", "xlsx", "ndjson"])
+_COLUMNS_DESCRIPTION = "Columns in this order: headers, `input.NAME`, `result.NAME`, `input.*`, `result.*`, `*` for all"
 
 
 class JobExportQuery(QueryModel):
-    format: ExportFormat = "csv"
+    format: TableFormat = "csv"
+    compression: ExportCompression = "none"
     statuses: ItemStatusFilter = Field([], validation_alias=STATUSES_ALIASES)
+    columns: Annotated[list[str], BeforeValidator(_split_names)] = Field([], description=_COLUMNS_DESCRIPTION)
+    flatten: bool = Field(False, description="Give each field of a nested object a column, such as `price.amount`")
     spreadsheet_safe: bool = Field(False, description="Put an apostrophe before text that a spreadsheet could execute")
+
+
+class JobExportIn(SelectionIn):
+    """The items and the columns of a result file. Without `statuses`, items of every status are selected."""
+
+    columns: list[str] = Field([], max_length=2_000, description=_COLUMNS_DESCRIPTION)
+
+
+class ResultColumnOut(BaseModel):
+    """A column that a result file can have."""
+
+    header: str = Field(description="Name of the column in the file")
+    source: ColumnSource = Field(description="Whether the column shows the input, the result, or a state of the item")
+    name: str | None = Field(description="Field of the input or the result; null for other sources")
 
 
 _EXPORT: dict[str, Any] = {
@@ -205,7 +224,9 @@ OPENAPI_EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     },
     ExportOut: _EXPORT,
     ExportPage: {"exports": [_EXPORT], "next_page": EXAMPLE_NEXT_PAGE},
-    SelectionIn: {
+    ResultColumnOut: {"header": "cents", "source": "result", "name": "cents"},
+    JobExportIn: {
+        "columns": ["sku", "result.*", "_error"],
         "statuses": ["failed"],
         "error_codes": ["exhausted"],
         "except": [f"{EXAMPLE_JOB_ID}:7"],
@@ -232,7 +253,7 @@ def build_export_out(export: ExportDetails) -> ExportOut:
         spreadsheet_safe=bool(request.get("spreadsheet_safe")),
         status=job.status,
         filters=request.get("filters") or {},
-        fields=request.get("fields") or [],
+        fields=request.get("fields") or request.get("columns") or [],
         order=request.get("order") or [],
         record_count=result.get("rows"),
         size=result.get("size"),
@@ -268,7 +289,7 @@ router = APIRouter(tags=["exports"], route_class=AuthenticatedRoute)
 _REPEATED_JOB_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The export that an identical earlier request created", "model": JobOut}
 }
-ALL_ITEMS = SelectionIn()
+ALL_ITEMS = JobExportIn()
 
 
 @router.post(
@@ -283,25 +304,36 @@ async def export_job(
     request: Request,
     response: Response,
     runtime: RuntimeDep,
-    body: Annotated[SelectionIn, Body()] = ALL_ITEMS,
+    body: Annotated[JobExportIn, Body()] = ALL_ITEMS,
 ) -> JobOut:
     """Export the current results of a job: all items, or the items that the body selects.
 
-    The export runs as a job that writes a file. Repeating the request returns the same export while the results are
-    unchanged.
+    The file has the columns of the input, then those of the results, then the state of each item. The export runs as a
+    job that writes a file. Repeating the request returns the same export while the results are unchanged.
     """
-    if body.statuses and query.statuses:
-        raise InvalidInput("Set statuses in the query or in the body, not in both")
+    for name in ("statuses", "columns"):
+        if getattr(body, name) and getattr(query, name):
+            raise InvalidInput(f"Set {name} in the query or in the body, not in both")
     wanted = ResultExportRequest.create(
         job.id,
         query.format,
         query.statuses or body.statuses,
         spreadsheet_safe=query.spreadsheet_safe,
         rows=_build_row_selection(body, job.id),
+        columns=query.columns or body.columns,
+        flatten=query.flatten,
+        compression=query.compression,
     )
     export, is_new = await submit_result_export(runtime, make_submission_from_request(request, me), job, wanted)
     _set_submitted_headers(response, export.id, is_new=is_new)
     return build_job_out(runtime, export)
+
+
+@router.get("/jobs/{job}/export/columns", **build_route_options(Permission.USER, 404, 409))
+async def list_export_columns(job: VisibleJob, runtime: RuntimeDep) -> list[ResultColumnOut]:
+    """List the columns that an export of a job has. Fields that only rows after the first 100 have are missing."""
+    columns = await list_result_columns(runtime, job, ResultExportRequest.create(job.id, "csv"))
+    return [ResultColumnOut(**asdict(column)) for column in columns]
 
 
 def _set_submitted_headers(response: Response, export_id: UUID, *, is_new: bool) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, BinaryIO
 from uuid import UUID
 
@@ -17,16 +18,20 @@ from tidemill.core.job import Job
 from tidemill.core.kinds import EXPORT_KIND
 from tidemill.core.list_pages import check_storable_text
 from tidemill.core.principal import Principal, Role
+from tidemill.core.result_grid import ResultColumn
 from tidemill.core.status import ItemStatus, JobStatus
 from tidemill.exports import result_export
-from tidemill.exports.result_export import ExportRecord, ResultExportRequest
+from tidemill.exports.handler import close_result_writers, write_results
+from tidemill.exports.result_export import ExportedJob, ExportRecord, ResultExportRequest, ResultFileWriter
 from tidemill.exports.table_export_request import TableExportPlan, TableExportRequest, build_table_export_plan
+from tidemill.exports.table_exporter import SerialThread
 from tidemill.files.blobs.blob_store import BlobStore
+from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.jobs.staged_files import DownloadInfo
 from tidemill.jobs.submission import submit_job
 from tidemill.runtime import KindHooks, Runtime
 from tidemill.store import database_clock, item_records, job_records, job_submission, workers
-from tidemill.store.database import Database
+from tidemill.store.database import Connection, Database
 from tidemill.store.job_submission import Submission, find_repeated_submission
 from tidemill.store.jsonb import encode_json
 from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
@@ -93,6 +98,8 @@ async def submit_result_export(
     state = await db.run(result_export.read_results_version, job.id)
     if state["purged_at"] is not None:
         raise Conflict(f"Job {job.key} was purged. Its rows are no longer available.")
+    if request.columns:
+        await list_result_columns(runtime, job, request)
     row = encode_json(request.to_item_input())
     key = f"{EXPORT_KIND}:{hashlib.sha256(encode_json([request.to_item_input(), state])).hexdigest()}"
     spec = replace(spec, kind=EXPORT_KIND, priority=EXPORT_JOB_PRIORITY, idem_key=key, file_bytes=0)
@@ -105,6 +112,46 @@ async def submit_result_export(
             return existing, False
         await db.run(job_submission.release_idempotency_key, export_id, key)
     raise Conflict(f"Another export of job {job.key} is being deleted. Try again.")
+
+
+async def list_result_columns(runtime: Runtime, job: Job, request: ResultExportRequest) -> tuple[ResultColumn, ...]:
+    """Return the columns of a result file as the first rows show them. Columns of later rows are missing.
+
+    Raises:
+        InvalidInput: A wanted column does not exist.
+        UnknownJob: The job was deleted.
+    """
+    async with result_export.open_snapshot(runtime.db) as conn:
+        survey = await _read_exported_job(conn, job)
+        return (await result_export.resolve_export_columns(conn, survey, request, with_scan=False)).columns
+
+
+async def write_results_to_output(runtime: Runtime, job: Job, request: ResultExportRequest, output: ByteOutput) -> int:
+    """Write the current results of a job to an output, and return the number of rows.
+
+    Raises:
+        InvalidInput: A wanted column does not exist.
+        Conflict: The job was purged.
+    """
+    thread, writers = SerialThread(), list[ResultFileWriter]()
+    try:
+        async with result_export.open_snapshot(runtime.db) as conn:
+            survey = await _read_exported_job(conn, job)
+            writer = await write_results(conn, survey, request, output, thread, writers)
+    except BaseException:
+        await thread.run_last(partial(close_result_writers, writers))
+        raise
+    thread.shut_down_without_waiting()
+    return writer.rows
+
+
+async def _read_exported_job(conn: Connection, job: Job) -> ExportedJob:
+    survey = await result_export.read_exported_job(conn, job.id)
+    if survey is None:
+        raise UnknownJob(f'Unknown job "{job.key}"')
+    if survey.purged:
+        raise Conflict(f"Job {job.key} was purged. Its rows are no longer available.")
+    return survey
 
 
 async def _find_export_open_or_with_file(db: Database, blobs: BlobStore, export_id: UUID) -> Job | None:

@@ -17,7 +17,7 @@ from support.brokers import folder_for, make_broker, need
 from support.loopback_server import Server, ranged
 from tidemill import Mill
 from tidemill.app.runtime_factory import make_runtime
-from tidemill.core.file_format import ResultFileFormat
+from tidemill.core.file_format import FileFormat
 from tidemill.core.input_source import SourceReference
 from tidemill.core.status import JobStatus
 from tidemill.exports.result_export import ResultExportRequest
@@ -139,7 +139,7 @@ async def result_export(stage: Stage) -> None:
     exported = await add_job(stage.db, 30)
     await stage.closed(exported)
     runtime, job = make_runtime(stage.db, stage.settings), await job_of(stage.db, exported)
-    request = ResultExportRequest(exported, ResultFileFormat.CSV)
+    request = ResultExportRequest(exported, FileFormat.CSV)
     job_id = (await submit_result_export(runtime, Submission(""), job, request))[0].id
     assert (await stage.closed(job_id)).status is JobStatus.COMPLETED
     await _check_file(stage, job_id, 31)

@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec, ResultFileFormat
-from tidemill.core.result_grid import GridColumns, GridRow
+from tidemill.core.file_format import Compression, FileFormat, OutputFileSpec
+from tidemill.core.result_grid import CellTypes, GridRow, ResultFileColumns
 from tidemill.files.writers.byte_output import ByteOutput, CompressedEncoder, CompressedOutput, CopyEncoder
 from tidemill.files.writers.copy_encoders import (
     CsvWriter,
     JsonArrayEncoder,
+    JsonWriter,
     NdjsonWriter,
     PassthroughEncoder,
     XlsxWriter,
@@ -25,16 +26,51 @@ class RowWriter(Protocol):
 
 
 def open_row_writer(
-    format_: ResultFileFormat, output: ByteOutput, columns: GridColumns, *, spreadsheet_safe: bool = False
+    form: OutputFileSpec, output: ByteOutput, columns: ResultFileColumns, *, types: CellTypes | None = None
 ) -> RowWriter:
-    """Return a writer. ``spreadsheet_safe`` puts an apostrophe before text that could run as a formula."""
-    match format_:
-        case ResultFileFormat.CSV:
-            return CsvWriter(output, columns, spreadsheet_safe=spreadsheet_safe)
-        case ResultFileFormat.XLSX:
-            return XlsxWriter(output, columns, spreadsheet_safe=spreadsheet_safe)
-        case ResultFileFormat.NDJSON:
+    """Return a writer of result rows. Parquet requires ``types``; it is not compressed, as it compresses itself.
+
+    Raises:
+        InvalidInput: The format needs an extra that is not installed.
+    """
+    packing = None if form.compression is Compression.NONE else CompressedOutput(output, form.compression)
+    writer = _open_format_writer(form, packing or output, columns, types)
+    return writer if packing is None else CompressedWriter(writer, packing)
+
+
+def _open_format_writer(
+    form: OutputFileSpec, output: ByteOutput, columns: ResultFileColumns, types: CellTypes | None
+) -> RowWriter:
+    match form.format:
+        case FileFormat.CSV:
+            return CsvWriter(output, columns, spreadsheet_safe=form.spreadsheet_safe)
+        case FileFormat.XLSX:
+            return XlsxWriter(output, columns, spreadsheet_safe=form.spreadsheet_safe)
+        case FileFormat.NDJSON:
             return NdjsonWriter(output, columns)
+        case FileFormat.JSON:
+            return JsonWriter(output, columns)
+        case FileFormat.PARQUET:
+            from tidemill.files.writers.parquet_encoder import ParquetRowWriter  # noqa: PLC0415  an extra
+
+            return ParquetRowWriter(output, columns, types or CellTypes(columns))
+
+
+class CompressedWriter:
+    """A writer with compressed output."""
+
+    def __init__(self, inner: RowWriter, packing: CompressedOutput) -> None:
+        self._inner = inner
+        self._packing = packing
+        self.write = inner.write
+
+    @property
+    def cut_cells(self) -> int:
+        return self._inner.cut_cells
+
+    def close(self) -> None:
+        self._inner.close()
+        self._packing.finish()
 
 
 def open_copy_encoder(form: OutputFileSpec, output: ByteOutput) -> CopyEncoder:

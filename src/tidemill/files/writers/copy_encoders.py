@@ -14,10 +14,8 @@ from tidemill.core.file_format import OutputColumn, OutputFileSpec
 from tidemill.core.result_grid import (
     LARGEST_EXACT_INTEGER,
     GridCell,
-    GridColumns,
     GridRow,
-    build_row_cells,
-    build_row_object,
+    ResultFileColumns,
 )
 from tidemill.files.writers.byte_output import ByteOutput, escape_formula_cells
 from tidemill.files.writers.xlsx_sheets import (
@@ -36,7 +34,7 @@ class CsvWriter:
 
     cut_cells = 0
 
-    def __init__(self, output: ByteOutput, columns: GridColumns, *, spreadsheet_safe: bool = False) -> None:
+    def __init__(self, output: ByteOutput, columns: ResultFileColumns, *, spreadsheet_safe: bool = False) -> None:
         self._output = output
         self._columns = columns
         self._safe = spreadsheet_safe
@@ -46,7 +44,7 @@ class CsvWriter:
 
     def write(self, rows: Iterable[GridRow]) -> None:
         for row in rows:
-            self._buffer_line(build_row_cells(self._columns, row))
+            self._buffer_line(self._columns.build_cells(row))
         self._flush_text()
 
     def close(self) -> None:
@@ -96,18 +94,21 @@ def _quote_field(text: str, quote: str) -> str:
 _encode_json = msgspec.json.Encoder().encode
 
 
+def _encode_lines(columns: ResultFileColumns, rows: Iterable[GridRow]) -> bytes:
+    return b"".join([_encode_json(columns.build_object(row)) + b"\n" for row in rows])
+
+
 class NdjsonWriter:
     """Writes NDJSON. Every object has every column."""
 
     cut_cells = 0
 
-    def __init__(self, output: ByteOutput, columns: GridColumns) -> None:
+    def __init__(self, output: ByteOutput, columns: ResultFileColumns) -> None:
         self._output = output
         self._columns = columns
 
     def write(self, rows: Iterable[GridRow]) -> None:
-        lines = [_encode_json(build_row_object(self._columns, row)) + b"\n" for row in rows]
-        self._output.write(b"".join(lines))
+        self._output.write(_encode_lines(self._columns, rows))
 
     def close(self) -> None:
         self._output.write(b"")
@@ -119,7 +120,7 @@ RESULT_SHEET_NAME = "Results"
 class XlsxWriter:
     """Writes XLSX to an output that cannot seek."""
 
-    def __init__(self, output: ByteOutput, columns: GridColumns, *, spreadsheet_safe: bool = False) -> None:
+    def __init__(self, output: ByteOutput, columns: ResultFileColumns, *, spreadsheet_safe: bool = False) -> None:
         self._columns = columns
         self._safe = spreadsheet_safe
         header = escape_formula_cells(columns.header) if spreadsheet_safe else columns.header
@@ -136,7 +137,7 @@ class XlsxWriter:
         self._sheets.close()
 
     def _format_row(self, row: GridRow) -> tuple[str, ...]:
-        line = build_row_cells(self._columns, row)
+        line = self._columns.build_cells(row)
         return format_cells_of_row_as_xml(self._sheets, escape_formula_cells(line) if self._safe else line)
 
 
@@ -248,6 +249,22 @@ class JsonArrayEncoder:
     def close(self) -> None:
         self._output.write(b"[]\n" if self._is_empty else b"\n]\n")
         self._output.flush()
+
+
+class JsonWriter:
+    """Writes a JSON array with one object per line. Every object has every column."""
+
+    cut_cells = 0
+
+    def __init__(self, output: ByteOutput, columns: ResultFileColumns) -> None:
+        self._encoder = JsonArrayEncoder(output)
+        self._columns = columns
+
+    def write(self, rows: Iterable[GridRow]) -> None:
+        self._encoder.write(_encode_lines(self._columns, rows))
+
+    def close(self) -> None:
+        self._encoder.close()
 
 
 FormatValue = Callable[[str], str | None]

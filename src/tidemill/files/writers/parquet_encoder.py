@@ -1,10 +1,12 @@
 """Encodes the output of COPY as Parquet, with typed columns and row groups of bounded size."""
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import OutputColumn, OutputFileSpec
+from tidemill.core.result_grid import CellType, CellTypes, GridCell, GridRow, ResultFileColumns, format_cell_as_text
 from tidemill.files.formats.parquet_reader import load_pyarrow
 from tidemill.files.writers.byte_output import ByteOutput
 from tidemill.files.writers.copy_encoders import CsvRecordSplitter
@@ -54,9 +56,8 @@ class ParquetEncoder:
     cut_cells = 0
 
     def __init__(self, form: OutputFileSpec, output: ByteOutput) -> None:
-        self._sink = _ArrowSink(output)
         self._pa = pa = load_pyarrow()
-        from pyarrow import csv, parquet  # noqa: PLC0415  an extra
+        from pyarrow import csv  # noqa: PLC0415  an extra
 
         self._csv = csv
         self._columns = form.columns
@@ -70,12 +71,9 @@ class ParquetEncoder:
         types = [pa.binary() if at in self._binary else kind for at, kind in enumerate(self._read.values())]
         self._schema = pa.schema(list(zip(names, types, strict=True)))
         self._options = self._make_csv_options()
-        self._writer = parquet.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"), self._schema, compression="zstd", use_dictionary=False
-        )
+        self._file = _RowGroupWriter(output, self._schema)
         self._block: list[bytes] = []
-        self._block_bytes = self._group_bytes = 0
-        self._group: list[Any] = []
+        self._block_bytes = 0
 
     def write(self, chunk: bytes, /) -> None:
         if records := self._records.extract_complete_records(chunk):
@@ -88,12 +86,7 @@ class ParquetEncoder:
         if rest := self._records.extract_last_record():
             self._block.append(rest)
         self._parse_block_and_add_to_group()
-        self._write_row_group()
-        self._writer.close()
-        self._sink.flush()
-
-    def __del__(self) -> None:
-        self._sink.is_deaf = True  # pyarrow would write the footer of an abandoned file
+        self._file.close()
 
     @property
     def _temporary_column_names(self) -> list[str]:
@@ -121,17 +114,7 @@ class ParquetEncoder:
         self._block, self._block_bytes = [], 0
         if not data:
             return
-        self._group.append(self._parse_csv_block(data))
-        self._group_bytes += len(data)
-        if self._group_bytes >= PARQUET_ROW_GROUP_BYTES:
-            self._write_row_group()
-
-    def _write_row_group(self) -> None:
-        if self._group:
-            rows = self._pa.concat_tables(self._group)
-            self._writer.write_table(rows, row_group_size=rows.num_rows)
-            self._group, self._group_bytes = [], 0
-            self._pa.default_memory_pool().release_unused()
+        self._file.add(self._parse_csv_block(data), len(data))
 
     def _parse_csv_block(self, data: bytes) -> Any:
         reading = self._csv.ReadOptions(
@@ -155,6 +138,83 @@ class ParquetEncoder:
         return InvalidInput(
             f"Column {self._columns[at].name!r} has {what}, which Parquet type {self._schema.types[at]} cannot store"
         )
+
+
+_ARROW_TYPE_NAMES: dict[CellType, str] = {
+    "text": "string",
+    "integer": "int64",
+    "number": "float64",
+    "boolean": "bool_",
+}
+
+
+class ParquetRowWriter:
+    """Writes result rows as Parquet, with the types that all cells of a column have."""
+
+    cut_cells = 0
+
+    def __init__(self, output: ByteOutput, columns: ResultFileColumns, types: CellTypes) -> None:
+        self._pa = pa = load_pyarrow()
+        self._columns = columns
+        self._types = types.list_types()
+        arrow_types = [getattr(pa, _ARROW_TYPE_NAMES[type_])() for type_ in self._types]
+        self._schema = pa.schema(list(zip(columns.header, arrow_types, strict=True)))
+        self._file = _RowGroupWriter(output, self._schema)
+
+    def write(self, rows: Iterable[GridRow]) -> None:
+        cells = [self._columns.build_cells(row) for row in rows]
+        if cells:
+            arrays = [
+                self._pa.array(_convert_cells(column, type_), field.type)
+                for column, type_, field in zip(zip(*cells, strict=True), self._types, self._schema, strict=True)
+            ]
+            table = self._pa.Table.from_arrays(arrays, schema=self._schema)
+            self._file.add(table, table.nbytes)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _convert_cells(cells: Sequence[GridCell], type_: CellType) -> Sequence[GridCell]:
+    if type_ != "text":
+        return cells
+    return [format_cell_as_text(cell) if cell is not None and type(cell) is not str else cell for cell in cells]
+
+
+class _RowGroupWriter:
+    """Writes tables to a Parquet file, in row groups of bounded size."""
+
+    def __init__(self, output: ByteOutput, schema: Any) -> None:
+        self._pa = pa = load_pyarrow()
+        from pyarrow import parquet  # noqa: PLC0415  an extra
+
+        self._sink = _ArrowSink(output)
+        self._writer = parquet.ParquetWriter(
+            pa.PythonFile(self._sink, mode="w"), schema, compression="zstd", use_dictionary=False
+        )
+        self._group: list[Any] = []
+        self._group_bytes = 0
+
+    def add(self, table: Any, size: int) -> None:
+        self._group.append(table)
+        self._group_bytes += size
+        if self._group_bytes >= PARQUET_ROW_GROUP_BYTES:
+            self._write_row_group()
+
+    def close(self) -> None:
+        self._write_row_group()
+        self._writer.close()
+        self._sink.flush()
+
+    def __del__(self) -> None:
+        self._sink.is_deaf = True  # pyarrow would write the footer of an abandoned file
+
+    def _write_row_group(self) -> None:
+        if self._group:
+            rows = self._pa.concat_tables(self._group)
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self._group, self._group_bytes = [], 0
+            self._pa.default_memory_pool().release_unused()
 
 
 class _ArrowSink:
