@@ -29,6 +29,8 @@ async def test_export_form_with_filters_streams_rows_and_creates_downloadable_fi
     await page.get_by_role("link", name="New export").first.click()
     await page.get_by_label("Export from").select_option("people")
     await page.get_by_label("at", exact=True).uncheck()
+    for _ in range(2):  # the button keeps the focus
+        await page.get_by_role("button", name="Move age up").press("Enter")
     await page.get_by_role("button", name="Add a filter").click()
     await page.get_by_label("Field of filter 1").select_option("age")
     await page.get_by_label("Operator of filter 1").select_option("between")
@@ -46,7 +48,7 @@ async def test_export_form_with_filters_streams_rows_and_creates_downloadable_fi
     async with page.expect_download() as streamed:
         await page.get_by_role("button", name="Stream now").click()
     streamed_to = await (await streamed.value).path()
-    expected = "email,name,age,role\nold@x.org,Old,80,\nmid@x.org,Mid,30,\n"
+    expected = "age,email,name,role\n80,old@x.org,Old,\n30,mid@x.org,Mid,\n"
     assert streamed_to.read_text() == expected
 
     await page.get_by_role("button", name="Create a file").click()

@@ -193,11 +193,17 @@ async def test_export_of_selected_rows_contains_only_those_rows(job: Job, signed
     await page.locator(".grid-foot").get_by_role("button", name="Export …").click()
     dialog = page.get_by_role("dialog", name="Export 1 row?")
     await expect(dialog).to_contain_text("1 selected row, status is failed, error code is not_sold")
+    await dialog.get_by_text("Choose columns").click()
+    await dialog.get_by_label("_attempts", exact=True).uncheck()
+    await dialog.get_by_role("button", name="Move _status up").click()
+    await axe(page)
+    await screenshot(page, "job-export-columns")
     await dialog.get_by_role("button", name="Export 1").click()
     async with page.expect_download() as download:
         await page.get_by_role("link", name="Download").click(timeout=30_000)
     lines = (await (await download.value).path()).read_text().splitlines()
     assert len(lines) == 2
+    assert lines[0].endswith(",_status,_row,_error_code,_error")
     assert "not_sold" in lines[1]
 
 

@@ -6,6 +6,7 @@ import { remoteData } from "../core/remote-data.js";
 import { href, navigate, query, queryList, queryParam, setQuery } from "../core/router.js";
 import { computed, effect, signal, untracked } from "../core/signal.js";
 import { toAbsoluteUrl } from "../core/url.js";
+import { columnPicker } from "../ui/column-picker.js";
 import { commandSnippet } from "../ui/copy-button.js";
 import { icon } from "../ui/icons.js";
 import { emptyState, errorNotice, loadingNotice, validationNotice } from "../ui/notices.js";
@@ -41,7 +42,7 @@ export function screen() {
     { class: "card stack" },
     h("h2", null, "Data"),
     h("div", { class: "row layout-words" }, resourceSelect(() => resources.data.value ?? [], resource), currentUser.peek()?.role === "admin" ? tableField(() => resources.data.value ?? [], resource) : null),
-    () => (readable.value.length ? untracked(() => columnChoice(readable.peek(), fields)) : null),
+    () => (readable.value.length ? untracked(() => columnPicker(readable.peek().map((/** @type {any} */ one) => one.name), fields.peek(), (names) => setQuery({ fields: names.length ? names : null }, { replace: true }))) : null),
     () => (readable.value.length ? untracked(() => filterEditor(readable.peek())) : null),
   );
   const formatCard = h(
@@ -80,18 +81,6 @@ function resourceSelect(all, chosen) {
 function tableField(all, chosen) {
   const isDeclared = () => all().some((one) => one.name === chosen.value);
   return h("label", { class: "field" }, "or any table or view", h("input", { type: "text", placeholder: "public.users", spellcheck: "false", value: () => (isDeclared() ? "" : chosen.value), on: { change: (/** @type {Event} */ event) => setQuery({ resource: /** @type {HTMLInputElement} */ (event.target).value.trim(), fields: null, filters: null, order: null }, { replace: true }) } }));
-}
-
-/** @param {any[]} all @param {import("../core/signal.js").Signal<string[]>} chosen */
-function columnChoice(all, chosen) {
-  /** @param {string} name @param {boolean} isOn */
-  const toggle = (name, isOn) => {
-    const now = chosen.peek().length ? chosen.peek() : all.map((one) => one.name);
-    const next = isOn ? all.map((one) => one.name).filter((one) => now.includes(one) || one === name) : now.filter((one) => one !== name);
-    setQuery({ fields: next.length === all.length ? null : next }, { replace: true });
-  };
-  const isOn = (/** @type {string} */ name) => chosen.value.length === 0 || chosen.value.includes(name);
-  return h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, () => `Columns: ${chosen.value.length || "all"} of ${all.length}`), h("div", { class: "row column-choice" }, all.map((one) => h("label", { class: "choice" }, h("input", { type: "checkbox", checked: () => isOn(one.name), disabled: () => chosen.value.length === 1 && isOn(one.name), on: { change: (/** @type {Event} */ event) => toggle(one.name, /** @type {HTMLInputElement} */ (event.target).checked) } }), one.name))));
 }
 
 /** @param {any[]} all @param {import("../core/signal.js").Signal<string>} order */

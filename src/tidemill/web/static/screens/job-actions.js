@@ -5,6 +5,7 @@ import { h } from "../core/dom.js";
 import { formatNumber, formatTime, pluralize } from "../core/format.js";
 import { pollUntil } from "../core/polling.js";
 import { toUrl } from "../core/url.js";
+import { columnPicker } from "../ui/column-picker.js";
 import { confirmDialog, showDialog, submitHandler } from "../ui/dialog.js";
 import { isClosed } from "../ui/status.js";
 import { showToast, toastOnError } from "../ui/toast.js";
@@ -60,15 +61,19 @@ async function deleteJob(job, gone) {
  * @param {import("./selection-actions.js").ItemSelection} [what] the items to export; all by default
  */
 export async function exportJob(job, what = { statuses: [] }) {
-  const found = await toastOnError(() => countRows(job, what, "export"));
-  if (!found) return;
+  const answers = await toastOnError(() => Promise.all([countRows(job, what, "export"), api.get(`/v1/jobs/${job.id}/export/columns`)]));
+  if (!answers) return;
+  const [found, { columns }] = answers;
   const params = { format: "csv", spreadsheet_safe: true };
+  /** @type {string[]} */
+  let chosen = [];
   const made = await showDialog(`Export ${countText(found)} ${found.items === 1 ? "row" : "rows"}?`, (close, isFirm) => {
-    const { errorLine, submit } = submitHandler(close, isFirm, () => api.post(`/v1/jobs/${job.id}/export`, selectionRequest(what), { query: params }));
+    const { errorLine, submit } = submitHandler(close, isFirm, () => api.post(`/v1/jobs/${job.id}/export`, { ...selectionRequest(what), columns: chosen }, { query: params }));
     const option = (/** @type {string} */ value, /** @type {string} */ caption) => h("label", { class: "choice" }, h("input", { type: "radio", name: "format", value, checked: value === params.format, on: { change: () => (params.format = value) } }), caption);
     return [
       h("p", null, describeSelection(job, what)),
-      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Format"), option("csv", "CSV"), option("xlsx", "Excel workbook (xlsx)"), option("ndjson", "NDJSON (one object per line)")),
+      h("fieldset", { class: "stack tight" }, h("legend", { class: "hint" }, "Format"), option("csv", "CSV"), option("xlsx", "Excel workbook (xlsx)"), option("ndjson", "NDJSON (one object per line)"), option("json", "JSON (list)"), option("parquet", "Parquet")),
+      h("details", null, h("summary", null, "Choose columns"), columnPicker(columns.map((/** @type {any} */ one) => one.header), [], (names) => (chosen = names))),
       h("label", { class: "choice" }, h("input", { type: "checkbox", checked: params.spreadsheet_safe, on: { change: (/** @type {Event} */ event) => (params.spreadsheet_safe = /** @type {HTMLInputElement} */ (event.target).checked) } }), "Escape formulas (text that a spreadsheet could run)"),
       errorLine,
       h("div", { class: "acts" }, h("button", { type: "button", disabled: isFirm, on: { click: () => close(null) } }, "Go back"), h("button", { type: "submit", class: "main-act", disabled: isFirm, on: { click: submit } }, `Export ${countText(found)}`)),
