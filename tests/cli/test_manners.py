@@ -50,6 +50,7 @@ def test_completion_script_is_printed_for_bash() -> None:
         ("postgresql://ann:geheim@localhost:port/x", "has an invalid port. Use a number from 1 to 65535"),
         ("postgresql://ann:ge@heim/geheim@127.0.0.1:1/x", "has an unescaped character in the password"),
         ("postgresql://ann:gehe%im@127.0.0.1:1/geheim", 'such as %25 for "%"'),
+        ("postgresql://ann:geheim@127.0.0.1:1/x?sslmod=require", 'unknown option after "?". Did you mean "sslmode"?'),
         ("ann:geheim", "DATABASE_URL is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE."),
         ("postgresql://ann:geheim@127.0.0.1:1/x", "Cannot connect to PostgreSQL at 127.0.0.1:1/x: Connection refused"),
     ],

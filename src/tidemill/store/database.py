@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
@@ -382,6 +383,19 @@ async def _is_behind_pooler(conn: Connection) -> bool:
     return row is None or row[0] != conn.info.backend_pid
 
 
+def _describe_invalid_url(url: str) -> str:
+    """Return the problem and its remedy. Of the URL itself, nothing is shown: it could be a part of the password."""
+    known = [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()]
+    names = [option.partition("=")[0] for option in url.partition("?")[2].split("&")]
+    near = [match for name in names if name not in known for match in get_close_matches(name, known, 1)]
+    if near:
+        return f'has an unknown option after "?". Did you mean "{near[0]}"?'
+    return (
+        "is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE. "
+        'In a password, write special characters as percent codes, such as %25 for "%".'
+    )
+
+
 async def _check_reachable(url: str) -> None:
     """Open a single connection first, because it fails with a reason while a pool would only retry."""
     try:
@@ -389,11 +403,7 @@ async def _check_reachable(url: str) -> None:
         conn = await AsyncConnection.connect(url, connect_timeout=10)
     except psycopg.ProgrammingError:
         # The reason of libpq quotes the URL, which may contain the password.
-        text = (
-            f"{get_database_variable_name()} is not a valid PostgreSQL URL. Use postgresql://USER@HOST/DATABASE. "
-            'In a password, write special characters as percent codes, such as %25 for "%".'
-        )
-        raise Unavailable(text) from None
+        raise Unavailable(f"{get_database_variable_name()} {_describe_invalid_url(url)}") from None
     except psycopg.Error as error:
         where = f"{shown.get('host') or 'localhost'}:{shown.get('port') or 5432}/{shown.get('dbname') or ''}"
         reason = str(error).strip().splitlines()[0].rpartition("failed: ")[2].removeprefix("FATAL:").strip()
