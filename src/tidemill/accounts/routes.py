@@ -147,8 +147,13 @@ root = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
 router = APIRouter(tags=["identity"], route_class=AuthenticatedRoute)
 INVALID_LINK = "The sign-in link was already used or has expired. Request a new one."
 _SIGN_IN_STYLE = (
-    "body{font:1rem/1.5 system-ui,sans-serif;display:grid;place-content:center;justify-items:center;min-height:90vh}"
-    "button{font:inherit;padding:.5rem 1.5rem}:root{color-scheme:light dark}"
+    ":root{color-scheme:light dark}"
+    "body{font:1rem/1.5 system-ui,sans-serif;display:grid;place-content:center;min-height:90vh;text-align:center;"
+    "background:light-dark(#f5f7f8,#0f1518);color:light-dark(#182125,#e4ebee)}"
+    "main{padding:1.5rem 3rem 2rem;border:1px solid light-dark(#dbe1e4,#2a363c);border-radius:10px;"
+    "background:light-dark(#fff,#161e22)}h1{margin:0 0 1rem}"
+    "button{font:inherit;font-weight:600;padding:.5rem 1.5rem;border:0;border-radius:6px;cursor:pointer;"
+    "background:light-dark(#0a6670,#62cbd5);color:light-dark(#fff,#06272b)}"
 )
 _SIGN_IN_STYLE_HASH = base64.b64encode(hashlib.sha256(_SIGN_IN_STYLE.encode()).digest()).decode()
 SIGN_IN_PAGE_CSP = (

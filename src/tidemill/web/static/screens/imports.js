@@ -36,7 +36,7 @@ function importRow(one, at) {
     "tr",
     null,
     h("th", { scope: "row" }, h("a", { href: href(`/imports/${key}`), class: "mono" }, key), h("small", { class: "muted", hidden: () => ownerScope.value !== "all" }, () => ` ${userName(one.value.user_id)}`)),
-    h("td", { class: "name-cell narrow", data: { label: "File" }, title: file_name ?? "" }, file_name ?? "–"),
+    h("td", { class: "name-cell narrow", data: { label: "File" }, title: file_name ?? "" }, h("a", { class: "plain", href: href(`/imports/${key}`), tabindex: "-1" }, file_name ?? "–")),
     h("td", { data: { label: "Table" } }, resource_type, " ", h("span", { class: "chip" }, validate_only ? "dry run" : mode)),
     h("td", { class: "status-cell" }, () => statusBadge(one.value.status), progressBar(() => one.value.counts, { thin: true })),
     h("td", { class: "right", data: { label: "Done" } }, () => formatNumber(one.value.counts.done)),

@@ -38,7 +38,7 @@ export function jobOverview(job) {
   return h(
     "div",
     { class: "columns" },
-    h("section", { class: "card" }, h("h2", null, "Throughput"), pointsError, () => (hasChart.value ? chart("Items settled per second", () => throughputSeries(points.data.value ?? [])) : h("p", { class: "muted" }, chartPlaceholder))),
+    h("section", { class: "card" }, h("h2", null, "Throughput"), pointsError, () => (hasChart.value ? chart("Items settled per second", () => throughputSeries(points.data.value ?? [], job.value.started_at)) : h("p", { class: "muted" }, chartPlaceholder))),
     failureCauses(job),
     h("section", { class: "card" }, h("h2", null, "Newest batches"), batchesError, batchTable(() => batches.data.value?.batches ?? null, () => batches.error.value !== null)),
     h("details", { class: "card" }, h("summary", null, h("h2", null, "Adaptive state")), adaptiveState(job)),
@@ -82,7 +82,7 @@ function batchTable(batches, hasFailed) {
       h(
         "table",
         { class: "small" },
-        h("thead", null, h("tr", null, ["Rows", "State", "Settled", "Failed", "Duration", "Since"].map((one, n) => h("th", { scope: "col", class: n > 1 && n < 5 ? "right" : null }, one)))),
+        h("thead", null, h("tr", null, ["Rows", "State", "Processed", "Failed", "Duration", "Since"].map((one, n) => h("th", { scope: "col", class: n > 1 && n < 5 ? "right" : null }, one)))),
         h("tbody", null, () => (batches() ?? []).map(batchRow)),
       ),
     ),

@@ -100,7 +100,7 @@ export function screen() {
       "tr",
       null,
       h("th", { scope: "row" }, h("a", { href: href(`/jobs/${job.peek().key}`), class: "mono" }, job.peek().key)),
-      h("td", { class: () => (job.value.file_name ? "name-cell narrow" : "name-cell narrow muted"), data: { label: "File" }, title: () => job.value.file_name }, () => inputLabel(job.value)),
+      h("td", { class: () => (job.value.file_name ? "name-cell narrow" : "name-cell narrow muted"), data: { label: "File" }, title: () => job.value.file_name }, h("a", { class: "plain", href: href(`/jobs/${job.peek().key}`), tabindex: "-1" }, () => inputLabel(job.value))),
       h("td", { class: "name-cell", data: { label: "Target" }, title: () => job.value.target }, () => (job.value.target ? `${job.value.target} ` : ""), h("span", { class: "chip" }, kindLabel(job.peek().kind))),
       h("td", { hidden: () => !isAll(), data: { label: "Owner" } }, () => ownerName(job.value)),
       h("td", { class: "status-cell" }, () => statusBadge(job.value.status)),

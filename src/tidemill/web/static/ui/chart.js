@@ -62,26 +62,28 @@ function paint(canvas, data, isStacked) {
   const colour = (/** @type {string} */ name) => resolveColour(canvas, name);
   const layers = isStacked ? stackSeries(data.series) : data.series.map((one) => ({ ...one, base: one.values.map(() => 0) }));
   const top = niceCeiling(Math.max(0, ...layers.flatMap((one) => one.values)));
-  const x = (/** @type {number} */ n) => MARGIN.left + ((width - MARGIN.left - MARGIN.right) * n) / Math.max(1, data.at.length - 1);
-  const y = (/** @type {number} */ value) => height - MARGIN.bottom - (height - MARGIN.top - MARGIN.bottom) * (value / top);
   context.font = `11px ${computedStyle.fontFamily}`;
+  const ticks = [0, 0.5, 1].map((part) => ({ value: top * part, text: data.formatValue(top * part) }));
+  const left = Math.max(MARGIN.left, ...ticks.map((one) => Math.ceil(context.measureText(one.text).width) + 8));
+  const x = (/** @type {number} */ n) => left + ((width - left - MARGIN.right) * n) / Math.max(1, data.at.length - 1);
+  const y = (/** @type {number} */ value) => height - MARGIN.bottom - (height - MARGIN.top - MARGIN.bottom) * (value / top);
   context.fillStyle = colour("--muted");
   context.strokeStyle = colour("--line");
   context.lineWidth = 1;
   context.textAlign = "right";
   context.textBaseline = "middle";
-  for (const part of [0, 0.5, 1]) {
-    const at = Math.round(y(top * part)) + 0.5;
+  for (const { value, text } of ticks) {
+    const at = Math.round(y(value)) + 0.5;
     context.beginPath();
-    context.moveTo(MARGIN.left, at);
+    context.moveTo(left, at);
     context.lineTo(width - MARGIN.right, at);
     context.stroke();
-    context.fillText(data.formatValue(top * part), MARGIN.left - 6, at);
+    context.fillText(text, left - 6, at);
   }
   context.textBaseline = "alphabetic";
   if (data.at.length > 1) {
     context.textAlign = "left";
-    context.fillText(formatTime(data.at[0]), MARGIN.left, height - 4);
+    context.fillText(formatTime(data.at[0]), left, height - 4);
     context.textAlign = "right";
     context.fillText(formatTime(data.at[data.at.length - 1]), width - MARGIN.right, height - 4);
   }
@@ -131,17 +133,21 @@ function niceCeiling(value) {
 /**
  * The rate of settled items, from cumulative counts.
  * @param {Array<{at: string, settled: number, failed: number}>} points
+ * @param {string | null | undefined} startedAt the time before it, in the queue, does not lower the first rate
  * @returns {Chart}
  */
-export function throughputSeries(points) {
+export function throughputSeries(points, startedAt) {
+  const started = startedAt ? Date.parse(startedAt) : Number.NaN;
+  const isQueuedFirst = points.length > 1 && points[0].settled === 0 && started > Date.parse(points[0].at) && started < Date.parse(points[1].at);
+  const first = isQueuedFirst ? started : Date.parse(points[0]?.at);
   const steps = points.slice(1).map((point, n) => {
     const before = points[n];
-    const seconds = Math.max(0.001, (Date.parse(point.at) - Date.parse(before.at)) / 1000);
+    const seconds = Math.max(0.001, (Date.parse(point.at) - (n === 0 ? first : Date.parse(before.at))) / 1000);
     const failed = Math.max(0, point.failed - before.failed) / seconds;
     return { at: Date.parse(point.at), failed, good: Math.max(0, (point.settled - before.settled) / seconds - failed) };
   });
   // Each value covers the time before it, so the first one is repeated at its start.
-  if (steps.length) steps.unshift({ ...steps[0], at: Date.parse(points[0].at) });
+  if (steps.length) steps.unshift({ ...steps[0], at: first });
   return {
     at: steps.map((one) => one.at),
     series: [
