@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -54,16 +55,18 @@ async def test_repair_command_lists_errors_previews_and_repairs(tidemill: "Tidem
     key = tidemill("import", file, "--into", "people", code=1).out.split()[0]
     listed = tidemill("repair", key).out
     assert "age.type" in listed
+    causes = [json.loads(line) for line in tidemill("repair", key, "--json").out.splitlines()]
+    assert [(one["code"], one["rows"]) for one in causes] == [("age.type", 3), ("name.required", 1)]
     assert "name.required" in listed
     rule = ("--cause", "age.type", "--replace", " y")
     seen = tidemill("repair", key, *rule, "--preview").out
-    assert "3 rows. Of the 3, the rule changes 2, and 2 are valid then." in seen
+    assert "The rule changes 2 of 3 rows. After the change, 2 are valid." in seen
     assert ["1", "age", "30", "y", "30"] in [line.split() for line in seen.splitlines()]
     assert await rows(db, "SELECT count(*) FROM people") == [(0,)]
     said = tidemill("repair", key, *rule, "--errors", "bad.csv", code=1).out
-    assert "Requeued 2 rows. The rule did not change 1 rows" in said
+    assert "Requeued 2 rows. The rule did not change 1 row" in said
     assert (tidemill.folder / "bad.csv").read_text().count("\n") == 3
-    assert "Dismissed 1 rows" in tidemill("repair", key, "--cause", "name.required", "--drop").out
+    assert "Dismissed 1 row" in tidemill("repair", key, "--cause", "name.required", "--drop").out
     tidemill("repair", key, "--cause", "age.type", "--translate", "old=80", code=1)
     people = await rows(db, "SELECT id, name, age FROM people ORDER BY id")
     assert people == [(1, "Ann", 30), (2, "Bob", 31), (3, "Cy", 80)]

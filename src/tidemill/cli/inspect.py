@@ -11,6 +11,7 @@ from tidemill.core.errors import InvalidInput, TidemillError
 from tidemill.core.file_format import LayoutFinding
 from tidemill.jobs.table_inspection import TableInspection, convert_table, inspect_table
 from tidemill.terminal.command_options import add_layout_options
+from tidemill.terminal.console import format_count
 
 commands = typer.Typer()
 INSPECTED_ROWS_DEFAULT = 10
@@ -79,15 +80,11 @@ def _list_table_paths(files: list[Path], folder: Path) -> list[Path]:
 
 def _format_layout_summary(found: TableInspection) -> str:
     first = "" if found.is_complete else "the first "
-    counts = [first + _format_count(found.row_count, "row"), _format_count(len(found.columns), "column")]
+    counts = [first + format_count(found.row_count, "row"), format_count(len(found.columns), "column")]
     if found.defect_count:
-        counts.append(f"{_format_count(found.defect_count, 'row')} with a defect")
+        counts.append(f"{format_count(found.defect_count, 'row')} with a defect")
     doubts = [f"{each.option} is not certain" for each in found.detected.findings if not each.is_certain]
     return ", ".join([*counts, *doubts])
-
-
-def _format_count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _print_inspection(file: Path, found: TableInspection) -> None:

@@ -105,7 +105,7 @@ def format_choices(error: AmbiguousFormats) -> str:
         ]
         lines += [f"{problem}. Add one of these options:", *options]
     likelier = ", ".join(f"{each['field']}={each['format']}" for each in error.choices)
-    return "\n".join([*lines, f"To take the likelier format ({likelier}), add --assume"])
+    return "\n".join([*lines, f"To use the more likely format ({likelier}), add --assume"])
 
 
 def print_formats(formats: Sequence[Mapping[str, Any]]) -> None:
@@ -166,9 +166,9 @@ def print_repair_preview(preview: RepairPreview) -> None:
     if preview.column is None:
         console.print(f"{preview.rows:,} rows would be dismissed", highlight=False)
         return
-    counts = f"changes {preview.changed:,}, and {preview.valid:,} are valid then"
-    first = "" if preview.checked >= preview.rows else "first "
-    console.print(f"{preview.rows:,} rows. Of the {first}{preview.checked:,}, the rule {counts}.", highlight=False)
+    first = "" if preview.checked >= preview.rows else f"the first {preview.checked:,} of "
+    counts = f"changes {preview.changed:,} of {first}{preview.rows:,} rows"
+    console.print(f"The rule {counts}. After the change, {preview.valid:,} are valid.", highlight=False)
     if preview.too_large:
         console.print(f"  {preview.too_large:,} rows would be too large and stay unchanged", highlight=False)
     cells = [

@@ -32,9 +32,7 @@ from tidemill.terminal.command_host import (
     BUILTIN_MILL_REFERENCE,
     run_with_runtime,
 )
-from tidemill.terminal.console import (
-    console,
-)
+from tidemill.terminal.console import console, format_count, print_json_lines
 
 commands = typer.Typer()
 
@@ -57,7 +55,7 @@ def fix_command(
         check_is_import(fixed_job, f"Only imports have rows to fix. {retry}")
         staged = ImportFile(await runtime.get(make_staged_files).stage_file(file), file.name)
         operation = await fix_rows_from_file(runtime, fixed_job, FixedRowsFile(staged, by=LOCAL_USER_ID))
-        console.print(f"Requeued {operation.items:,} rows", highlight=False)
+        console.print(f"Requeued {format_count(operation.items, 'row')}", highlight=False)
         return fixed_job
 
     follow_import_and_exit(run_with_runtime(action, app=app), errors_to=errors_to, processes=processes, app=app)
@@ -73,7 +71,7 @@ def repair_command(
         str | None, typer.Option(help="Column of the file that the rule reads (default: the column of the error)")
     ] = None,
     find: Annotated[
-        str | None, typer.Option("--replace", metavar="TEXT", help="Replace this text by the text of --with")
+        str | None, typer.Option("--replace", metavar="TEXT", help="Text to replace with the text of --with")
     ] = None,
     replacement: Annotated[
         str | None, typer.Option("--with", metavar="TEXT", help="The new text (default: empty)")
@@ -81,7 +79,7 @@ def repair_command(
     whole: Annotated[bool, typer.Option("--whole", help="Replace only values that are exactly this text")] = False,
     translate: Annotated[
         list[str] | None,
-        typer.Option(metavar="OLD=NEW", help="Replace the value OLD by NEW, or with OLD= by nothing; can be repeated"),
+        typer.Option(metavar="OLD=NEW", help="Replace the value OLD with NEW; OLD= empties the value; can be repeated"),
     ] = None,
     split: Annotated[
         str | None, typer.Option(metavar="SEPARATOR", help="Split the value at the first separator; requires --into")
@@ -99,6 +97,9 @@ def repair_command(
         bool, typer.Option("--preview", help="Show what the rule does with the first rows; change nothing")
     ] = False,
     errors_to: RemainingErrorsOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the list of errors as one JSON object per line")
+    ] = False,
     processes: FallbackProcessesOption = 2,
     app: NormalizerMillOption = BUILTIN_MILL_REFERENCE,
 ) -> None:
@@ -119,34 +120,43 @@ def repair_command(
             "Set --cause and one of --replace, --translate, --split, --format, --default and --drop. "
             "Without options, the command lists the errors."
         )
-    request = RepairRequest(cause, rules[0], column) if rules else None
-    repaired = run_with_runtime(lambda runtime: _list_preview_or_repair(runtime, job, request, preview), app=app)
+    if as_json and rules:
+        raise InvalidInput("--json prints the list of errors. Omit --cause and the rule.")
+    if not rules:
+        run_with_runtime(lambda runtime: _print_causes(runtime, job, as_json=as_json), app=app)
+        return
+    request = RepairRequest(cause, rules[0], column)
+    repaired = run_with_runtime(lambda runtime: _preview_or_repair(runtime, job, request, preview), app=app)
     if repaired is not None:
         follow_import_and_exit(repaired, errors_to=errors_to, processes=processes, app=app)
 
 
-async def _list_preview_or_repair(
-    runtime: Runtime, name: str, request: RepairRequest | None, is_preview: bool
-) -> Job | None:
-    """Repair rows, or list errors without a request, or print a preview. Return the job if its rows are retried."""
+async def _get_import(runtime: Runtime, name: str) -> Job:
     job = await queries.get_job_by_reference(runtime.db, name)
     check_is_import(job, f"To retry its failed items, run: tidemill retry {job.key}")
-    if request is None:
-        await _print_causes(runtime, job)
-        return None
+    return job
+
+
+async def _preview_or_repair(runtime: Runtime, name: str, request: RepairRequest, is_preview: bool) -> Job | None:
+    """Repair rows, or print a preview. Return the job if its rows are retried."""
+    job = await _get_import(runtime, name)
     if is_preview:
         print_repair_preview(await preview_repair(runtime, job, request))
         return None
     operation = await start_repair(runtime, job, request, by=LOCAL_USER_ID)
-    rest = f". The rule did not change {operation.unchanged:,} rows" if operation.unchanged else ""
+    rest = f". The rule did not change {format_count(operation.unchanged, 'row')}" if operation.unchanged else ""
     drops = isinstance(request.rule, Drop)
-    console.print(f"{'Dismissed' if drops else 'Requeued'} {operation.items:,} rows{rest}", highlight=False)
+    done = "Dismissed" if drops else "Requeued"
+    console.print(f"{done} {format_count(operation.items, 'row')}{rest}", highlight=False)
     return None if drops else job
 
 
-async def _print_causes(runtime: Runtime, job: Job) -> None:
+async def _print_causes(runtime: Runtime, name: str, *, as_json: bool) -> None:
+    job = await _get_import(runtime, name)
     report = await runtime.get(make_import_use_cases).read_report(job)
-    if report.error_samples:
+    if as_json:
+        print_json_lines({"rows": rows, **error} for rows, error in report.error_samples)
+    elif report.error_samples:
         print_error_samples(report.error_samples)
     else:
         console.print(f"{job.key} has no failed rows", highlight=False)

@@ -143,6 +143,8 @@ def follow_job(job_reference: str, *, as_json: bool = False, app: str | None = N
     job = run_with_runtime(action)
     if not as_json:
         print_job_summary(job)
+        if job.counts.failed:
+            console.print(f"  To see the errors, run: tidemill items {job.key} --status failed", highlight=False)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
 

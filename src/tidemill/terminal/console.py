@@ -37,6 +37,10 @@ def escape_text(text: str) -> str:
     return escape(escape_unprintable(text))
 
 
+def format_count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def print_json_lines(rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
         typer.echo(format_json(row))
