@@ -217,7 +217,8 @@ class Settings(BaseSettings):
     flush_interval_ms: Positive = Field(default=5_000, description="Maximum time that an outcome waits for a flush")
     flush_buffer: Positive = Field(
         default=500,
-        description="Maximum buffered outcomes but at least two flushes. While the buffer is full, no handler starts",
+        description="Maximum buffered outcomes, at least the size of two flushes. "
+        "While the buffer is full, no handler starts",
     )
     broker: Annotated[Annotated[str, AfterValidator(check_broker_url)] | None, BeforeValidator(_empty_to_none)] = Field(
         default=None,

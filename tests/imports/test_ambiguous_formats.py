@@ -72,7 +72,7 @@ async def test_rare_ambiguous_number_fails_row_when_nothing_shows_its_format(sce
     job = await scene.run("\n".join(["id;price", *lines, ""]), "t")
     ((row, _, error),) = [one for one in await scene.outcomes(job) if one[1] == "failed"]
     assert (row, error["code"], error["value"]) == (11_112, "price.type", "12.000")
-    assert error["reason"] == "has a point that separates decimals or thousands. Set the format of the field."
+    assert error["reason"] == "has a point that can separate decimals or thousands. Set the format of the field."
 
 
 async def test_exported_and_native_values_are_never_ambiguous(scene: Scene) -> None:
@@ -106,7 +106,7 @@ async def test_import_command_lists_options_for_each_reading_and_exits_with_2(
         f"{BORN_DOUBT}. Add one of these options:",
         "  --format born=DD.MM.YYYY    01.02.2024 → 2024-02-01, 03.04.2024 → 2024-04-03",
         "  --format born=MM.DD.YYYY    01.02.2024 → 2024-01-02, 03.04.2024 → 2024-03-04",
-        "To take the likelier format (price=decimal-comma, born=DD.MM.YYYY), add --assume",
+        "To use the more likely format (price=decimal-comma, born=DD.MM.YYYY), add --assume",
     ]
     assert await scene.count("t") == 0
     shown = tidemill("import", file, "--into", "t", "--preview", code=2).out

@@ -27,7 +27,7 @@ async def imported(page: Page, folder: Path, text: str) -> None:
 def fix_all(page: Page, reason: str) -> Locator:
     """The button that fixes all rows with an error."""
     group = page.get_by_role("listitem").filter(has=page.get_by_role("button", name=reason))
-    return group.get_by_role("button", name="Fix all")
+    return group.get_by_role("button", name="Fix")
 
 
 def cell(page: Page, text: str) -> Locator:
@@ -39,31 +39,31 @@ async def test_rule_is_previewed_and_fixes_all_rows_of_error(site: Site, signed_
     lines = [f"rule{n}@x.org,P,{f'4{n} years' if n < 8 else 'old' if n == 8 else n}," for n in range(12)]
     await imported(page, tmp_path, "\n".join(lines))
     button = fix_all(page, "age: wrong type")
-    await expect(button).to_have_text("Fix all 9 …")
+    await expect(button).to_have_text("Fix 9 rows …")
     await button.click()
     dialog = page.get_by_role("dialog", name="Fix all rows with “age: wrong type”")
     await expect(dialog.get_by_role("combobox", name="Column")).to_have_value("age")
-    apply = dialog.get_by_role("button", name="Fix all", exact=False)
+    apply = dialog.get_by_role("button", name="Fix", exact=False)
     await expect(apply).to_be_disabled()
     await dialog.get_by_label("Find").fill(" years")
-    told = dialog.get_by_role("status").filter(has_text="the rule changes")
-    await expect(told).to_have_text("Of 9 rows, the rule changes 8, and 8 are valid then.")
+    told = dialog.get_by_role("status").filter(has_text="The rule changes")
+    await expect(told).to_have_text("The rule changes 8 of 9 rows. After the change, 8 are valid.")
     await expect(dialog.get_by_role("row", name="1 40 years 40 none")).to_be_visible()
     await axe(page)
     await screenshot(page, "import-repair")
-    await dialog.get_by_label("Replace by").fill("x")
-    await expect(told).to_have_text("Of 9 rows, the rule changes 8, and 0 are valid then.")
+    await dialog.get_by_label("Replace with").fill("x")
+    await expect(told).to_have_text("The rule changes 8 of 9 rows. After the change, 0 are valid.")
     await expect(dialog.get_by_role("row", name="1 40 years 40x age: must be")).to_be_visible()
-    await dialog.get_by_label("Replace by").fill("")
-    await expect(told).to_have_text("Of 9 rows, the rule changes 8, and 8 are valid then.")
-    await dialog.get_by_role("button", name="Fix all 9 rows").click()
+    await dialog.get_by_label("Replace with").fill("")
+    await expect(told).to_have_text("The rule changes 8 of 9 rows. After the change, 8 are valid.")
+    await dialog.get_by_role("button", name="Fix 9 rows").click()
     await expect(page.get_by_text("Requeued 8 rows. The rule did not change 1 row.")).to_be_visible(timeout=SLOW)
-    await expect(fix_all(page, "age: wrong type")).to_have_text("Fix all 1 …", timeout=SLOW)
+    await expect(fix_all(page, "age: wrong type")).to_have_text("Fix 1 row …", timeout=SLOW)
     found = await rows(site.db, "SELECT age FROM shop.people WHERE starts_with(email, 'rule') ORDER BY age")
     assert found == [(9,), (10,), (11,), *((40 + n,) for n in range(8))]
 
 
-async def test_values_are_translated_and_other_rows_dropped(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
+async def test_values_are_translated_and_other_rows_dismissed(site: Site, signed_in: OpenPage, tmp_path: Path) -> None:
     page = await signed_in("ada", "/imports/new?resource=people")
     lines = [f"tr{n}@x.org,P,1,{'boss' if n < 3 else 'king'}" for n in range(5)] + ["tr9@x.org,P,old,reader"]
     await imported(page, tmp_path, "\n".join(lines))
@@ -71,18 +71,18 @@ async def test_values_are_translated_and_other_rows_dropped(site: Site, signed_i
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Rule").select_option("translate")
     await dialog.get_by_label("New value for boss").fill("admin")
-    await expect(dialog.get_by_text("Of 5 rows, the rule changes 3, and 3 are valid then.")).to_be_visible()
-    await dialog.get_by_role("button", name="Fix all 5 rows").click()
-    await expect(fix_all(page, "role: not an allowed value")).to_have_text("Fix all 2 …", timeout=SLOW)
+    await expect(dialog.get_by_text("The rule changes 3 of 5 rows. After the change, 3 are valid.")).to_be_visible()
+    await dialog.get_by_role("button", name="Fix 5 rows").click()
+    await expect(fix_all(page, "role: not an allowed value")).to_have_text("Fix 2 rows …", timeout=SLOW)
     await fix_all(page, "role: not an allowed value").click()
     await dialog.get_by_label("Rule").select_option("drop")
-    await expect(dialog.get_by_text("2 rows will be dropped.")).to_be_visible()
-    await dialog.get_by_role("button", name="Drop 2 rows").click()
+    await expect(dialog.get_by_text("2 rows will be dismissed.")).to_be_visible()
+    await dialog.get_by_role("button", name="Dismiss 2 rows").click()
     await expect(page.get_by_text("Dismissed 2 rows")).to_be_visible(timeout=SLOW)
     await expect(fix_all(page, "role: not an allowed value")).to_have_count(0)
-    await expect(page.get_by_text("2 dropped rows not counted by reason.")).to_be_visible()
+    await expect(page.get_by_text("2 dismissed rows not counted by reason.")).to_be_visible()
     await axe(page)
-    await page.get_by_role("link", name="Show dropped rows").click()
+    await page.get_by_role("link", name="Show dismissed rows").click()
     await expect(page.get_by_role("heading", name="Failed items", level=1)).to_be_visible()
     await expect(page).to_have_url(f"{site.url}/dead-letters?show=dismissed")
     found = await rows(site.db, "SELECT count(*) FROM shop.people WHERE starts_with(email, 'tr') AND role = 'admin'")
@@ -101,11 +101,11 @@ async def test_repair_dialog_shows_error_of_service_and_stays_open(
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Rule").select_option("default")
     await dialog.get_by_label("Value", exact=True).fill("7")
-    await expect(dialog.get_by_role("button", name="Fix all 1 row")).to_be_enabled()
+    await expect(dialog.get_by_role("button", name="Fix 1 row")).to_be_enabled()
     await page.route("**/repairs", is_running, times=1)
-    await dialog.get_by_role("button", name="Fix all 1 row").click()
+    await dialog.get_by_role("button", name="Fix 1 row").click()
     await expect(dialog.get_by_role("alert")).to_have_text("A repair is already running")
-    await dialog.get_by_role("button", name="Fix all 1 row").click()
+    await dialog.get_by_role("button", name="Fix 1 row").click()
     await expect(page.get_by_text("All rows were imported into people")).to_be_visible(timeout=SLOW)
 
 

@@ -15,8 +15,8 @@ from web.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-COLUMNS = ["Selected", "Item ID", "Job ID", "Title / brand", "Status", "Wait reason", "Attempts"]
-COLUMNS += ["Locked by", "Updated at", "Kind", "Progress"]
+COLUMNS = ["Selected", "Item ID", "Job ID", "Input", "Status", "Wait reason", "Attempts"]
+COLUMNS += ["Worker", "Updated at", "Kind", "Progress"]
 # Whether the content of a cell fits.
 FITS = """it => {
   const inside = document.createRange();

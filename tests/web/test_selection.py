@@ -37,7 +37,7 @@ async def test_cancel_matching_rows_excludes_deselected_and_allows_reprocess(sit
     await expect(page.get_by_text("10 rows selected of 11 matching")).to_be_visible()
     await page.locator(".grid-foot").get_by_role("button", name="Cancel …").click()
     dialog = page.get_by_role("dialog", name="Cancel 10 rows?")
-    await expect(dialog).to_contain_text("key starts with AB-1, except 1 row")
+    await expect(dialog).to_contain_text("an input value starts with AB-1, except 1 row")
     await axe(page)
     await screenshot(page, "cancel-rows")
     await dialog.get_by_role("button", name="Cancel 10").click()

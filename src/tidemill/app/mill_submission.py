@@ -168,7 +168,7 @@ class MillSubmission(MillDeclarations):
             spreadsheet_safe: Remove the apostrophes that an export with ``spreadsheet_safe`` added.
             keep_empty: Import empty text as empty text and not as NULL.
             formats: Field -> format of its values, such as ``decimal-comma`` or ``DD.MM.YYYY``.
-            assume: Take the likelier format of columns that can be read in two ways, instead of raising
+            assume: Use the more likely format if a column fits two formats, instead of raising
                 ``AmbiguousFormats``.
             constants: Field -> value of every row, which the file cannot override. An upsert updates only rows that
                 have these values.

@@ -40,7 +40,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-SET_FORMATS_HINT = 'Set the format of these columns with "formats", or take the likelier one with "assume"'
+SET_FORMATS_HINT = 'Set the format of these columns with "formats", or set "assume" to use the more likely one'
 PROBLEMS_IN_MESSAGE_MAX = 20  # problems listed in one message: a file can have ten thousand invalid columns
 
 

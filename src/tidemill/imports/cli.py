@@ -147,7 +147,7 @@ def import_command(
         bool, typer.Option("--keep-empty", help='Import empty text ("" in a CSV) as text, not as a missing value')
     ] = False,
     assume: Annotated[
-        bool, typer.Option("--assume", help="Take the likelier format of columns that can be read in two ways")
+        bool, typer.Option("--assume", help="Use the more likely format if a column fits two formats")
     ] = False,
     set_: Annotated[
         list[str] | None,

@@ -414,7 +414,7 @@ def validate_plan(plan: ImportPlan) -> None:
                 f"An upsert needs a column for every key field. Key fields without a column: {quote_names(lacking)}."
             )
     if not {*plan.mapping.values(), *plan.computed}.intersection(resource.field_names):
-        raise InvalidInput(f"No column of the file is a field of {resource.name}")
+        raise InvalidInput(f"No column of the file matches a field of {resource.name}")
 
 
 async def check_table_privileges(db: Database, plan: ImportPlan) -> None:

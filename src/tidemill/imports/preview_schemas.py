@@ -18,7 +18,9 @@ class PreviewIn(ImportIn):
     """The options of an import, and the number of rows to preview."""
 
     creates_job: ClassVar[bool] = False
-    memory: bool = Field(True, description="Complete the options from an earlier import of a file with such columns")
+    memory: bool = Field(
+        True, description="Complete the options from an earlier import of a file with the same or similar columns"
+    )
     rows: int = Field(20, ge=1, le=PREVIEW_ROWS_MAX)
 
 

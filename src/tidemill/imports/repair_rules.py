@@ -131,7 +131,7 @@ def _replace(rule: Replace, text: str, column: str, max_chars: int) -> JsonObjec
         return {column: rule.replacement} if text == rule.find else {}
     growth = text.count(rule.find) * (len(rule.replacement) - len(rule.find))
     if len(text) + growth > max_chars:  # not computed: a short rule could allocate gigabytes
-        raise TooLarge(f"The new value would have {len(text) + growth:,} characters")
+        raise TooLarge(f"The new value would have {len(text) + growth:,} characters. The maximum is {max_chars:,}.")
     return {column: text.replace(rule.find, rule.replacement)}
 
 

@@ -132,7 +132,7 @@ class _RowRepairer:
         except (TypeError, ValueError, RecursionError):
             return None
         if len(data) > self._max_row_bytes:
-            raise TooLarge(f"The row would have {len(data):,} bytes")
+            raise TooLarge(f"The fixed row would have {len(data):,} bytes. The maximum is {self._max_row_bytes:,}.")
         return _RepairedRow(values, data, changed)
 
 

@@ -95,7 +95,7 @@ class ImportIn(LayoutIn):
         examples=[{"credit_limit": "decimal-comma"}],
     )
     assume: bool = Field(
-        False, description="Take the likelier format of columns that can be read in two ways, instead of an error"
+        False, description="Use the more likely format if a column fits two formats, instead of an error"
     )
     constants: dict[str, str | StrictInt | StrictFloat | StrictBool] = Field(
         {},
@@ -178,7 +178,9 @@ class ImportDetail(ImportOut):
         {}, description="Field -> text in the file -> text that is imported instead"
     )
     formats: dict[str, str] = Field({}, description="Field -> format of its values, for fields that have one")
-    assumed: list[str] = Field([], description="Fields whose values fit two formats, and whose format is the likelier")
+    assumed: list[str] = Field(
+        [], description="Fields whose values fit two formats; the import uses the more likely one"
+    )
     constants: dict[str, str] = Field({}, description="Field -> value of every row")
     computed: dict[str, str] = Field({}, description="Field -> expression")
     skip: list[str] = Field([], description="Conditions of rows that are skipped")
@@ -231,7 +233,7 @@ _IMPORT_PROPERTIES: dict[str, dict[str, Any]] = {
     "spreadsheet_safe": {"type": "boolean", "description": "True if the file was exported with this option"},
     "keep_empty": {"type": "boolean", "description": "Import empty text as text, not as a missing value"},
     "formats": {"type": "string", "description": "JSON object: field -> format of its values"},
-    "assume": {"type": "boolean", "description": "Take the likelier format of columns that can be read in two ways"},
+    "assume": {"type": "boolean", "description": "Use the more likely format if a column fits two formats"},
     "constants": {"type": "string", "description": "JSON object: field -> value of every row"},
     "computed": {"type": "string", "description": "JSON object: field -> expression"},
     "skip": {"type": "string", "description": "Condition of rows to skip, or a JSON list of conditions"},

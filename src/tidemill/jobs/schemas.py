@@ -337,7 +337,7 @@ class ItemOut(BaseModel):
         None, description="Short form of the input: a title, brand or key, or the first few fields"
     )
     input: Any = Field(
-        None, description="The input. Only if the request set `inputs`, and the list's `columns` are from inputs"
+        None, description="The input. Present only if the request set `inputs` and `columns` are from inputs"
     )
     result: Any = None
     result_cut: bool = Field(False, description="True if the result is too long for a list. Get the item to see it")
@@ -365,7 +365,9 @@ class ItemQuery(QueryModel):
         description="Ascending order. `updated_at` requires `statuses` that are all open, or none of which is open or "
         "`done`. Default: the fastest order for the filters",
     )
-    inputs: bool = Field(False, description="Include the inputs, if `columns` are from inputs")
+    inputs: bool = Field(
+        False, description="Include the input of each item. Has no effect if `columns` are from results"
+    )
     page_size: PageSize = 100
     after: AfterCursor = None
 

@@ -104,7 +104,9 @@ class MetricFamilies:
             "limiter_blocked_seconds", "Seconds for which throttled calls blocked a limiter", "limiter"
         )
         self.limiter_refusals = count("limiter_refusals", "Throttled calls", "limiter")
-        self.limiter_share = gauge("limiter_share", "Current share of the declared rate", "limiter", seconds=300)
+        self.limiter_share = gauge(
+            "limiter_share", "Current rate of a limiter, as a share of its declared rate", "limiter", seconds=300
+        )
 
         self.queue_depth = gauge("queue_depth", "Open items of all jobs", "status", seconds=30)
         self.queue_oldest = gauge(

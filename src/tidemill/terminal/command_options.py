@@ -13,8 +13,8 @@ from tidemill.core.errors import InvalidInput
 PolicyOption = Annotated[
     str,
     typer.Option(
-        help="What failed items do to the job: continue (nothing), fail_fast (the first one fails the job), "
-        "tolerate:10 or tolerate:5% (more than 10 items or 5% fail the job)"
+        help="When failed items fail the job: continue (never), fail_fast (after the first), "
+        "tolerate:10 or tolerate:5% (after more than 10 items or 5%)"
     ),
 ]
 
@@ -54,7 +54,7 @@ _OPTIONS: dict[str, tuple[Any, str, str]] = {
     "compression": (_TEXT, "--compression", "gzip, zstd, zip or none (default: detected)"),
     "delimiter": (_TEXT, "--delimiter", "Delimiter of a CSV file, such as ; or || or blanks (default: detected)"),
     "quote": (_TEXT, "--quote", "Quote character of a CSV file (default: detected)"),
-    "escape": (_TEXT, "--escape", "A backslash if it escapes quotes (default: detected)"),
+    "escape": (_TEXT, "--escape", "Character that escapes quotes: a backslash (default: detected)"),
     "line_end": (_TEXT, "--line-end", "lf, crlf or cr (default: detected)"),
     "no_header": (_FLAG, "--no-header", "The file has no header. Its columns are named column_1, …"),
     "header_rows": (_NUMBER, "--header-rows", "Number of header rows, whose names are joined (default: detected)"),

@@ -57,10 +57,10 @@ def scan_command(
     name: Annotated[str | None, typer.Argument(help="Name of a watch; default: all watches")] = None,
     again: Annotated[bool, typer.Option("--again", help="Retry failed files that still exist")] = False,
     accept: Annotated[
-        str | None, typer.Option(metavar="PATH", help="First accept this file, which is held for its changed columns")
+        str | None, typer.Option(metavar="PATH", help="Before the scan, accept this file, whose columns have changed")
     ] = None,
     reject: Annotated[
-        str | None, typer.Option(metavar="PATH", help="First reject this file, which is held for its changed columns")
+        str | None, typer.Option(metavar="PATH", help="Before the scan, reject this file, whose columns have changed")
     ] = None,
     app: WatchMillOption = BUILTIN_MILL_REFERENCE,
     as_json: JsonOption = False,

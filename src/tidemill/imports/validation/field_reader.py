@@ -130,7 +130,7 @@ _BUILTIN_NORMALIZER_FUNCTIONS: dict[str, Normalizer] = {
 _STRUCTURED_TYPES = ("json", "array")
 PLAIN_NUMBER_MAX_DIGITS = 400  # longer numbers are written with an exponent
 _match_ambiguous_number = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}").fullmatch
-AMBIGUOUS_NUMBER_REASON = "has a point that separates decimals or thousands. Set the format of the field."
+AMBIGUOUS_NUMBER_REASON = "has a point that can separate decimals or thousands. Set the format of the field."
 _BOOLEAN_WORDS = {"t": "true", "f": "false"}  # as rules write them
 _FREE_TEXT_TYPES = ("text", "other", *_STRUCTURED_TYPES)  # types whose text can contain any character
 

@@ -87,7 +87,7 @@ export function deadLetterGrid(options) {
     columns: [
       { label: "Job", width: "9.5rem", show: showJob },
       { label: "Row", width: "5.5rem", align: "right", show: (cell, row) => setCellText(cell, formatNumber(row.seq + 1), row.id) },
-      { label: "Title / brand", width: "minmax(7rem, 1fr)", show: (cell, row) => setCellText(cell, summaryText(row.input_summary)) },
+      { label: "Input", width: "minmax(7rem, 1fr)", show: (cell, row) => setCellText(cell, summaryText(row.input_summary)) },
       { label: "Reason", width: "minmax(11rem, 2fr)", show: (cell, row) => setCellText(cell, row.sent === undefined || row.sent === "failed" ? (row.error?.reason ?? "") : `Retried${row.sent ? `: ${humanize(row.sent)}` : ""}`) },
       { label: "Attempts", width: "5.5rem", align: "right", show: (cell, row) => setCellText(cell, String(row.attempts)) },
       { label: "Failed at", width: "6.5rem", show: (cell, row) => setCellText(cell, formatTime(row.updated_at), formatDateTime(row.updated_at)) },

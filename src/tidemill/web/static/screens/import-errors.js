@@ -60,7 +60,7 @@ function countNotDropped(job) {
 /** @param {any} job */
 function droppedHint(job) {
   const most = Math.max(0, ...Object.values(job.dismissed_by_error).map(Number));
-  return most ? h("p", { class: "hint" }, `${pluralize(most, "dropped row")} not counted by reason. `, h("a", { href: href("/dead-letters", { show: "dismissed" }) }, "Show dropped rows")) : null;
+  return most ? h("p", { class: "hint" }, `${pluralize(most, "dismissed row")} not counted by reason. `, h("a", { href: href("/dead-letters", { show: "dismissed" }) }, "Show dismissed rows")) : null;
 }
 
 /** The field and the words of an error code such as `born.type`. @param {string} code @returns {[field: string, reason: string]} */
@@ -79,7 +79,7 @@ function errorGroups(codes, chosen, total, repair) {
     const toggle = () => setQuery({ code: chosen.peek() === code ? null : code, row: null });
     const describedBy = uniqueId("reason");
     const part = () => String((entry.value[1] / Math.max(1, total())) * 100);
-    return h("li", null, h("button", { type: "button", class: "group", id: describedBy, title: code, "aria-pressed": () => String(chosen.value === code), on: { click: toggle } }, h("span", { class: "group-name" }, field ? [h("strong", null, field), ": "] : null, reason), h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": part } })), h("span", { class: "number" }, () => pluralize(entry.value[1], "row"))), h("button", { type: "button", "aria-describedby": describedBy, on: { click: singleFlight(() => repair(code)) } }, () => `Fix all ${formatNumber(entry.value[1])} …`));
+    return h("li", null, h("button", { type: "button", class: "group", id: describedBy, title: code, "aria-pressed": () => String(chosen.value === code), on: { click: toggle } }, h("span", { class: "group-name" }, field ? [h("strong", null, field), ": "] : null, reason), h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { style: { "--part": part } })), h("span", { class: "number" }, () => pluralize(entry.value[1], "row"))), h("button", { type: "button", "aria-describedby": describedBy, on: { click: singleFlight(() => repair(code)) } }, () => `Fix ${pluralize(entry.value[1], "row")} …`));
   };
   return keyedList(h("ul", { class: "groups", "aria-label": "By reason" }), codes, ([code]) => code, one);
 }

@@ -20,7 +20,7 @@ const RULE_LABELS = [
   ["split", "Split into two columns"],
   ["format", "Read a date or number format"],
   ["default", "Set a value"],
-  ["drop", "Drop the rows"],
+  ["drop", "Dismiss the rows"],
 ];
 /** The frequent value formats; the API has more. @type {Array<[string, string]>} */
 const FORMAT_LABELS = [
@@ -151,8 +151,8 @@ export async function repairRows(job, cause, title, done) {
 
 /** @param {any} preview @param {string} type */
 function applyLabel(preview, type) {
-  const verb = type === "drop" ? "Drop" : "Fix all";
-  return preview === null ? verb : `${verb} ${pluralize(preview.rows, "row")}`;
+  const verb = type === "drop" ? "Dismiss" : "Fix";
+  return preview === null ? `${verb} rows` : `${verb} ${pluralize(preview.rows, "row")}`;
 }
 
 /** The rule as in the API; null if it is incomplete. @param {string} type @param {Record<string, any>} fields */
@@ -204,7 +204,7 @@ function ruleFields(type, fields, job, column, samples) {
   const textField = (label, name) => h("label", { class: "field" }, label, h("input", { type: "text", value: "", maxlength: "1000", spellcheck: "false", autocomplete: "off", on: { input: (/** @type {Event} */ event) => set({ [name]: /** @type {HTMLInputElement} */ (event.target).value }) } }));
   if (type === "replace") {
     const whole = h("label", { class: "choice" }, h("input", { type: "checkbox", on: { change: (/** @type {Event} */ event) => set({ whole: /** @type {HTMLInputElement} */ (event.target).checked }) } }), "Only values that are exactly this text");
-    return [h("div", { class: "columns" }, textField("Find", "find"), textField("Replace by", "replacement")), whole];
+    return [h("div", { class: "columns" }, textField("Find", "find"), textField("Replace with", "replacement")), whole];
   }
   if (type === "translate") {
     const input = (/** @type {string} */ text) => h("input", { type: "text", "aria-label": `New value for ${text || "empty"}`, placeholder: "unchanged", on: { input: (/** @type {Event} */ event) => set({ [text]: /** @type {HTMLInputElement} */ (event.target).value }) } });
@@ -225,11 +225,11 @@ function ruleFields(type, fields, job, column, samples) {
 function previewContent(preview, rule, problem) {
   if (rule === null) return h("p", { class: "hint" }, "The preview appears when the rule is complete.");
   if (preview === null) return problem ? null : h("p", { class: "hint" }, "Checking the first rows …");
-  if (preview.column === null) return h("p", { role: "status" }, `${pluralize(preview.rows, "row")} will be dropped.`);
-  const first = preview.checked < preview.rows ? `Of the first ${formatNumber(preview.checked)} rows` : `Of ${pluralize(preview.rows, "row")}`;
+  if (preview.column === null) return h("p", { role: "status" }, `${pluralize(preview.rows, "row")} will be dismissed.`);
+  const first = preview.checked < preview.rows ? `the first ${formatNumber(preview.checked)} of ` : "";
   const names = (/** @type {Record<string, any>} */ values) => Object.entries(values).map(([name, value]) => h("div", null, Object.keys(values).length > 1 ? `${name}: ` : null, cellText(value) || h("span", { class: "muted" }, "(empty)")));
   return [
-    h("p", { role: "status" }, `${first}, the rule changes ${formatNumber(preview.changed)}, and ${formatNumber(preview.valid)} are valid then.`),
+    h("p", { role: "status" }, `The rule changes ${formatNumber(preview.changed)} of ${first}${pluralize(preview.rows, "row")}. After the change, ${formatNumber(preview.valid)} ${preview.valid === 1 ? "is" : "are"} valid.`),
     preview.too_large ? h("p", { class: "fault" }, `${pluralize(preview.too_large, "row")} would be too large and stay unchanged.`) : null,
     preview.examples.length
       ? h(

@@ -86,7 +86,7 @@ export function itemsView(job, changed, fixed) {
       { class: "filters" },
       fixed ? null : statusToggles("statuses", "Status", options),
       selectFilter("causes", "Error code", () => codes.value),
-      searchFilter("key", "Key, or prefix such as AB*"),
+      searchFilter("key", "Input value, or its beginning such as AB*"),
       columnChoice(job, chosenColumns),
       fixed ? null : clearFiltersButton(["statuses", "causes", "key"]),
     ),

@@ -34,7 +34,7 @@ export function describePredicate(operation) {
   if (named !== undefined && named !== null) parts.push(pluralize(/** @type {number} */ (named), "selected row"));
   else if (DEAD_LETTER_VERBS.includes(operation.verb)) parts.push(operation.verb === "restore" ? "all matching dismissed items" : "all matching failed items");
   else parts.push(`all rows with status ${(predicate.statuses ?? []).map(humanize).join(" or ")}`);
-  if (predicate.key) parts.push(predicate.key.endsWith("*") ? `key starts with ${predicate.key.slice(0, -1)}` : `key is ${predicate.key}`);
+  if (predicate.key) parts.push(predicate.key.endsWith("*") ? `an input value starts with ${predicate.key.slice(0, -1)}` : `an input value is ${predicate.key}`);
   if (predicate.codes?.length) parts.push(`error code is ${predicate.codes.join(" or ")}`);
   if (predicate.category) parts.push(/** @type {any} */ (CATEGORY_LABELS)[predicate.category] ?? predicate.category);
   if (predicate.group) parts.push("in one error group");

@@ -23,9 +23,9 @@ export function openPendingItem(row, options) {
     ["Job", h("a", { href: href(`/jobs/${row.job_key}`) }, row.job_key)],
     ["Kind", h("span", { class: "chip" }, row.kind)],
     ["Job status", statusBadge(row.job_status)],
-    ["Title / brand", summaryText(row.input_summary) || "–"],
+    ["Input", summaryText(row.input_summary) || "–"],
     ["Attempts so far", String(row.attempts)],
-    ["Locked by", row.locked_by ? `${row.locked_by}, since ${formatTime(row.locked_at)}` : "–"],
+    ["Worker", row.locked_by ? `${row.locked_by}, since ${formatTime(row.locked_at)}` : "–"],
     ["Due", row.due_at ? formatDateTime(row.due_at) : "–"],
     ["Status since", formatDateTime(row.updated_at)],
   ];

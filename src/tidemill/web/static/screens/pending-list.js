@@ -178,11 +178,11 @@ function columns(jobOf, ends) {
     // The end of the job id, because its beginning is a time that jobs of the same minute share.
     { label: "Item ID", width: "5.7rem", show: (cell, row) => setCellText(cell, `…${row.job_id.slice(-4)}:${row.seq}`, row.id, "mono") },
     { label: "Job ID", width: "8.6rem", show: showJob },
-    { label: "Title / brand", width: "minmax(6rem, 1fr)", show: (cell, row) => setCellText(cell, summaryText(row.input_summary)) },
+    { label: "Input", width: "minmax(6rem, 1fr)", show: (cell, row) => setCellText(cell, summaryText(row.input_summary)) },
     { label: "Status", width: "7rem", show: showStatus },
     { label: "Wait reason", width: "minmax(9rem, 1.5fr)", show: (cell, row) => setCellText(cell, waitReason(row)) },
     { label: "Attempts", width: "4.8rem", align: "right", show: (cell, row) => setCellText(cell, String(row.attempts)) },
-    { label: "Locked by", width: "5.2rem", show: (cell, row) => setCellText(cell, row.locked_by ?? "–") },
+    { label: "Worker", width: "5.2rem", show: (cell, row) => setCellText(cell, row.locked_by ?? "–") },
     { label: "Updated at", width: "5.6rem", show: (cell, row) => setCellText(cell, formatTime(row.updated_at).split(" ")[0], formatDateTime(row.updated_at)) },
     { label: "Kind", width: "6.8rem", show: showKind },
     { label: "Progress", width: "4.9rem", show: (cell, row) => showProgress(cell, row, jobOf, ends) },

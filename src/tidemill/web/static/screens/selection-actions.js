@@ -51,7 +51,7 @@ export function describeSelection(job, what) {
   if (what.ids) parts.push(`${pluralize(what.ids.length + ranged, "selected row")}`);
   if (what.statuses.length) parts.push(`status is ${what.statuses.map(humanize).join(" or ")}`);
   if (what.codes?.length) parts.push(`error code is ${what.codes.join(" or ")}`);
-  if (what.key) parts.push(what.key.endsWith("*") ? `key starts with ${what.key.slice(0, -1)}` : `key is ${what.key}`);
+  if (what.key) parts.push(what.key.endsWith("*") ? `an input value starts with ${what.key.slice(0, -1)}` : `an input value is ${what.key}`);
   if (what.except?.length) parts.push(`except ${pluralize(what.except.length, "row")}`);
   return `Filter: ${parts.join(", ") || "all rows"}, job ${job.key}. Counted at ${formatTime(serverNow())}.`;
 }
