@@ -115,7 +115,7 @@ function formatChoice(column, state) {
   };
   return h(
     "div",
-    { class: "stack", hidden: () => state().format.field === null },
+    { class: "stack format-choice", hidden: () => state().format.field === null },
     h("select", { "aria-label": `Format of column ${column}`, "aria-invalid": () => (state().format.isAmbiguous ? "true" : null), on: { change } }, () => {
       const { chosen, detected, isAmbiguous, options } = state().format;
       const automatic = isAmbiguous ? "Choose …" : chosen === "" && detected !== null ? `detected: ${detected}` : "automatic";
@@ -182,7 +182,7 @@ export function translationTable(preview) {
     "div",
     { class: "card stack", hidden: () => lines.value.length === 0 },
     h("h2", null, "Values that are not valid"),
-    h("p", { class: "hint" }, "From the first rows of the file. Set what to import instead. Rows with the other values are reported as errors."),
+    h("p", { class: "hint" }, "These values are from the first rows of the file. Enter a replacement for a value. Rows whose value you do not replace are reported as errors."),
     h(
       "div",
       { class: "table-box" },
@@ -212,7 +212,7 @@ function replacementInput(field, text, preview) {
 function sampleValues(rows, column) {
   const seen = new Set(rows.map((row) => (row.input !== null && typeof row.input === "object" ? cellText(row.input[column]) : "")));
   seen.delete("");
-  return truncate([...seen].slice(0, SAMPLE_COUNT).join(" · "), 60) || "–";
+  return truncate([...seen].slice(0, SAMPLE_COUNT).join("\u00a0· "), 60) || "–";
 }
 
 /** The most similar name, or null if none is similar enough. @param {string} name @param {string[]} others */
