@@ -27,7 +27,7 @@ from tidemill.terminal.command_host import (
     run_with_runtime,
     silence_logs_unless_configured,
 )
-from tidemill.terminal.console import error_console
+from tidemill.terminal.console import error_console, format_count
 from tidemill.terminal.streams import open_atomic_output, open_standard_output
 
 commands = typer.Typer()
@@ -147,7 +147,8 @@ def _choose_format(output: str, format_: str | None, compression: str | None) ->
 
 def _print_row_count(rows: int, size_text: str, output: str) -> None:
     where = "standard output" if output == STDOUT_PATH else output
-    error_console.print(f"Wrote {rows:,} rows{size_text} to {where}", highlight=False, markup=False, soft_wrap=True)
+    text = f"Wrote {format_count(rows, 'row')}{size_text} to {where}"
+    error_console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def run_export(request: TableExportRequest, output: str, *, app: str = BUILTIN_MILL_REFERENCE) -> int:

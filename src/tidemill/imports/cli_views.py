@@ -13,7 +13,7 @@ from tidemill.imports.failed_rows import RowErrorView, RowWithErrors, join_error
 from tidemill.imports.import_plan import ImportParams
 from tidemill.imports.import_preview import ImportPreview, PreviewRow
 from tidemill.imports.repairs import RepairPreview
-from tidemill.terminal.console import console, error_console, escape_text, print_table
+from tidemill.terminal.console import console, error_console, escape_text, format_count, print_table
 
 PREVIEW_CELL_CHARS_MAX = 30
 USUAL_FINDINGS = ("delimiter", "line_end", "header", "encoding")
@@ -164,13 +164,15 @@ def _print_computed_values(rows: Sequence[PreviewRow]) -> None:
 def print_repair_preview(preview: RepairPreview) -> None:
     """Print how many rows a repair would change, how many would be valid, and examples."""
     if preview.column is None:
-        console.print(f"{preview.rows:,} rows would be dismissed", highlight=False)
+        console.print(f"{format_count(preview.rows, 'row')} would be dismissed", highlight=False)
         return
     first = "" if preview.checked >= preview.rows else f"the first {preview.checked:,} of "
-    counts = f"changes {preview.changed:,} of {first}{preview.rows:,} rows"
-    console.print(f"The rule {counts}. After the change, {preview.valid:,} are valid.", highlight=False)
+    counts = f"changes {preview.changed:,} of {first}{format_count(preview.rows, 'row')}"
+    valid = f"{preview.valid:,} {'is' if preview.valid == 1 else 'are'} valid"
+    console.print(f"The rule {counts}. After the change, {valid}.", highlight=False)
     if preview.too_large:
-        console.print(f"  {preview.too_large:,} rows would be too large and stay unchanged", highlight=False)
+        stay = "would be too large and stays" if preview.too_large == 1 else "would be too large and stay"
+        console.print(f"  {format_count(preview.too_large, 'row')} {stay} unchanged", highlight=False)
     cells = [
         [
             str(one.row),

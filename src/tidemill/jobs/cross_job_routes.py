@@ -201,7 +201,9 @@ class RunNowOut(BaseModel):
 
     due: int = Field(description="Items that waited for a retry and are now due")
     in_hand: int = Field(description="Items that a worker has already leased")
-    others: int = Field(description="Items that were already due or are settled")
+    others: int = Field(
+        description="Items for which the request changes nothing: they were already due, or are settled"
+    )
 
 
 class OpenItemCountsOut(BaseModel):

@@ -230,7 +230,7 @@ function previewContent(preview, rule, problem) {
   const names = (/** @type {Record<string, any>} */ values) => Object.entries(values).map(([name, value]) => h("div", null, Object.keys(values).length > 1 ? `${name}: ` : null, cellText(value) || h("span", { class: "muted" }, "(empty)")));
   return [
     h("p", { role: "status" }, `The rule changes ${formatNumber(preview.changed)} of ${first}${pluralize(preview.rows, "row")}. After the change, ${formatNumber(preview.valid)} ${preview.valid === 1 ? "is" : "are"} valid.`),
-    preview.too_large ? h("p", { class: "fault" }, `${pluralize(preview.too_large, "row")} would be too large and stay unchanged.`) : null,
+    preview.too_large ? h("p", { class: "fault" }, `${pluralize(preview.too_large, "row")} would be too large and ${preview.too_large === 1 ? "stays" : "stay"} unchanged.`) : null,
     preview.examples.length
       ? h(
           "table",
