@@ -44,6 +44,7 @@ def evaluate(text: str, cells: dict[str, list[str | None]] | None = None) -> lis
         ("coalesce(raw, name, 'none')", ["9", "abc", " deleted "]),
         ("if(born is empty, 'no', born)", ["2026-01-02", "no", "1999-12-31"]),
         ("owner()", ["ada"] * 3),
+        ("round(if(raw = '9', 2, price), 1)", [Decimal("2.0"), Decimal("10.0"), '"price" is not a number']),
         ("upper(coalesce(2, name))", ["2"] * 3),
         ("replace(if(raw = '9', 1.50, name), '.', ',')", ["1,50", None, " deleted "]),
         ("price * 2 - 1", [Decimal(17), Decimal(19), '"price" is not a number']),

@@ -7,7 +7,7 @@ start with any text; then the text in the file is compared.
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import (
     ROUND_HALF_UP,
@@ -141,9 +141,11 @@ class _RuleCompiler:
             return _Part("text", _repeat(self._owner))
         parts = [self.compile(argument) for argument in node.arguments]
         if node.function == "if":
-            return _map_cells(_merge_kinds(parts[1:]), _choose, parts[0], *_unify_kinds(parts[1:]))
+            kind, values = self._unify_kinds(parts[1:], node.arguments[1:])
+            return _map_cells(kind, _choose, parts[0], *values)
         if node.function == "coalesce":
-            return _map_cells(_merge_kinds(parts), _take_first_value, *_unify_kinds(parts))
+            kind, values = self._unify_kinds(parts, node.arguments)
+            return _map_cells(kind, _take_first_value, *values)
         if node.function == "round":
             digits = _get_whole_number(node.arguments[1])
             number = self._make_numeric(parts[0], node.arguments[0])
@@ -164,6 +166,12 @@ class _RuleCompiler:
             case _:
                 change = _TEXT_CHANGES[node.function]
                 return _map_parts("text", lambda cell: cell and change(cell), texts[0])
+
+    def _unify_kinds(self, parts: Sequence[_Part], nodes: Sequence[Node]) -> tuple[str, list[_Part]]:
+        """Return the parts as numbers if all are numbers, else as texts."""
+        if all(part.kind == "number" for part in parts):
+            return "number", [self._make_numeric(part, node) for part, node in zip(parts, nodes, strict=True)]
+        return "text", list(map(_make_textual, parts))
 
     def _compile_arithmetic(self, node: Arithmetic) -> _Part:
         left = self._make_numeric(self.compile(node.left), node.left)
@@ -258,15 +266,6 @@ _TEXT_COMPARISONS: dict[str, Callable[[str, str], bool]] = {
 
 def _repeat(value: Cell) -> Evaluate:
     return lambda _, count: [value] * count
-
-
-def _merge_kinds(parts: list[_Part]) -> str:
-    return "number" if all(part.kind == "number" for part in parts) else "text"
-
-
-def _unify_kinds(parts: list[_Part]) -> list[_Part]:
-    """Return the parts as texts, unless all are numbers."""
-    return parts if _merge_kinds(parts) == "number" else list(map(_make_textual, parts))
 
 
 def _make_textual(part: _Part) -> _Part:
