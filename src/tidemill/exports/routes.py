@@ -289,7 +289,6 @@ router = APIRouter(tags=["exports"], route_class=AuthenticatedRoute)
 _REPEATED_JOB_EXPORT_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The export that an identical earlier request created", "model": JobOut}
 }
-ALL_ITEMS = JobExportIn()
 
 
 @router.post(
@@ -304,7 +303,7 @@ async def export_job(
     request: Request,
     response: Response,
     runtime: RuntimeDep,
-    body: Annotated[JobExportIn, Body()] = ALL_ITEMS,
+    body: Annotated[JobExportIn, Body()] = JobExportIn(),  # noqa: B008  it is not changed
 ) -> JobOut:
     """Export the current results of a job: all items, or the items that the body selects.
 

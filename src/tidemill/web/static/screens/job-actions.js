@@ -63,7 +63,7 @@ async function deleteJob(job, gone) {
 export async function exportJob(job, what = { statuses: [] }) {
   const answers = await toastOnError(() => Promise.all([countRows(job, what, "export"), api.get(`/v1/jobs/${job.id}/export/columns`)]));
   if (!answers) return;
-  const [found, { columns }] = answers;
+  const [found, columns] = answers;
   const params = { format: "csv", spreadsheet_safe: true };
   /** @type {string[]} */
   let chosen = [];
