@@ -77,4 +77,4 @@ async def test_slow_previews_do_not_delay_uploads_and_previews_of_others(
     assert {answer.status_code for answer in answers} <= {429, 502}
     refused = next(answer for answer in answers if answer.status_code == 429)
     assert refused.headers["retry-after"] == "10"
-    assert refused.json()["detail"].startswith("You have too many downloads for previews in progress")
+    assert refused.json()["detail"].startswith("You have too many downloads in progress")
