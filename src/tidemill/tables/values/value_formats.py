@@ -433,8 +433,7 @@ def get_value_format(name: str) -> ValueFormat:
     has_short_year = "YY" in base and "YYYY" not in base
     if not has_short_year or not (pivot.isascii() and pivot.isdecimal() and len(pivot) == 2):  # noqa: PLR2004
         raise InvalidInput(
-            f'Invalid format "{name}". Only a format with two-digit years can end with a first year, '
-            "such as DD.MM.YY:30."
+            f'Invalid format "{name}". Only a format with two-digit years can end in a first year, such as DD.MM.YY:30.'
         )
     return replace(found, name=name, parse=_make_date_parser(base, int(pivot)))
 

@@ -24,7 +24,7 @@ export function jobTitle(job) {
 
 /** The name of the input: a file, a list of inputs, or nothing for an export. @param {any} job */
 export function inputLabel(job) {
-  return job.file_name ?? (job.kind === "tidemill.export" ? "–" : "list");
+  return job.file_name ?? (job.kind === "tidemill.export" ? "–" : "no file");
 }
 
 /** The title of the browser tab. @param {...(string | null | undefined)} parts the most specific first */

@@ -146,7 +146,7 @@ function missingFieldRow(field, preview, map) {
     h("td", { class: "muted" }, "–"),
     h("th", { scope: "row" }, field),
     h("td", { class: "muted" }, "–"),
-    h("td", null, h("span", { class: "status", data: { tone: "bad" } }, icon("cross"), "required, but missing in the file")),
+    h("td", null, h("span", { class: "status", data: { tone: "bad" } }, icon("cross"), "required")),
   );
 }
 
