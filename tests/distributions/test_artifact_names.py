@@ -110,7 +110,7 @@ async def test_inputs_with_hostile_keys_produce_one_file_each(scene: Scene) -> N
         ([given("ABC", "2024-2-2")], ("inputs", 0, "effective_date"), "must be a date"),
         ([given("ABC", True)], ("inputs", 0, "effective_date"), "must be a date"),
         ([given(), given("ABC") | {"indexkey": 1}], ("inputs", 1, "indexkey"), 'did you mean "index_key"'),
-        ([given() | {"indexKey": "X"}], ("inputs", 0, "indexKey"), 'another spelling of "index_key"'),
+        ([given() | {"indexKey": "X"}], ("inputs", 0, "indexKey"), 'already has "index_key" in another spelling'),
         ([{"index_key": "ABC", "effective_date": 20240202}], ("inputs", 0, "asofindicator"), "is required"),
         ([given("")], ("inputs", 0, "index_key"), "1 to 1000"),
         ([given("A\x00")], ("inputs", 0, "index_key"), "NUL"),

@@ -97,7 +97,7 @@ class DistributionInput:
                 if len(faults) == FAULTS_REPORTED_MAX:
                     break
             elif field in values_by_field:
-                faults.append(((name,), f'duplicate field: the input also has another spelling of "{field}"'))
+                faults.append(((name,), f'duplicate field: the input already has "{field}" in another spelling'))
             else:
                 values_by_field[field] = value
         normalized: dict[str, InputValue] = {}
