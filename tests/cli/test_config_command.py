@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidemill.config import Settings, mask_secrets
+from tidemill.cli.admin import mask_secrets
+from tidemill.config import Settings
 
 if TYPE_CHECKING:
     from support.command import Tidemill

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from fuzz.mutations import any_json, mutated_text
 from fuzz.reading import assert_safe, run_or_reject
 from fuzz.targets import fuzz
-from tidemill.config import Settings, list_setting_values, load_settings, mask_secrets
+from tidemill.cli.admin import list_setting_values, mask_secrets
+from tidemill.config import Settings, load_settings
 from tidemill.config_file import load_config_file
 from tidemill.core.errors import InvalidInput, InvalidRequest, InvalidSettings
 from tidemill.core.policies import FailurePolicy

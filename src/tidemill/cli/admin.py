@@ -1,15 +1,17 @@
 """Commands for the installation: settings, SQL, schema, old rows, invariants, and quarantined broker messages."""
 
 import json
+import os
+import re
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from tidemill.config import SettingValue, list_setting_values, load_settings
+from tidemill.config import ENV_PREFIX, SERVICE_SECRET_ENV_PREFIX, Settings, load_settings
 from tidemill.config_file import find_config_path, find_configured_app_and_source
 from tidemill.core.errors import InvalidInput, InvalidSql
 from tidemill.dispatch.quarantine import (
@@ -119,6 +121,54 @@ def config_command(as_json: JsonOption = False) -> None:
         return
     rows = [(one.variable, _format_setting_value(one), escape_text(one.source)) for one in values]
     print_table(("setting", "value", "source"), rows, foldable=("value", "source"))
+
+
+MASKED_SECRET = "********"  # noqa: S105  it replaces a secret
+_URL_PASSWORD_PATTERN = re.compile(r"(://[^:/?#@\s]*):.*@")
+_SECRET_PARAMETER_PATTERN = re.compile(
+    r"(?i)([\w-]*(?:password|passwd|secret|token|key|sig))(\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]+)"
+)
+
+
+def mask_secrets(text: str) -> str:
+    """Replace the passwords and other secrets of a URL or a connection string."""
+    masked = _URL_PASSWORD_PATTERN.sub(rf"\1:{MASKED_SECRET}@", text)
+    return _SECRET_PARAMETER_PATTERN.sub(rf"\1\2{MASKED_SECRET}", masked)
+
+
+def _mask_setting(name: str, value: str) -> str:
+    """Mask secrets, and all of an invalid URL, because its password cannot be found."""
+    if name in ("database_url", "broker") and "://" not in value and "=" not in value:
+        return MASKED_SECRET
+    return mask_secrets(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingValue:
+    """A setting as `tidemill config` shows it: without secrets, and with the source of its value."""
+
+    name: str
+    variable: str
+    value: Any
+    source: str
+
+
+def list_setting_values(settings: Settings) -> list[SettingValue]:
+    """Return all settings, then the secrets of external services, which are only in the environment."""
+    environment = {name.upper(): name for name in os.environ}
+    shown = settings.model_dump(mode="json")
+    values = []
+    for name, model_field in Settings.model_fields.items():
+        variables = getattr(model_field.validation_alias, "choices", None) or [ENV_PREFIX + name.upper()]
+        found = next((environment[one] for one in variables if one in environment), None)
+        value = _mask_setting(name, shown[name]) if isinstance(shown[name], str) else shown[name]
+        source = "default" if found is None else f"environment variable {found}"
+        values.append(SettingValue(name, str(variables[0]), value, source))
+    secrets = sorted(name for name in os.environ if name.startswith(SERVICE_SECRET_ENV_PREFIX))
+    return values + [
+        SettingValue(name.removeprefix(ENV_PREFIX).lower(), name, MASKED_SECRET, f"environment variable {name}")
+        for name in secrets
+    ]
 
 
 def _format_setting_value(one: SettingValue) -> str:

@@ -9,7 +9,7 @@ FEATURE = Feature(
     kinds={EXPORT_KIND: "tidemill.exports.use_cases:EXPORT_HOOKS"},
     routers=["tidemill.exports.routes:router"],
     openapi_tag=("exports", "Export table rows as a stream or a file, and job results as a file"),
-    openapi_examples=["tidemill.exports.routes:OPENAPI_EXAMPLES"],
+    openapi_examples=["tidemill.exports.schemas:OPENAPI_EXAMPLES"],
     commands={
         "tidemill.exports.cli": {
             "export": "Export the rows of a table to a file. All rows come from one database snapshot.",
