@@ -40,6 +40,12 @@ class BareImportTables:
             self.copy("users", [authors])
         self._conn.execute(sql("checkpoint"))
 
+    def fill_payments(self, n: int) -> None:
+        """Insert two thirds of the payments of a file, with other values."""
+        self._conn.execute(sql("empty_users"))
+        self._conn.execute(sql("fill_payments"), {"n": n})
+        self._conn.execute(sql("checkpoint"))
+
     def copy(self, table: str, pieces: Iterable[bytes]) -> float:
         """Write the rows with one COPY; return the seconds, including the commit."""
         started = time.monotonic()

@@ -14,8 +14,11 @@ from tidemill.app.runtime_factory import make_runtime
 from tidemill.config import Settings
 from tidemill.core.errors import TidemillError
 from tidemill.core.kinds import IMPORT_KIND
+from tidemill.core.principal import LOCAL_USER_ID
 from tidemill.files.blobs import open_blob_store
+from tidemill.imports.import_plan import ImportRequest, ImportWriteMode
 from tidemill.imports.import_submission import ImportFile, ImportSubmission
+from tidemill.imports.undo import start_undo
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.store import job_records
 from tidemill.store.database import Database
@@ -38,11 +41,17 @@ def build_report(
 ) -> dict[str, Any]:
     """Return the object that ``--json`` prints."""
     found = compute_figures(samples)
+
+    def sum_of(name: str) -> float:
+        return sum(found[f"{name}_{mode}_import_s"] for mode in UNDO_MODES)
+
     ratios = {
         "import_wall_vs_copy": found["import_s"] / found["copy_s"],
         "import_ndjson_wall_vs_copy": found["ndjson_import_s"] / found["ndjson_copy_s"],
         "all_bad_vs_all_good": found["all_bad_import_s"] / found["all_good_import_s"],
         "locale_vs_plain": found["locale_import_s"] / found["plain_import_s"],
+        "undoable_vs_plain": sum_of("undoable") / sum_of("final"),
+        "undo_vs_import": (found["insert_undo_s"] + found["upsert_undo_s"]) / sum_of("undoable"),
     }
     found |= {
         "copy_rows_per_s": plan.users * 0.99 / found["copy_s"],
@@ -64,6 +73,7 @@ def describe_noise(found: Mapping[str, float]) -> str | None:
     return describe_spread(found["copy_spread"])
 
 
+UNDO_MODES: tuple[ImportWriteMode, ...] = ("insert", "upsert")
 IMPORT_JOB_POLL_S = 0.05
 EMAIL_PATTERN = r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
 SLUG_PATTERN = r"[a-z0-9]+(?:-[a-z0-9]+)*"
@@ -103,6 +113,8 @@ class ImportMeasurement:
             await self._measure_good_and_bad_files(folder)
             status.update(f"{plan.pairs:,} rows, in plain notation and in another")
             await self._measure_notations(folder)
+            status.update(f"{plan.pairs:,} rows, with and without undo")
+            await self._measure_undo(folder)
         return self.samples
 
     async def _measure_table(self, table: str, name: str, sample: ImportSample) -> None:
@@ -130,21 +142,61 @@ class ImportMeasurement:
                 )
                 await self._measure_import("payments", f"{name}_", sample)
 
+    async def _measure_undo(self, folder: Path) -> None:
+        """Measure inserts, and upserts of which two thirds are updates, without and with undo; then the undo."""
+        sample = await asyncio.to_thread(import_files.write_payments_file, folder, self._plan.pairs, is_plain=True)
+        for _ in range(self._plan.rounds):
+            for name in ("final", "undoable"):
+                for mode in UNDO_MODES:
+                    if mode == "upsert":
+                        await asyncio.to_thread(self._bare.fill_payments, self._plan.pairs)
+                    await self._measure_import(
+                        "payments",
+                        f"{name}_{mode}_",
+                        sample,
+                        mode=mode,
+                        undo=name == "undoable",
+                        empty=mode == "insert",
+                    )
+                    if name == "undoable":
+                        await self._measure_undo_of_last_import(mode)
+
+    async def _measure_undo_of_last_import(self, mode: ImportWriteMode) -> None:
+        job = await self._db.read(job_records.get_job, self._engine.jobs[-1])
+        wal, started = await self._db.run(database.read_wal_bytes), time.monotonic()
+        operation = await start_undo(self._runtime, job, by=LOCAL_USER_ID)
+        self._record(f"{mode}_undo_s", time.monotonic() - started)
+        self._record(f"{mode}_undo_wal_mb", (await self._db.run(database.read_wal_bytes) - wal) / 1e6)
+        if (operation.state, operation.items) != ("done", self._plan.pairs):
+            raise TidemillError(f"Invalid measurement: the undo reversed {operation.items} rows")
+
     async def _measure_copy(self, table: str, name: str, sample: ImportSample) -> None:
         await asyncio.to_thread(self._bare.truncate, table, import_files.make_author_rows())
         seconds = await asyncio.to_thread(self._bare.copy, table, sample.read_clean_chunks())
         self._record(f"{name}copy_s", seconds)
 
-    async def _measure_import(self, table: str, name: str, sample: ImportSample) -> None:
+    async def _measure_import(
+        self,
+        table: str,
+        name: str,
+        sample: ImportSample,
+        *,
+        mode: ImportWriteMode = "insert",
+        undo: bool = False,
+        empty: bool = True,
+    ) -> None:
         """Measure an import from the submission of a stored file until its job is closed."""
-        await asyncio.to_thread(self._bare.truncate, table, import_files.make_author_rows())
+        if empty:
+            await asyncio.to_thread(self._bare.truncate, table, import_files.make_author_rows())
         resource = _add_field_rules(
             await ResourceRegistry({}).get_resource(self._db, f"tidemill_bench.{table}", any_table=True)
         )
         blob = await asyncio.to_thread(self._blobs.put_file, sample.file)
         async with self._engine.start_warm_worker(self._plan.processes) as worker:
             wal, cpu, started = await self._db.run(database.read_wal_bytes), worker.cpu_seconds(), time.monotonic()
-            submission = ImportSubmission(spec=Submission(IMPORT_KIND), resource=resource)
+            submission = ImportSubmission(
+                spec=Submission(IMPORT_KIND), resource=resource, request=ImportRequest(mode=mode, undo=undo)
+            )
             job_id, *_ = await self._importing.submit_file(submission, ImportFile(blob, sample.file.name))
             self._engine.jobs.append(job_id)
             await self._wait_until_closed(job_id, worker, name, started)

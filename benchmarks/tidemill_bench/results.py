@@ -64,6 +64,8 @@ IMPORT_MAXIMUMS = {
     "import_ndjson_wall_vs_copy": 2.5,
     "all_bad_vs_all_good": 1.1,
     "locale_vs_plain": 1.25,
+    "undoable_vs_plain": 1.15,
+    "undo_vs_import": 1.5,
     "first_row_s": 1,
     "import_rss_mb": 200,
 }

@@ -83,6 +83,9 @@ FAILPOINTS = {  # name -> where it is
     "redrive.job_found": "The next job with dead letters is found. The transaction is not committed.",
     "repair.rows_read": "The next failed rows are read, and none of them is fixed. The transaction is not committed.",
     "repair.rows_fixed": "Fixed rows are requeued, and the job is not reopened. The transaction is not committed.",
+    "undo.rows_locked": "The rows to undo are checked and locked. The transaction is not committed.",
+    "undo.rows_recorded": "The rows are recorded for a redo, and not undone. The transaction is not committed.",
+    "undo.rows_reversed": "The rows are undone, and not marked as undone. The transaction is not committed.",
     # Watches, in the parent process of a worker
     "watch.leased": "The watch is leased, and its source is not listed.",
     "watch.file_claimed": "The file is claimed, and not fetched.",

@@ -20,9 +20,10 @@ from tidemill.exports.table_export_request import parse_file_extension
 from tidemill.exports.use_cases import open_export_file, write_results_to_output
 from tidemill.files.blobs import open_blob_store
 from tidemill.files.formats.image_zip import open_image_of_input
-from tidemill.imports import repairs
+from tidemill.imports import repairs, undo
 from tidemill.imports.repair_rules import parse_repair_rule
 from tidemill.imports.repairs import RepairPreview
+from tidemill.imports.undo import UndoPreview, UndoState
 from tidemill.jobs import job_control, queries
 from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store import job_records
@@ -284,6 +285,28 @@ class Mill(MillSubmission):
         runtime, job = await self._make_runtime_for_running_loop(), await self.job_async(job_id)
         with open_atomic_output(path) as output:
             return await write_results_to_output(runtime, job, request, output)
+
+    def undo_import(self, job_id: UUID, *, redo: bool = False) -> UndoState:
+        """Undo an import, or with ``redo`` reverse its undos. Return the numbers of reversed, kept and blocked rows.
+
+        Rows that have changed since the import are kept, and rows that other rows refer to are blocked.
+        """
+        return self._run_blocking(self.undo_import_async(job_id, redo=redo))
+
+    async def undo_import_async(self, job_id: UUID, *, redo: bool = False) -> UndoState:
+        """Async variant of ``undo_import``."""
+        runtime, job = await self._make_runtime_for_running_loop(), await self.job_async(job_id)
+        await undo.start_undo(runtime, job, redo=redo, by=LOCAL_USER_ID)
+        return await undo.read_undo_state(runtime, job)
+
+    def preview_undo(self, job_id: UUID, *, redo: bool = False) -> UndoPreview:
+        """Return how many rows ``undo_import`` would reverse, keep and not be able to reverse. Nothing is changed."""
+        return self._run_blocking(self.preview_undo_async(job_id, redo=redo))
+
+    async def preview_undo_async(self, job_id: UUID, *, redo: bool = False) -> UndoPreview:
+        """Async variant of ``preview_undo``."""
+        runtime, job = await self._make_runtime_for_running_loop(), await self.job_async(job_id)
+        return await undo.preview_complete_undo(runtime, job, redo=redo)
 
     def open_export(self, job_id: UUID) -> BinaryIO:
         """Open the file of a completed export. The caller must close the file. Raise Conflict if there is no file."""

@@ -147,6 +147,7 @@ class MillSubmission(MillDeclarations):
         constants: Mapping[str, ConstantValue] | None = None,
         computed: Mapping[str, str] | None = None,
         skip: Sequence[str] = (),
+        undo: bool | None = None,
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -174,6 +175,7 @@ class MillSubmission(MillDeclarations):
                 have these values.
             computed: Field -> expression, such as ``concat(first, ' ', last)``.
             skip: Conditions of rows to skip, such as ``status = 'deleted'``.
+            undo: Keep the data to undo this import; by default, the resource decides.
             layout: ``format``, ``encoding``, ``delimiter`` and other options that override detection.
             name: File name to store with the job, and to detect the format; the name of ``file`` by default.
             priority: As for ``submit``.
@@ -198,6 +200,7 @@ class MillSubmission(MillDeclarations):
                 constants=constants,
                 computed=computed,
                 skip=skip,
+                undo=undo,
                 layout=layout,
                 name=name,
                 priority=priority,
@@ -225,6 +228,7 @@ class MillSubmission(MillDeclarations):
         constants: Mapping[str, ConstantValue] | None = None,
         computed: Mapping[str, str] | None = None,
         skip: Sequence[str] = (),
+        undo: bool | None = None,
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -247,6 +251,7 @@ class MillSubmission(MillDeclarations):
             constants={name: to_constant_text(value) for name, value in (constants or {}).items()},
             computed=dict(computed or {}),
             skip=tuple(skip),
+            undo=undo,
         )
         options = ImportOptions(
             resource=resource, request=request, layout=layout or {}, policy={**(policy or {})}, priority=priority

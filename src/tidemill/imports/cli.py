@@ -167,6 +167,14 @@ def import_command(
             help="Skip rows, such as \"status = 'deleted'\"; can be repeated",
         ),
     ] = None,
+    undo: Annotated[
+        bool | None,
+        typer.Option(
+            "--undo/--no-undo",
+            help="Keep the data to undo this import (default: the setting of the resource)",
+            show_default=False,
+        ),
+    ] = None,
     policy: PolicyOption = "continue",
     preview: Annotated[
         bool, typer.Option("--preview", help="Show the layout, the column mapping and the first rows; import nothing")
@@ -209,6 +217,7 @@ def import_command(
         keep_empty=keep_empty,
         formats=dict(_parse_assignment("--format", "FIELD=FORMAT", text) for text in format_ or [] if "=" in text),
         assume=assume,
+        undo=undo,
         constants=dict(_parse_first_assignment("--set", "FIELD=VALUE", text) for text in set_ or []),
         computed=dict(_parse_first_assignment("--compute", "FIELD=EXPRESSION", text) for text in compute or []),
         skip=tuple(skip_rows or []),

@@ -15,6 +15,7 @@ from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan, check_table_privileges
 from tidemill.imports.import_submission import SubmittedImport
+from tidemill.imports.undo_table import check_undo_is_possible
 from tidemill.imports.use_cases import LOCAL_IMPORT
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import report_submitted_if_new
@@ -85,6 +86,8 @@ async def promote_dry_run(
     if job.purged_at is not None:
         raise Conflict(f"Cannot promote import {job.key}: the import was purged, and its file was deleted")
     await check_table_privileges(db, plan)
+    if plan.is_undoable:
+        await check_undo_is_possible(db, plan)
     origin = (await db.read(import_records.find_import_origins, [job.id])).get(job.id)
     if origin is None:
         raise UnknownJob(f"Job {job.id} does not exist")

@@ -20,6 +20,7 @@ from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.remembered_mappings import MappingToRemember, save_mapping
 from tidemill.imports.table_checks import TableChecker, format_row_values
 from tidemill.imports.target_table import TableRejection, TargetTable, TargetUnusable
+from tidemill.imports.undo_table import UndoRecorder, UndoTarget, read_undo_target
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import Normalizer
 from tidemill.imports.validation.row_checker import CheckedRows, RowChecker
@@ -122,6 +123,7 @@ class _CachedPlan:
     plan: ImportPlan
     checker: RowChecker
     to_remember: MappingToRemember | None
+    undo_target: UndoTarget | None = None
     saves_left: int = MAPPING_SAVES_MAX
     expects_existing: bool = False
 
@@ -141,7 +143,14 @@ class ImportHandler:
         skipped = await find_duplicates_to_skip_or_fail(conn, known.plan, known.checker, checked, items)
         wait_policy = await ReferenceWaitPolicy.read_for_job(conn, job_id) if known.plan.may_wait_for_rows else None
         target = TargetTable(conn, known.plan.resource, known.plan.keeps_null, known.plan.guard_fields)
-        checks = TableChecker(target, known.plan, checked, skipped, expects_existing=known.expects_existing)
+        checks = TableChecker(
+            target,
+            known.plan,
+            checked,
+            skipped,
+            expects_existing=known.expects_existing,
+            undo_recorder=None if known.undo_target is None else UndoRecorder(conn, job_id, known.undo_target),
+        )
         try:
             await checks.check_rows()
             effects = await write_good_rows(known.plan, checks)
@@ -172,7 +181,8 @@ class ImportHandler:
             params = await job_records.read_job_params(conn, job_id)
             plan = msgspec.convert(params["plan"], ImportPlan)
             to_remember = MappingToRemember.from_job_params(params, plan)
-            known = self._plans[job_id] = _CachedPlan(plan, self._make_checker(plan), to_remember)
+            undo_target = await _read_undo_target_or_abort(conn, plan) if plan.is_undoable else None
+            known = self._plans[job_id] = _CachedPlan(plan, self._make_checker(plan), to_remember, undo_target)
             while len(self._plans) > CACHED_PLANS_MAX:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(job_id)
@@ -183,6 +193,13 @@ class ImportHandler:
             return RowChecker(plan, self._normalizers)
         except InvalidInput as error:  # a job of an earlier version: it does not name its normalizers
             raise AbortJob(str(error)) from error
+
+
+async def _read_undo_target_or_abort(conn: Connection, plan: ImportPlan) -> UndoTarget:
+    try:
+        return await read_undo_target(conn, plan)
+    except InvalidInput as error:
+        raise AbortJob(str(error)) from error
 
 
 def make_import_handler(runtime: Runtime) -> Handler:

@@ -36,6 +36,7 @@ class ImportFileTask(ConfigTable):
     constants: dict[str, Scalar] = Field({})
     computed: ComputedRules = Field({})
     skip: SkipRules = ()
+    undo: StrictBool | None = None
 
     def describe(self) -> str:
         return f"import into {self.resource}"

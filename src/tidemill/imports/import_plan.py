@@ -56,6 +56,7 @@ class ImportRequest:
     constants: dict[str, str] = field(default_factory=dict)  # field -> value of every row
     computed: dict[str, str] = field(default_factory=dict)  # field -> expression
     skip: tuple[str, ...] = ()  # conditions of rows to skip
+    undo: bool | None = None  # record what undo needs; None is the default of the resource
 
 
 class RuleSource(NamedTuple):
@@ -82,6 +83,7 @@ class ImportPlan:
     documents: bool = False  # text in a JSON field is a JSON string, not serialized JSON
     formats: dict[str, str] = field(default_factory=dict)  # field -> name of the format of its texts
     assumed: tuple[str, ...] = ()  # the fields whose format is the likelier of two
+    undo: bool = False  # record what undo needs
     rejects_ambiguous_numbers: bool = False  # a text such as 12.000 is invalid if nothing shows its format
     constants: dict[str, str] = field(default_factory=dict)  # field -> value of every row
     computed: dict[str, str] = field(default_factory=dict)  # field -> expression
@@ -124,6 +126,11 @@ class ImportPlan:
     def ordered_mapping(self) -> dict[str, str]:
         """The mapping in the column order of the file, which is the order of a row's errors. JSONB does not keep it."""
         return {column: self.mapping[column] for column in self.columns if column in self.mapping} | self.mapping
+
+    @property
+    def is_undoable(self) -> bool:
+        """Whether the import records what undo needs. A dry run writes nothing."""
+        return self.undo and not self.validate_only
 
     def get_fields_by_column(self) -> dict[str, Field]:
         """Return the field of each mapped column, in the order of the file."""
@@ -242,6 +249,7 @@ def make_import_plan(request: ImportRequest, resource: Resource, content: FileCo
         spreadsheet_safe=is_spreadsheet_safe(request, columns, named_by_rows=named_by_rows),
         keep_empty=request.keep_empty,
         documents=request.keep_empty and named_by_rows,
+        undo=resource.undo if request.undo is None else request.undo,
         rejects_ambiguous_numbers=not request.keep_empty,
     )
     plan = add_rules_to_plan(plan, request)

@@ -70,6 +70,7 @@ class ImportPreview(TypedDict):
     mapping: dict[str, str]
     unknown: list[str]
     missing: list[str]
+    undo: bool
     problems: list[str]
     fields: list[PreviewField]
     formats: list[dict[str, Any]]
@@ -176,6 +177,7 @@ async def _build_preview(
         "mapping": {column: name for column, name in mapping.items() if column in columns},
         "unknown": mapped.unknown,
         "missing": mapped.missing,
+        "undo": resource.undo if request.undo is None else request.undo,
         "problems": doubts + problems,
         "fields": [
             {

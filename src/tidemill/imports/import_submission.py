@@ -24,6 +24,7 @@ from tidemill.imports.import_plan import (
 )
 from tidemill.imports.remembered_mappings import MappingProposal, propose_mapping
 from tidemill.imports.table_checks import check_constants_in_database
+from tidemill.imports.undo_table import check_undo_is_possible
 from tidemill.imports.validation.row_checker import convert_constants
 from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, inspect_file
 from tidemill.jobs.staged_files import FileReference, StagedFile
@@ -258,6 +259,8 @@ async def make_plan_and_check_privileges(
     # In a thread: comparing the names of a thousand columns and fields takes a second.
     plan = await asyncio.to_thread(make_import_plan, request, resource, get_file_content(inspection))
     await check_table_privileges(runtime.db, plan)
+    if plan.is_undoable:
+        await check_undo_is_possible(runtime.db, plan)
     convert_constants(plan.resource, plan.constants, runtime.declarations.normalizers)
     await runtime.db.run(check_constants_in_database, plan.resource, plan.constants)
     return plan

@@ -68,6 +68,7 @@ async def read_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
         computed=plan_or_request.computed,
         skip=list(plan_or_request.skip),
         duplicates=plan_or_request.duplicates,
+        undo=plan is not None and plan.is_undoable,
         resource_key=list(params.target.key) if params.target else [],
         policy=job.policy,
         file_id=job.file_id,

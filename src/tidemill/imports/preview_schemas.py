@@ -115,6 +115,7 @@ class PreviewOut(BaseModel):
     )
     unknown: list[str] = Field(description="Columns that match no field")
     missing: list[str] = Field(description="Required fields without a column")
+    undo: bool = Field(False, description="Whether the import would keep the data to undo it")
     problems: list[str] = Field(description="Why the import would be rejected; empty if it would be accepted")
     fields: list[TargetFieldOut] = Field([], description="Fields of the resource, in order")
     remembered: RememberedOut | None = Field(None, description="The remembered mapping that completed the options")

@@ -94,6 +94,7 @@ def build_import_options(body: ImportIn) -> ImportOptions:
             constants={name: to_constant_text(value) for name, value in body.constants.items()},
             computed=body.computed,
             skip=tuple(body.skip),
+            undo=body.undo,
         ),
         layout=get_layout_options(body),
         policy=body.policy.model_dump(exclude_none=True),

@@ -112,6 +112,7 @@ class ImportIn(LayoutIn):
     skip: list[str] = Field(
         [], max_length=SKIP_RULES_MAX, description="Conditions of rows to skip", examples=[["status = 'deleted'"]]
     )
+    undo: bool | None = Field(None, description="Keep the data to undo this import. By default, the resource decides")
     policy: PolicyIn = PolicyIn()
     priority: int = Field(0, ge=-100, le=100)
 
@@ -185,6 +186,7 @@ class ImportDetail(ImportOut):
     computed: dict[str, str] = Field({}, description="Field -> expression")
     skip: list[str] = Field([], description="Conditions of rows that are skipped")
     duplicates: DuplicatePolicy
+    undo: bool = Field(False, description="True if the import keeps the data to undo it")
     resource_key: list[str] = Field(description="Fields that identify a row")
     policy: dict[str, Any]
     file_id: str | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidemill.core.errors import InvalidInput
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.target_table import ConcurrentRowChange, TableRejection, TargetTable, TargetUnusable
+from tidemill.imports.undo_table import UndoRecorder
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.row_checker import CheckedRows
 from tidemill.imports.validation.row_errors import RowErrorDetail
@@ -32,9 +33,11 @@ class TableChecker:
         skipped: Mapping[int, RowErrorDetail],
         *,
         expects_existing: bool = True,
+        undo_recorder: UndoRecorder | None = None,
     ) -> None:
         """``expects_existing``: look up existing unique values before COPY; else let COPY report the first one."""
         self.target = target
+        self.undo_recorder = undo_recorder  # records what is written, if the import can be undone
         self.expects_existing = expects_existing or plan.validate_only
         self.checked = checked
         self._plan = plan

@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import psycopg
 from psycopg.sql import SQL, Composable, Identifier, Literal, Placeholder
@@ -133,7 +133,19 @@ DRY_RUN_TABLE, DRY_RUN_EXISTING_TABLE = (
 TextRows = Sequence[tuple[str | None, ...]]
 
 
-class _UnnestedRows(NamedTuple):
+class UndoRecorderProtocol(Protocol):
+    """Records rows before and after an update. ``UndoRecorder`` implements it."""
+
+    @property
+    def has_update_triggers(self) -> bool: ...
+    async def update_and_record(self, rows: "UnnestedRows", **parts: Composable) -> set[int]: ...
+    async def record_existing(
+        self, rows: "UnnestedRows", match: Composable, differs: Composable
+    ) -> tuple[int, list[int]]: ...
+    async def record_updated(self, record_id: int) -> None: ...
+
+
+class UnnestedRows(NamedTuple):
     """The arrays that a statement unnests into rows, the column names, and the parameters."""
 
     arrays: Composable
@@ -164,7 +176,7 @@ class TargetTable:
         self._filled = {field.name for field in resource.fields if field.filled and not keeps_null(field)}
         self._resource = resource
         self._table_name = resource.table
-        self._table = _quote_table(resource.table)
+        self._table = quote_table(resource.table)
         self._fields = {field.name: field for field in resource.fields}
         self._aliases = {name: f"f{at}" for at, name in enumerate(self._fields)}
         self._copied = ""  # name of the table of the last COPY in server messages
@@ -236,7 +248,7 @@ class TargetTable:
 
     async def find_missing_references(self, reference: Reference, rows: TextRows) -> set[int]:
         """Find rows whose reference matches no row."""
-        table = _quote_table(reference.table)
+        table = quote_table(reference.table)
         columns = dict(zip(reference.fields, reference.columns, strict=True))
         match = self._build_match_condition(reference.fields, columns)
         unnest = self._build_unnest(reference.fields, rows)
@@ -249,17 +261,43 @@ class TargetTable:
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
         if not distinct:
             return {}
-        array, value = _build_text_array_sql_and_value("texts", distinct)
-        statement = _load_sql_template("target/invalid").format(texts=array)
+        array, value = build_text_array_sql_and_value("texts", distinct)
+        statement = load_sql_template("target/invalid").format(texts=array)
         cursor = await self._conn.execute(statement, {"texts": value, "type": self._fields[field].sql_type})
         reasons = {distinct[ord_ - 1]: reason for ord_, reason in await cursor.fetchall()}
         return {index: reasons[text] for index, text in enumerate(texts) if text in reasons} if reasons else {}
 
-    async def update_rows(self, fields: Sequence[str], rows: TextRows, *, dry_run: bool) -> set[int]:
-        """Update existing rows, or copies of them in a dry run; return those that changed."""
+    async def update_rows(
+        self, fields: Sequence[str], rows: TextRows, *, dry_run: bool, recorder: UndoRecorderProtocol | None = None
+    ) -> set[int]:
+        """Update existing rows, or copies of them in a dry run; return those that changed.
+
+        ``recorder`` records the rows before and after, so that the update can be undone.
+        """
         others = self._list_updatable_fields(fields)
         if not others:
             return set()
+        if recorder is None:
+            return await self._update_rows(fields, others, rows, dry_run=dry_run)
+        differs = self._build_any_difference_condition(others)
+        if not recorder.has_update_triggers:
+            return await recorder.update_and_record(
+                self._build_unnest(fields, rows),
+                match=self._build_match_condition(self._updated_by),
+                match_before=self._build_match_condition(self._updated_by, row="b"),
+                differs=differs,
+                sets=SQL(", ").join([self._build_assignment(field) for field in others]),
+            )
+        match = self._build_match_condition(self._updated_by)
+        record_id, locked = await recorder.record_existing(self._build_unnest(fields, rows), match, differs)
+        changed = await self._update_rows(fields, others, [rows[at] for at in locked], dry_run=False) if locked else ()
+        if locked and len(changed) == len(locked):  # else the caller rolls back
+            await recorder.record_updated(record_id)
+        return {locked[at] for at in changed}
+
+    async def _update_rows(
+        self, fields: Sequence[str], others: list[Field], rows: TextRows, *, dry_run: bool
+    ) -> set[int]:
         if dry_run:
             key = self._updated_by
             keys = [tuple(row[fields.index(name)] for name in key) for row in rows]
@@ -275,29 +313,35 @@ class TargetTable:
         """Find rows that exist in the table with exactly these values."""
         return await self._execute_for_rows_matched_by_key("target/same", fields, rows, self._table)
 
-    async def copy_rows(self, fields: Sequence[str], data: bytes, *, dry_run: bool) -> int:
-        """Copy rows into the table, or into a temporary one in a dry run; return the number of inserted rows."""
-        columns = SQL(", ").join(Identifier(self._fields[name].column) for name in fields)
+    async def copy_rows(
+        self, fields: Sequence[str], data: bytes, *, dry_run: bool, key_columns: Sequence[str] = ()
+    ) -> int:
+        """Copy rows into the table, or into a temporary one in a dry run; return the number of inserted rows.
+
+        ``key_columns`` are columns after those of the fields, with values that the table would generate.
+        """
+        names = [*(self._fields[name].column for name in fields), *key_columns]
+        columns = SQL(", ").join(map(Identifier, names))
         self._copied = "tidemill_trial" if dry_run else self._table_name.name
         table = DRY_RUN_TABLE if dry_run else Identifier(self._table_name.schema, self._table_name.name)
-        if not fields:  # COPY needs at least one column
+        if not names:  # COPY needs at least one column
             return await self._insert_default_rows(table, data.count(b"\n"))
-        statement = _load_sql_template("target/copy").format(table=table, columns=columns)
+        statement = load_sql_template("target/copy").format(table=table, columns=columns)
         async with self._conn.cursor() as cursor:
             async with cursor.copy(statement) as copy:
                 await copy.write(data)
             return cursor.rowcount
 
     async def _insert_default_rows(self, table: Identifier, count: int) -> int:
-        statement = _load_sql_template("target/insert_defaults").format(table=table)
+        statement = load_sql_template("target/insert_defaults").format(table=table)
         return sum([(await self._conn.execute(statement)).rowcount for _ in range(count)])
 
     async def create_dry_run_tables(self) -> None:
         table = Identifier(self._table_name.schema, self._table_name.name)
         async with self.open_read_savepoint():
-            await self._conn.execute(_load_sql_template("target/create_trial").format(table=table))
+            await self._conn.execute(load_sql_template("target/create_trial").format(table=table))
             await self._create_dry_run_sequences()
-            await self._conn.execute(_load_sql_template("target/create_trial_there").format(table=table))
+            await self._conn.execute(load_sql_template("target/create_trial_there").format(table=table))
 
     async def _create_dry_run_sequences(self) -> None:
         """Give the dry run its own sequences, so that it uses no number of the table's sequences."""
@@ -305,10 +349,10 @@ class TargetTable:
         sequences = await (await self._conn.execute(sql("target/trial_sequences"), params)).fetchall()
         for column, name, start, default in sequences:
             names = {"sequence": Identifier("pg_temp", name), "column": Identifier(column)}
-            statement = _load_sql_template("target/create_trial_sequence").format(start=Literal(start), **names)
+            statement = load_sql_template("target/create_trial_sequence").format(start=Literal(start), **names)
             await self._conn.execute(statement)
             await self._conn.execute(
-                _load_sql_template("target/set_trial_default").format(default=SQL(default), **names)
+                load_sql_template("target/set_trial_default").format(default=SQL(default), **names)
             )
 
     def _list_updatable_fields(self, fields: Sequence[str]) -> list[Field]:
@@ -318,47 +362,44 @@ class TargetTable:
     async def _execute_for_rows_matched_by_key(
         self, name: str, fields: Sequence[str], rows: TextRows, table: Identifier, **more: Composable
     ) -> set[int]:
-        parts = [self._build_difference_condition(field) for field in self._list_updatable_fields(fields)] or [
-            SQL("false")
-        ]
-        differs = SQL(" OR ").join(parts)
+        differs = self._build_any_difference_condition(self._list_updatable_fields(fields))
         match = self._build_match_condition(self._updated_by)
         unnest = self._build_unnest(fields, rows)
         return await self._execute_and_get_row_indexes(name, unnest, table, match=match, differs=differs, **more)
 
     async def _execute_and_get_row_indexes(
-        self, name: str, unnest: _UnnestedRows, table: Identifier | None = None, **parts: Composable
+        self, name: str, unnest: UnnestedRows, table: Identifier | None = None, **parts: Composable
     ) -> set[int]:
-        query = _load_sql_template(name).format(
+        query = load_sql_template(name).format(
             table=table or self._table, arrays=unnest.arrays, names=unnest.names, **parts
         )
         # Never prepared: a plan for ten rows is the wrong one for ten thousand.
         cursor = await self._conn.execute(query, unnest.values, prepare=False)
         return {row[0] - 1 for row in await cursor.fetchall()}
 
-    def _build_unnest(self, fields: Sequence[str], rows: TextRows) -> _UnnestedRows:
+    def _build_unnest(self, fields: Sequence[str], rows: TextRows) -> UnnestedRows:
         names = [self._aliases[name] for name in fields]
         arrays = [
-            _build_text_array_sql_and_value(name, column)
+            build_text_array_sql_and_value(name, column)
             for name, column in zip(names, zip(*rows, strict=True), strict=True)
         ]
-        return _UnnestedRows(
+        return UnnestedRows(
             arrays=SQL(", ").join(array for array, _ in arrays),
             names=SQL(", ").join(map(Identifier, names)),
             values={name: value for name, (_, value) in zip(names, arrays, strict=True)},
         )
 
     def _build_match_condition(
-        self, fields: Sequence[str], columns: dict[str, str] | None = None, empty: Collection[str] = ()
+        self, fields: Sequence[str], columns: dict[str, str] | None = None, empty: Collection[str] = (), row: str = "t"
     ) -> Composable:
         parts: list[Composable] = []
         for name in fields:
             field = self._fields[name]
-            column = _quote_column(field.column if columns is None else columns[name])
+            column = quote_column(field.column if columns is None else columns[name])
             if name in empty:
-                parts.append(SQL("t.{} IS NULL").format(column))
+                parts.append(SQL("{}.{} IS NULL").format(SQL(row), column))
             else:
-                parts.append(SQL("t.{} = {}").format(column, self._build_typed_value(field)))
+                parts.append(SQL("{}.{} = {}").format(SQL(row), column, self._build_typed_value(field)))
         return SQL(" AND ").join(parts)
 
     def _quote_column_alias(self, field: Field) -> Identifier:
@@ -370,13 +411,18 @@ class TargetTable:
 
     def _build_assignment(self, field: Field) -> Composable:
         """Build the assignment of a field. An empty value keeps the current value of a field that the table fills."""
-        column = _quote_column(field.column)
+        column = quote_column(field.column)
         if field.name in self._filled:
             return SQL("{} = coalesce({}, t.{})").format(column, self._build_typed_value(field), column)
         return SQL("{} = {}").format(column, self._build_typed_value(field))
 
+    def _build_any_difference_condition(self, fields: Sequence[Field]) -> Composable:
+        return SQL("({})").format(
+            SQL(" OR ").join([self._build_difference_condition(field) for field in fields] or [SQL("false")])
+        )
+
     def _build_difference_condition(self, field: Field) -> Composable:
-        ours, theirs = SQL("t.{}").format(_quote_column(field.column)), self._build_typed_value(field)
+        ours, theirs = SQL("t.{}").format(quote_column(field.column)), self._build_typed_value(field)
         if may_lack_equality(field):  # compare the text of values whose type has no equality
             ours, theirs = SQL("{}::text").format(ours), SQL("{}::text").format(theirs)
         unequal = SQL("{} IS DISTINCT FROM {}").format(ours, theirs)
@@ -385,7 +431,7 @@ class TargetTable:
         return unequal
 
 
-def _build_text_array_sql_and_value(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
+def build_text_array_sql_and_value(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:
     """Return the SQL of a text array, and the value of its parameter ``name``."""
     joined = join_column_into_text(column)
     if joined is None:
@@ -393,14 +439,14 @@ def _build_text_array_sql_and_value(name: str, column: Sequence[str | None]) -> 
     return SQL("string_to_array({}, chr(30), chr(31))").format(Placeholder(name)), joined
 
 
-def _load_sql_template(name: str) -> SQL:
+def load_sql_template(name: str) -> SQL:
     return SQL(sql(name).decode())
 
 
-def _quote_column(name: str) -> Identifier:
+def quote_column(name: str) -> Identifier:
     """Quote a name for a statement with parameters, where a percent sign is doubled."""
     return Identifier(name.replace("%", "%%"))
 
 
-def _quote_table(table: TableName) -> Identifier:
+def quote_table(table: TableName) -> Identifier:
     return Identifier(table.schema.replace("%", "%%"), table.name.replace("%", "%%"))

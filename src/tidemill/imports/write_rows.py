@@ -5,7 +5,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.table_checks import ROW_NOT_KEPT_REASON, TableChecker
-from tidemill.imports.target_table import AmbiguousRejection, ConcurrentRowChange, TableRejection, encode_copy_rows
+from tidemill.imports.target_table import (
+    AmbiguousRejection,
+    ConcurrentRowChange,
+    TableRejection,
+    TargetTable,
+    encode_copy_rows,
+)
+from tidemill.imports.undo_table import UndoRecorder
 from tidemill.imports.validation.row_checker import pick_row_values
 
 RECHECKS_MAX = 4  # checks after a failure; other sessions may write to the table meanwhile
@@ -75,7 +82,7 @@ class _ChunkedWriter:
             self._checker.written_rows.update(rows)
             self._tested = []
         else:
-            await _write_atomically(self._plan, self._checker, rows, undo=True)
+            await _write_atomically(self._plan, self._checker, rows, rollback=True)
             self._tested = rows
         del self._remaining[: len(piece)]
         self._chunk_size *= 2
@@ -125,15 +132,15 @@ class _ChunkedWriter:
 
 
 async def _write_atomically(
-    plan: ImportPlan, checker: TableChecker, rows: Sequence[int], *, undo: bool = False
+    plan: ImportPlan, checker: TableChecker, rows: Sequence[int], *, rollback: bool = False
 ) -> WriteCounts:
-    """Write all of these rows or none; with ``undo``, test them and write none."""
+    """Write all of these rows or none; with ``rollback``, test them and write none."""
     new = [index for index in rows if index not in checker.existing_rows]
     existing = [index for index in rows if index in checker.existing_rows]
-    async with checker.target.open_write_savepoint(rollback=undo):
+    async with checker.target.open_write_savepoint(rollback=rollback):
         discarded = await _copy_new_rows(plan, checker, new)
         changed = await _update_existing_rows(plan, checker, existing)
-    if not undo:
+    if not rollback:
         checker.reject_rows_not_kept(discarded)
     return Counter(inserted=len(new) - len(discarded), updated=changed, unchanged=len(existing) - changed)
 
@@ -144,13 +151,39 @@ async def _copy_new_rows(plan: ImportPlan, checker: TableChecker, rows: Sequence
     for fields, group in _group_by_copied_fields(plan, checker, rows).items():
         checker.last_copied_rows = _sort_by_key(plan, checker, group)
         columns = [pick_row_values(checker.checked.columns[name], checker.last_copied_rows) for name in fields]
-        data = encode_copy_rows(columns) if columns else b"\n" * len(group)
-        inserted += await checker.target.copy_rows(fields, data, dry_run=plan.validate_only)
+        if checker.undo_recorder is None:
+            data = encode_copy_rows(columns) if columns else b"\n" * len(group)
+            inserted += await checker.target.copy_rows(fields, data, dry_run=plan.validate_only)
+        else:
+            recorder = checker.undo_recorder
+            inserted += await _copy_and_record_rows(plan, checker.target, recorder, fields, columns, len(group))
     checker.last_copied_rows = []
     absent = [] if inserted == len(rows) else await checker.find_rows_missing_in_table(rows)
     if len(absent) > len(rows) - inserted:
         raise AmbiguousRejection(ROW_NOT_KEPT_REASON)
     return absent
+
+
+async def _copy_and_record_rows(
+    plan: ImportPlan,
+    target: TargetTable,
+    recorder: UndoRecorder,
+    fields: Sequence[str],
+    columns: list[Sequence[str | None]],
+    count: int,
+) -> int:
+    """Copy rows and record their keys. AmbiguousRejection if the table discarded one of several rows."""
+    by_column = dict(zip((plan.resource.get_field(name).column for name in fields), columns, strict=True))
+    generated = {
+        name: await recorder.generate_key_column(name, count) for name in recorder.key if name not in by_column
+    }
+    data = encode_copy_rows([*columns, *generated.values()])
+    inserted = await target.copy_rows(fields, data, dry_run=False, key_columns=list(generated))
+    if inserted != count:  # a discarded row may have the key of another row
+        raise AmbiguousRejection(ROW_NOT_KEPT_REASON)
+    by_column |= generated
+    await recorder.record_inserted([by_column[name] for name in recorder.key])
+    return inserted
 
 
 async def _update_existing_rows(plan: ImportPlan, checker: TableChecker, rows: list[int]) -> int:
@@ -163,7 +196,9 @@ async def _update_existing_rows(plan: ImportPlan, checker: TableChecker, rows: l
     for fields, group in _group_by_present_fields(plan, rows, lacking).items():
         ordered = _sort_by_key(plan, checker, group)
         values = checker.checked.get_values_of_rows(fields, ordered)
-        changed = await checker.target.update_rows(fields, values, dry_run=plan.validate_only)
+        changed = await checker.target.update_rows(
+            fields, values, dry_run=plan.validate_only, recorder=checker.undo_recorder
+        )
         rest = [at for at in range(len(ordered)) if at not in changed]
         same = await checker.target.find_unchanged_rows(fields, [values[at] for at in rest]) if rest else set()
         if len(same) < len(rest):

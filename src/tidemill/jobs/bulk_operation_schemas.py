@@ -29,7 +29,7 @@ from tidemill.rest.schema_types import (
 
 ReprocessScope = TypeAliasType("ReprocessScope", Literal["job", "items"])
 OperationVerb = TypeAliasType(
-    "OperationVerb", Literal["reprocess", "redrive", "cancel", "dismiss", "restore", "repair"]
+    "OperationVerb", Literal["reprocess", "redrive", "cancel", "dismiss", "restore", "repair", "undo", "redo"]
 )
 CountFor = TypeAliasType("CountFor", Literal["reprocess", "cancel", "export"])
 OperationState = TypeAliasType("OperationState", Literal["running", "done", "failed", "cancelled"])
@@ -167,8 +167,8 @@ class OperationOut(BaseModel):
     id: UUID
     verb: OperationVerb
     state: OperationState
-    items: int = Field(description="Items requeued, cancelled, dismissed or restored so far")
-    unchanged: int = Field(0, description="Rows that the rule of a repair did not change")
+    items: int = Field(description="Items requeued, cancelled, dismissed or restored so far, or rows undone or redone")
+    unchanged: int = Field(0, description="Rows that the rule of a repair, or an undo, did not change")
     user_id: int
     job_id: UUID | None = None
     predicate: dict[str, Any]

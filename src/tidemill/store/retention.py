@@ -54,6 +54,7 @@ async def set_file_expiry(conn: Connection, file_id: str, made_by: UUID | None, 
 
 
 DELETE_CHUNK_ROWS = 20_000
+DELETE_CHUNK_UNDO_RECORDS = 50  # each has the images of up to one batch of rows
 DELETE_LOCK_TIMEOUT_S = 10  # for workers that write to the job: they stop within about 2 s
 
 
@@ -95,6 +96,9 @@ async def delete_row_chunk_of_deleted_job(conn: Connection, job_id: UUID) -> int
     removed = 0
     for table in ("outcome", "item"):
         cursor = await conn.execute(sql(f"{table}/remove_chunk"), {"job_id": job_id, "limit": DELETE_CHUNK_ROWS})
+        removed += cursor.rowcount
+    for name, limit in (("remove_chunk", DELETE_CHUNK_UNDO_RECORDS), ("remove_exceptions", DELETE_CHUNK_ROWS)):
+        cursor = await conn.execute(sql(f"undo_log/{name}"), {"job_id": job_id, "limit": limit})
         removed += cursor.rowcount
     failpoint("delete.chunk_removed")
     if not removed:
@@ -156,7 +160,17 @@ async def purge_old_weeks(db: Database, age_seconds: float) -> list[str]:
             await _drop_partitions(db, week.partitions)
             dropped.append(week.name)
     await _drop_detached_partitions(db)
+    while await db.run(_delete_undo_chunk_of_purged_jobs):
+        pass
     return dropped
+
+
+async def _delete_undo_chunk_of_purged_jobs(conn: Connection) -> int:
+    """Delete a chunk of what undos of purged jobs need. Return the number of rows; 0 means that nothing is left."""
+    removed = 0
+    for name, limit in (("purge", DELETE_CHUNK_UNDO_RECORDS), ("purge_exceptions", DELETE_CHUNK_ROWS)):
+        removed += (await conn.execute(sql(f"undo_log/{name}"), {"limit": limit})).rowcount
+    return removed
 
 
 async def _list_partitions(conn: Connection) -> list[_Partition]:

@@ -248,6 +248,7 @@ class ResourceTable(ConfigTable):
     constants: Constants = Field({})
     computed: ComputedRules = Field({})
     skip: Annotated[SkipRules, Field(max_length=SKIP_RULES_MAX)] = ()
+    undo: StrictBool = False
 
     @classmethod
     def find_conflicts(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -128,6 +128,7 @@ class Resource:
     computed: Mapping[str, str] = field(default_factory=dict)  # field -> expression
     skip: tuple[str, ...] = ()  # conditions of rows that imports skip
     owner_name: str = ""  # of an import, if a rule uses it
+    undo: bool = False  # imports can be undone unless a request says otherwise
     read: tuple[Role, ...] = (Role.ADMIN,)
     write: tuple[Role, ...] = (Role.ADMIN,)
 
@@ -283,6 +284,7 @@ class ResourceDeclaration:
     constants_from: Mapping[str, ConstantSource] = field(default_factory=dict)
     computed: Mapping[str, str] = field(default_factory=dict)
     skip: tuple[str, ...] = ()
+    undo: bool = False
     read: tuple[Role, ...] = (Role.ADMIN,)
     write: tuple[Role, ...] = (Role.ADMIN,)
 

@@ -180,6 +180,7 @@ class _DeclarationMerge:
             constants_from=declared.constants_from,
             computed=declared.computed,
             skip=declared.skip,
+            undo=declared.undo,
             read=declared.read,
             write=declared.write,
         )

@@ -234,13 +234,15 @@ function letterPairs(name) {
   return new Set(Array.from({ length: Math.max(0, letters.length - 1) }, (_, n) => letters.slice(n, n + 2)));
 }
 
-/** The form with the import rules. */
-export function importOptions() {
+/** The form with the import rules. @param {import("../core/signal.js").Signal<any>} preview */
+export function importOptions(preview) {
   const [mode, duplicates, policy, failed, share] = ["mode", "duplicates", "policy", "max_failed", "max_percent"].map(queryParam);
   /** @param {string} name */
   const change = (name) => (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).value }, { replace: true });
   /** @param {string} name */
   const toggle = (name) => (/** @type {Event} */ event) => setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).checked ? "true" : null }, { replace: true });
+  const undo = () => (query.value.has("undo") ? query.value.get("undo") === "true" : Boolean(preview.value?.undo));
+  const setUndo = (/** @type {Event} */ event) => setQuery({ undo: String(/** @type {HTMLInputElement} */ (event.target).checked) }, { replace: true });
   /** @param {string} name @param {string} label @param {import("../core/signal.js").Signal<string>} now @param {Array<[string, string]>} all */
   const select = (name, label, now, all) => h("label", { class: "field" }, label, h("select", { on: { change: change(name) } }, () => all.map(([value, caption]) => h("option", { value, selected: now.value === value }, caption))));
   return h(
@@ -256,6 +258,7 @@ export function importOptions() {
       h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "Maximum failed rows, in percent", h("input", { type: "number", min: "0", max: "100", step: "any", disabled: () => failed.value !== "", value: () => share.value || "5", on: { change: change("max_percent") } })),
       h("label", { class: "field", hidden: () => policy.value !== "tolerate" }, "or maximum number of failed rows", h("input", { type: "number", min: "0", value: () => failed.value, on: { change: change("max_failed") } })),
     ),
+    h("label", { class: "choice" }, h("input", { type: "checkbox", checked: undo, on: { change: setUndo } }), "Keep the data to undo this import"),
     h("label", { class: "choice" }, h("input", { type: "checkbox", checked: () => query.value.has("keep_empty"), on: { change: toggle("keep_empty") } }), "Keep empty text as a value (for files exported from Tidemill)"),
     h("label", { class: "choice" }, h("input", { type: "checkbox", checked: () => query.value.has("spreadsheet_safe"), on: { change: toggle("spreadsheet_safe") } }), "Remove apostrophes that escape formulas (for files exported for spreadsheets)"),
   );

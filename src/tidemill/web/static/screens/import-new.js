@@ -80,7 +80,7 @@ export function screen() {
   const columnsStep = () => [
     stepHeading("Columns"),
     whenPreviewed(() => [rememberedNotice(previewed), columnsTable(previewed.preview), translationTable(previewed.preview), rulesCard(previewed.preview)]),
-    importOptions(),
+    importOptions(previewed.preview),
     startButtons(previewed.preview, () => (previewed.isPreviewing.value ? "The preview is being updated" : (notReadReason() ?? (previewed.preview.value?.problems.length ? "Fix the problems of the columns first" : null)))),
   ];
 

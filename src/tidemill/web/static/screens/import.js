@@ -17,6 +17,7 @@ import { isClosed, statusBadge } from "../ui/status.js";
 import { toastOnError } from "../ui/toast.js";
 import { downloadFile, downloadWorkbook, promoteImport } from "./import-actions.js";
 import { importErrors } from "./import-errors.js";
+import { importUndo } from "./import-undo.js";
 import { stepBar } from "./import-steps.js";
 import { cancelJob, pauseJob, resumeJob } from "./job-actions.js";
 
@@ -65,21 +66,23 @@ function body(job, again) {
   const { key, file_name, resource_type, validate_only: isDryRun } = job.peek();
   let hadFailed = false; // a fixed row stays visible until no row has errors
   const hasFailed = computed(() => (hadFailed ||= job.value.counts.failed > 0));
+  const undo = importUndo(job, again);
   const relatedImport = computed(() => job.value.promoted_to ?? job.value.promoted_from ?? null);
   return [
-    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", { tabindex: "-1", ref: focusHeading }, importTitle(job.peek()), h("span", { class: "file-name" }, ` ${file_name ?? key}`)), () => statusBadge(job.value.status), h("span", { class: "chip" }, isDryRun ? "dry run" : job.peek().mode)), actionButtons(job, again)),
+    h("div", { class: "head" }, h("div", { class: "title" }, h("h1", { tabindex: "-1", ref: focusHeading }, importTitle(job.peek()), h("span", { class: "file-name" }, ` ${file_name ?? key}`)), () => statusBadge(job.value.status), h("span", { class: "chip" }, isDryRun ? "dry run" : job.peek().mode)), actionButtons(job, again, undo.buttons)),
     stepBar(() => (isDryRun ? "check" : "import"), () => null),
     () => (job.value.failure_reason ? h("p", { class: "notice", role: "alert", data: { tone: "bad" } }, job.value.failure_reason) : null),
     () => (relatedImport.value ? originNotice(job.peek()) : null),
     progress(job),
     () => summaryNotice(job.value),
+    undo.notice,
     () => (hasFailed.value ? untracked(() => importErrors(job, again)) : null),
     facts(job, resource_type),
   ];
 }
 
-/** @param {import("../core/signal.js").Signal<any>} job @param {() => Promise<void>} again */
-function actionButtons(job, again) {
+/** @param {import("../core/signal.js").Signal<any>} job @param {() => Promise<void>} again @param {HTMLElement[]} undoButtons */
+function actionButtons(job, again, undoButtons) {
   const asJob = () => ({ id: job.peek().job_id, key: job.peek().key });
   const isOpen = () => !isClosed(job.value.status);
   const isDryRun = job.peek().validate_only;
@@ -92,6 +95,7 @@ function actionButtons(job, again) {
       { label: "All rows as a workbook", icon: "down", run: () => downloadWorkbook(job.peek(), []) },
       { label: "Failed rows as a workbook", icon: "down", run: () => downloadFile(`/v1/imports/${job.peek().job_id}/errors.xlsx`), disabledReason: job.peek().counts.failed ? null : "No failed rows" },
     ], { content: [icon("down"), "Download"], class: "" }),
+    undoButtons,
     h("button", { type: "button", hidden: () => !isOpen() || job.value.status === "cancelling", on: { click: singleFlight(() => (job.peek().status === "paused" ? resumeJob(asJob(), again) : pauseJob(asJob(), again))) } }, () => (job.value.status === "paused" ? [icon("play"), "Resume"] : [icon("pause"), "Pause"])),
     h("button", { type: "button", class: "danger", hidden: () => !isOpen(), on: { click: singleFlight(() => cancelJob(asJob(), again)) } }, icon("ban"), "Cancel …"),
     isDryRun ? h("button", { type: "button", class: "main-act", hidden: () => Boolean(job.value.promoted_to), disabled: () => disabledReason() !== null, title: disabledReason, on: { click: singleFlight(() => toastOnError(async () => promoteImport(await api.get(`/v1/imports/${job.peek().job_id}`)))) } }, icon("import"), () => `Import ${pluralize(job.value.counts.done, "valid row")} …`) : null,

@@ -15,6 +15,8 @@ const RESULT_TEXTS = {
   cancel: ["Cancelled", "No waiting rows were left. "],
   dismiss: ["Dismissed", "No rows were left to dismiss. "],
   restore: ["Restored", "No dismissed rows were left. "],
+  undo: ["Undone:", "No rows were reversed. "],
+  redo: ["Redone:", "No rows were restored. "],
 };
 /** The categories of failed items, as in the API. */
 export const CATEGORY_LABELS = { handler: "handler failures", invalid_row: "invalid import rows", dry_run: "dry-run rows" };
@@ -30,6 +32,7 @@ export function describePredicate(operation) {
   const predicate = operation.predicate;
   const parts = [];
   if (operation.verb === "repair") return `failed rows with the error ${predicate.cause}${predicate.column ? `, column ${predicate.column}` : ""}, rule: ${humanize(predicate.rule.type)}`;
+  if (operation.verb === "undo" || operation.verb === "redo") return `the rows that an import wrote: ${pluralize(predicate.rows, "row")}`;
   const named = predicate.items ? Object.values(predicate.items).reduce((/** @type {number} */ sum, /** @type {any} */ seqs) => sum + seqs.length, 0) : predicate.seqs && predicate.seqs.length + (predicate.ranges ?? []).reduce((/** @type {number} */ sum, /** @type {number[]} */ [first, last]) => sum + last - first + 1, 0);
   if (named !== undefined && named !== null) parts.push(pluralize(/** @type {number} */ (named), "selected row"));
   else if (DEAD_LETTER_VERBS.includes(operation.verb)) parts.push(operation.verb === "restore" ? "all matching dismissed items" : "all matching failed items");
@@ -74,7 +77,7 @@ export async function reportOperation(operation) {
     const verb = now.verb === "repair" && now.predicate.rule.type === "drop" ? "dismiss" : now.verb;
     const [done, nothing] = RESULT_TEXTS[verb] ?? ["Requeued", "No rows were left to requeue. "];
     if (now.items === 0) showToast([nothing, link()]);
-    else showToast([`${done} ${pluralize(now.items, "row")}. ${now.unchanged ? `The rule did not change ${pluralize(now.unchanged, "row")}. ` : ""}`, link()], "ok");
+    else showToast([`${done} ${pluralize(now.items, "row")}. ${now.unchanged ? `${now.verb === "repair" ? "The rule did not change" : "Not reversed:"} ${pluralize(now.unchanged, "row")}. ` : ""}`, link()], "ok");
   }
   return now;
 }

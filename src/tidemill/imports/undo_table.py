@@ -1,0 +1,511 @@
+"""Statements of undoable imports on a user's table: record what an import writes, and reverse recorded rows."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg.sql import SQL, Composable, Identifier, Literal
+from psycopg.types.json import Jsonb
+
+from tidemill.core.errors import Conflict, InvalidInput
+from tidemill.imports.import_plan import ImportPlan
+from tidemill.imports.target_table import (
+    TargetUnusable,
+    UnnestedRows,
+    build_text_array_sql_and_value,
+    load_sql_template,
+    quote_column,
+    quote_table,
+    sql,
+)
+from tidemill.store.database import Connection, Database
+from tidemill.store.statements import fetch_records, fetch_rows, make_sql_loader
+from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
+from tidemill.tables.resource import TableName
+
+_read_catalog = make_sql_loader("tidemill.tables")
+_KEY_CHANGED = (
+    "rows cannot be found by their key after they were written, because a trigger changes it. "
+    "Import without undo, or use another key"
+)
+
+
+TextSettings = dict[str, str]
+"""The settings of a session that the texts of values depend on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of the catalog. ``missing`` is its value in rows that are older than the column."""
+
+    name: str
+    sql_type: str
+    not_null: bool
+    always_identity: bool
+    generated: bool
+    default: str | None
+    missing: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedLayout:
+    """The key, and the columns with their types, of the rows of a record. It is stored with the record.
+
+    ``settings``: those with which their texts were written.
+    """
+
+    key: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    settings: TextSettings = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, layout: Mapping[str, Any]) -> "LoggedLayout":
+        columns = tuple((name, type_) for name, type_ in layout["columns"])
+        return cls(tuple(layout["key"]), columns, layout["settings"])
+
+    def to_json(self) -> dict[str, Any]:
+        columns = [list(column) for column in self.columns]
+        return {"key": list(self.key), "columns": columns, "settings": self.settings}
+
+    @property
+    def types(self) -> dict[str, str]:
+        return dict(self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoTarget:
+    """What an undoable import records of its table, and the expressions for key columns that the table generates."""
+
+    table: TableName
+    layout: LoggedLayout
+    generators: Mapping[str, str]
+    has_before_triggers: bool
+    has_update_triggers: bool
+
+
+async def read_table_columns(conn: Connection, table: TableName) -> list[TableColumn]:
+    params = {"schema": table.schema, "name": table.name}
+    return await fetch_records(conn, TableColumn, sql("undo/columns"), params)
+
+
+async def read_undo_target(conn: Connection, plan: ImportPlan) -> UndoTarget:
+    """Return what an import with ``undo`` records.
+
+    Raises:
+        InvalidInput: No unique index identifies the rows that the import writes.
+    """
+    table = plan.resource.table
+    params = {"schema": table.schema, "name": table.name}
+    columns = {column.name: column for column in await read_table_columns(conn, table)}
+    mapped = {plan.resource.get_field(name).column for name in plan.mapped_fields}
+    generators = {
+        name: column.default for name, column in columns.items() if column.default is not None and not column.generated
+    }
+    unique = [tuple(row["columns"]) for row in await fetch_rows(conn, _read_catalog("catalog/unique"), params)]
+    own_key = tuple(plan.resource.get_field(name).column for name in plan.resource.key)
+    for key in sorted(unique, key=lambda names: set(names) != set(own_key)):
+        if all(columns[name].not_null and (name in mapped or name in generators) for name in key):
+            stored = tuple((one.name, one.sql_type) for one in columns.values() if not one.generated)
+            is_rewritten = (await fetch_rows(conn, _read_catalog("catalog/is_rewritten"), params))[0]["exists"]
+            used = {name: generators[name] for name in key if name in generators}
+            has_update_triggers = (await fetch_rows(conn, sql("undo/has_update_triggers"), params))[0]["exists"]
+            return UndoTarget(table, LoggedLayout(key, stored), used, is_rewritten, has_update_triggers)
+    raise InvalidInput(
+        f"Cannot undo an import into {table} later: the table needs a unique key whose columns are NOT NULL and are in "
+        "the file or have a default. Add such a key, or import without undo."
+    )
+
+
+async def check_undo_is_possible(db: Database, plan: ImportPlan) -> None:
+    """Raise InvalidInput if an import with ``undo`` cannot record its rows."""
+    target = await db.run(read_undo_target, plan)
+    columns = [name for name, _ in target.layout.columns]
+    lacking = await db.run(find_access_problems, target.table, columns, "read")
+    if lacking:
+        raise InvalidInput(f"Cannot record rows of {target.table} for an undo: {describe_access_problems(lacking)}")
+
+
+_SETTINGS_TO_READ_TEXTS = ("intervalstyle", "lc_monetary")
+
+
+async def read_text_settings(conn: Connection) -> TextSettings:
+    (settings,) = await fetch_rows(conn, sql("undo/text_settings"), {})
+    return settings
+
+
+@asynccontextmanager
+async def use_text_settings(conn: Connection, settings: TextSettings, *, to_read: bool = False) -> AsyncIterator[None]:
+    """Use the settings of a record in this block. An error leaves the reset to the rollback.
+
+    With ``to_read``, recorded texts can be read, and triggers see the time zone of the session.
+    """
+    before = await read_text_settings(conn)
+    only = {name: settings[name] for name in _SETTINGS_TO_READ_TEXTS} if to_read else settings
+    await conn.execute(sql("undo/use_settings"), before | only)
+    yield
+    await conn.execute(sql("undo/use_settings"), before)
+
+
+class UndoRecorder:
+    """Records the rows that a batch writes, in the transaction of the batch."""
+
+    def __init__(self, conn: Connection, job_id: UUID, target: UndoTarget) -> None:
+        self._conn = conn
+        self._job_id = job_id
+        self._target = target
+        self._rows = _RowSql(target.table, target.layout)
+        self._layout: Jsonb | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns of the records."""
+        return self._target.layout.key
+
+    @property
+    def has_update_triggers(self) -> bool:
+        """Whether triggers can change rows after an UPDATE has returned their content."""
+        return self._target.has_update_triggers
+
+    async def generate_key_column(self, column: str, count: int) -> list[str]:
+        """Return new values of a key column that the file does not have, from its default."""
+        expression = SQL(self._target.generators[column].replace("%", "%%"))
+        statement = load_sql_template("undo/generate").format(expression=expression)
+        return [row[0] for row in await (await self._conn.execute(statement, {"count": count})).fetchall()]
+
+    async def record_inserted(self, keys: Sequence[Sequence[str | None]]) -> None:
+        """Record inserted rows, by their key columns. TargetUnusable if a trigger has changed keys."""
+        parts, values = self._rows.build_unnest(keys)
+        row = await (await self._execute("undo/log_inserted", values, **parts)).fetchone()
+        if row is None or row[0] != len(keys[0]) or await self._has_foreign_rows(parts, values, row[1]):
+            raise TargetUnusable(f"{self._target.table}: {_KEY_CHANGED}")
+
+    async def _has_foreign_rows(
+        self, parts: Mapping[str, Composable], values: Mapping[str, Any], record_id: int
+    ) -> bool:
+        """Whether a key belongs to an older row, because a trigger gave the new row another key."""
+        if not self._target.has_before_triggers:
+            return False
+        row = await (await self._execute("undo/foreign_rows", {**values, "id": record_id}, **parts)).fetchone()
+        return row is not None and row[0] > 0
+
+    async def update_and_record(self, rows: UnnestedRows, **parts: Composable) -> set[int]:
+        """Update rows and record their content before and after. Return the updated rows."""
+        of_rows = {"arrays": rows.arrays, "names": rows.names}
+        before = self._rows.build_image_parts("b")
+        row = await (await self._execute("undo/update_and_log", rows.values, **parts, **of_rows, **before)).fetchone()
+        return set() if row is None or row[0] is None else {number - 1 for number in row[0]}
+
+    async def record_existing(
+        self, rows: UnnestedRows, match: Composable, differs: Composable
+    ) -> tuple[int, list[int]]:
+        """Lock the rows that differ, and record their content. Return the id of the record, and their indexes."""
+        parts = {"arrays": rows.arrays, "names": rows.names, "match": match, "differs": differs}
+        cursor = await self._execute("undo/log_existing", rows.values, **parts, **self._rows.build_image_parts())
+        row = await cursor.fetchone()
+        return (0, []) if row is None else (int(row[0]), [number - 1 for number in row[1]])
+
+    async def record_updated(self, record_id: int) -> None:
+        """Add the new content to a record. TargetUnusable if a trigger has changed keys."""
+        logged = self._rows.build_logged("update", with_images=False, with_hashes=False)
+        parts = {"logged": logged, "match": self._rows.build_match()}
+        row = await (await self._execute("undo/hash_written", {"id": record_id, "ords": None}, **parts)).fetchone()
+        if row is None or not row[0]:
+            raise TargetUnusable(f"{self._target.table}: {_KEY_CHANGED}")
+
+    async def _execute(self, name: str, values: Mapping[str, Any], **parts: Composable) -> Any:
+        if self._layout is None:
+            settings = await read_text_settings(self._conn)
+            self._layout = Jsonb(replace(self._target.layout, settings=settings).to_json())
+        statement = load_sql_template(name).format(table=self._rows.table, hash=self._rows.hash, **parts)
+        params = {"job_id": self._job_id, "layout": self._layout, **values}
+        return await self._conn.execute(statement, params, prepare=False)
+
+
+class _RowSql:
+    """Parts of statements on rows ``t`` of a table and recorded rows ``n``. k0, k1, … are keys and i0, i1, … images."""
+
+    def __init__(self, table: TableName, layout: LoggedLayout, stored: LoggedLayout | None = None) -> None:
+        """``layout`` is that of the recorded rows, and ``stored`` that of new records (default: the same)."""
+        self._layout = layout
+        self._stored = stored or layout
+        self.table = quote_table(table)
+        columns = SQL(", ").join(_of_row(name) for name, _ in layout.columns)
+        self.hash = SQL('hashtextextended(ROW({})::text COLLATE "C", 0)').format(columns)
+
+    def build_image_parts(self, row: str = "t") -> dict[str, Composable]:
+        """Build the texts of the complete current rows, and their arrays."""
+        key, columns = self._stored.key, [name for name, _ in self._stored.columns]
+        return {
+            "key_texts": SQL(", ").join(
+                SQL("{}::text AS {}").format(_of_row(name, row), Identifier(f"k{at}")) for at, name in enumerate(key)
+            ),
+            "image_texts": SQL(", ").join(
+                SQL("{}::text AS {}").format(_of_row(name, row), Identifier(f"i{at}"))
+                for at, name in enumerate(columns)
+            ),
+            "keys": _aggregate("k", len(key)),
+            "images": _aggregate("i", len(columns)),
+        }
+
+    def build_unnest(self, keys: Sequence[Sequence[str | None]]) -> tuple[dict[str, Composable], dict[str, Any]]:
+        pairs = [build_text_array_sql_and_value(f"k{at}", column) for at, column in enumerate(keys)]
+        arrays = SQL(", ").join(array for array, _ in pairs)
+        parts: dict[str, Composable] = {"arrays": arrays, "names": self._key_names, "match": self.build_match()}
+        return parts, {f"k{at}": value for at, (_, value) in enumerate(pairs)}
+
+    @property
+    def _key_names(self) -> Composable:
+        return SQL(", ").join(Identifier(f"k{at}") for at in range(len(self._layout.key)))
+
+    @property
+    def key_array(self) -> Composable:
+        return SQL("ARRAY[{}]").format(SQL(", ").join(Identifier("n", f"k{at}") for at in range(len(self._layout.key))))
+
+    @property
+    def key_arrays(self) -> Composable:
+        return _aggregate("k", len(self._layout.key))
+
+    def build_match(self, other: str = "n", row: str = "t") -> Composable:
+        types = self._layout.types
+        return SQL(" AND ").join(
+            SQL("{} = {}::{}").format(_of_row(name, row), Identifier(other, f"k{at}"), _type(types[name]))
+            for at, name in enumerate(self._layout.key)
+        )
+
+    def build_logged(self, action: str, *, with_images: bool, with_hashes: bool = True) -> Composable:
+        """Build a query of recorded rows: ``%(ords)s`` of the record ``%(id)s``, or all of them for NULL."""
+        names = [f"k{at}" for at in range(len(self._layout.key))]
+        arrays: list[Composable] = [
+            SQL("l.keys[{0}:{0}]").format(Literal(at + 1)) for at in range(len(self._layout.key))
+        ]
+        if with_images:
+            names += [f"i{at}" for at in range(len(self._layout.columns))]
+            arrays += [SQL("l.images[{0}:{0}]").format(Literal(at + 1)) for at in range(len(self._layout.columns))]
+        if with_hashes and action != "delete":
+            names.append("hash")
+            arrays.append(SQL("l.hashes"))
+        return SQL(
+            "SELECT n.* FROM tidemill.undo_log l CROSS JOIN LATERAL unnest({}) WITH ORDINALITY AS n({}, ord) "
+            "WHERE l.id = %(id)s AND (%(ords)s::bigint[] IS NULL OR n.ord = ANY(%(ords)s::bigint[]))"
+        ).format(SQL(", ").join(arrays), SQL(", ").join(map(Identifier, names)))
+
+    def build_live_keys(self) -> Composable:
+        """Build a query of the keys of all rows that the import ``%(job_id)s`` wrote and that are not undone."""
+        keys = SQL(", ").join(SQL("l.keys[{0}:{0}]").format(Literal(at + 1)) for at in range(len(self._layout.key)))
+        return SQL(
+            "(SELECT u.* FROM tidemill.undo_log l CROSS JOIN LATERAL unnest({}) AS u({}) "
+            "WHERE l.job_id = %(job_id)s AND NOT l.is_undo AND l.live_count > 0)"
+        ).format(keys, self._key_names)
+
+    def build_value(self, column: str) -> Composable:
+        names = [name for name, _ in self._layout.columns]
+        return SQL("{}::{}").format(Identifier("n", f"i{names.index(column)}"), _type(self._layout.types[column]))
+
+
+def _of_row(column: str, row: str = "t") -> Composable:
+    return SQL("{}.{}").format(Identifier(row), quote_column(column))
+
+
+def _type(sql_type: str) -> SQL:
+    # The name comes from the catalog, never from a request, so it is safe to insert it as SQL.
+    return SQL(sql_type.replace("%", "%%"))
+
+
+def _literal(text: str | None) -> Literal:
+    return Literal(None if text is None else text.replace("%", "%%"))
+
+
+def _aggregate(prefix: str, count: int) -> Composable:
+    arrays = SQL(", ").join(SQL("array_agg({})").format(Identifier(f"{prefix}{at}")) for at in range(count))
+    return SQL("ARRAY[{}]").format(arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencingKey:
+    """A foreign key that refers to a table."""
+
+    name: str
+    schema: str
+    table: str
+    is_own: bool
+    columns: Sequence[str]
+    target_columns: Sequence[str]
+
+    @property
+    def table_name(self) -> TableName:
+        return TableName(self.schema, self.table)
+
+
+async def list_referencing_keys(conn: Connection, table: TableName) -> list[ReferencingKey]:
+    params = {"schema": table.schema, "name": table.name}
+    return await fetch_records(conn, ReferencingKey, sql("undo/references"), params)
+
+
+class RecordOwner(NamedTuple):
+    """The job and the operation that write new records."""
+
+    job_id: UUID
+    operation_id: UUID
+    is_undo: bool
+
+
+class LoggedRows:
+    """The rows of one record, and the statements that reverse them. Rows are numbers from 1."""
+
+    def __init__(
+        self, conn: Connection, table: TableName, record_id: int, action: str, layout: LoggedLayout,
+        columns: Sequence[TableColumn],
+    ) -> None:  # fmt: skip
+        """``columns`` are the current ones. Conflict if the recorded rows no longer fit into the table."""
+        self._conn = conn
+        self._table = table
+        self._record_id = record_id
+        self._action = action
+        self._layout = layout
+        self._columns = {column.name: column for column in columns}
+        self._check_layout()
+        stored = tuple((one.name, one.sql_type) for one in columns if not one.generated)
+        self._stored = LoggedLayout(layout.key, stored, layout.settings)
+        self._rows = _RowSql(table, layout, self._stored)
+        # Rows that this record's reversal writes, with the current columns.
+        self._written = _RowSql(table, self._stored)
+
+    def _check_layout(self) -> None:
+        for name, type_ in self._layout.columns:
+            now = self._columns.get(name)
+            if now is None or now.generated:
+                raise Conflict(f'Table {self._table} has changed: column "{name}" was removed or is generated now')
+            if now.sql_type != type_:
+                raise Conflict(f'Table {self._table} has changed: column "{name}" was {type_} and is {now.sql_type}')
+
+    async def find_changed(self, rows: Sequence[int], *, lock: bool) -> dict[int, bool]:
+        """Return the rows that have changed since: row -> whether it is gone. Lock the others if ``lock``."""
+        if self._action == "delete":
+            cursor = await self._execute("undo/existing", rows)
+            return {row[0]: False for row in await cursor.fetchall()}
+        cursor = await self._execute(
+            "undo/classify",
+            rows,
+            hash=self._rows.hash,
+            untouched=self._build_untouched_condition(),
+            lock=SQL("FOR UPDATE OF t" if lock else ""),
+        )
+        return {row[0]: row[1] for row in await cursor.fetchall()}
+
+    def _build_untouched_condition(self) -> Composable:
+        """Build the condition that no one has set a column that is newer than the record."""
+        logged = self._layout.types
+        parts = [
+            SQL("{}::text IS NOT DISTINCT FROM {}").format(_of_row(one.name), _literal(one.missing))
+            for one in self._columns.values()
+            if one.name not in logged and not one.generated and (one.missing is not None or one.default is None)
+        ]
+        return SQL(" AND ").join(parts) if parts and self._action == "insert" else SQL("true")
+
+    async def find_referenced(self, rows: Sequence[int], key: ReferencingKey, job_id: UUID | None) -> set[int]:
+        """Return the rows that other rows refer to with a foreign key.
+
+        References from these rows to each other do not count, and with ``job_id`` none from rows that the import wrote.
+        """
+        columns = {name: at for at, (name, _) in enumerate(self._layout.columns)}
+        if self._action == "update":  # the key stays; other columns can be referred to as well
+            if not columns.keys() >= set(key.target_columns) or set(self._layout.key) >= set(key.target_columns):
+                return set()
+            changes: Composable = SQL("({})").format(
+                SQL(" OR ").join(
+                    SQL("{}::text IS DISTINCT FROM {}").format(_of_row(name), Identifier("n", f"i{columns[name]}"))
+                    for name in key.target_columns
+                )
+            )
+        else:
+            changes = SQL("true")
+        refers = SQL(" AND ").join(
+            SQL("{} = {}").format(_of_row(name, "r"), _of_row(target))
+            for name, target in zip(key.columns, key.target_columns, strict=True)
+        )
+        outside: Composable = SQL("true")
+        if key.is_own and self._action == "insert":
+            among = SQL("n") if job_id is None else self._rows.build_live_keys()
+            outside = SQL("NOT EXISTS (SELECT FROM {} m WHERE {})").format(among, self._rows.build_match("m", "r"))
+        cursor = await self._execute(
+            "undo/referenced",
+            rows,
+            {"job_id": job_id},
+            with_images=self._action == "update",
+            changes=changes,
+            refers=refers,
+            outside=outside,
+            other=quote_table(key.table_name),
+        )
+        return {row[0] for row in await cursor.fetchall()}
+
+    async def log_reversal(self, rows: Sequence[int], owner: RecordOwner) -> int:
+        """Add the record with which the reversal of these rows can be undone; return its id."""
+        params = owner._asdict() | {"layout": Jsonb(self._stored.to_json())}
+        if self._action == "delete":
+            cursor = await self._execute("undo/log_restored", rows, params, keys=self._rows.key_arrays)
+        else:
+            action = "delete" if self._action == "insert" else "update"
+            parts = self._rows.build_image_parts()
+            cursor = await self._execute("undo/log_current", rows, params | {"action": action}, parts)
+        row = await cursor.fetchone()
+        return int(row[0]) if row is not None else 0
+
+    async def reverse(self, rows: Sequence[int]) -> int:
+        """Delete, restore or insert the rows; return how many the table has accepted."""
+        if self._action == "insert":
+            cursor = await self._execute("undo/delete", rows)
+        elif self._action == "update":
+            names = [
+                name for name, _ in self._layout.columns
+                if name not in self._layout.key and not self._columns[name].always_identity
+            ]  # fmt: skip
+            sets = SQL(", ").join(
+                SQL("{} = {}").format(quote_column(name), self._rows.build_value(name)) for name in names
+            )
+            cursor = await self._execute("undo/update", rows, with_images=True, sets=sets)
+        else:
+            names = [name for name, _ in self._layout.columns]
+            cursor = await self._execute(
+                "undo/insert", rows, with_images=True,
+                columns=SQL(", ").join(map(quote_column, names)),
+                values=SQL(", ").join(map(self._rows.build_value, names)),
+            )  # fmt: skip
+        return int(cursor.rowcount)
+
+    async def hash_written(self, record_id: int) -> bool:
+        """Add the new content to a record of a reversal; return False if a trigger has changed keys."""
+        if self._action == "insert":  # the rows are gone
+            return True
+        logged = self._written.build_logged("update", with_images=False, with_hashes=False)
+        statement = load_sql_template("undo/hash_written").format(
+            table=self._written.table, hash=self._written.hash, logged=logged, match=self._written.build_match()
+        )
+        cursor = await self._conn.execute(statement, {"id": record_id, "ords": None}, prepare=False)
+        row = await cursor.fetchone()
+        return row is not None and bool(row[0])
+
+    async def add_exceptions(self, owner: RecordOwner, status: str, problems: Mapping[int, tuple[str, str]]) -> None:
+        """Store rows that are not reversed: row -> code and reason."""
+        rows = sorted(problems)
+        codes, reasons = [problems[row][0] for row in rows], [problems[row][1] for row in rows]
+        params = owner._asdict() | {"status": status, "codes": codes, "reasons": reasons}
+        await self._execute("undo/add_exceptions", rows, params, key=self._rows.key_array)
+
+    async def _execute(
+        self,
+        name: str,
+        rows: Sequence[int],
+        params: Mapping[str, Any] | None = None,
+        more_parts: Mapping[str, Composable] | None = None,
+        *,
+        with_images: bool = False,
+        **parts: Composable,
+    ) -> Any:
+        logged = self._rows.build_logged(self._action, with_images=with_images)
+        common = {"table": self._rows.table, "match": self._rows.build_match(), "logged": logged}
+        statement = load_sql_template(name).format(**common, **parts, **(more_parts or {}))
+        values = {"id": self._record_id, "ords": list(rows), **(params or {})}
+        return await self._conn.execute(statement, values, prepare=False)
