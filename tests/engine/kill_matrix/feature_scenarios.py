@@ -77,6 +77,34 @@ async def repair(stage: Stage) -> None:
     assert await rows(stage.db, "SELECT count(*), count(DISTINCT seq) FROM tidemill.item_fix") == [(40, 40)]
 
 
+async def undo(stage: Stage) -> None:
+    """A client undoes an upsert. If the failpoint ended the undo with an error, it sends the request again."""
+    scene = ImportScene(stage.db, stage.settings, Mill(stage.settings))
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t SELECT n, 0 FROM generate_series(0, 29) n"
+    )
+    job_id = await scene.submit("id,n\n" + "".join(f"{n},1\n" for n in range(60)), "t", mode="upsert", undo=True)
+    stage.app()
+    stage.work(import_batch_rows=20)
+    assert (await stage.closed(job_id)).status is JobStatus.COMPLETED
+    await rows(stage.db, "UPDATE t SET n = 2 WHERE id IN (5, 55)")
+
+    async def is_over() -> bool:
+        return not await rows(stage.db, "SELECT 1 FROM tidemill.operation WHERE state = 'running'")
+
+    for _ in range(REPAIRS_MAX):
+        answer = await stage.request("POST", f"/v1/imports/{job_id}/undo", json={})
+        assert answer.status_code in (200, 202, 409), answer.text
+        await eventually(is_over)
+        if await rows(stage.db, "SELECT 1 FROM tidemill.operation WHERE state = 'done'"):
+            break
+    expected = [*((n, 2 if n == 5 else 0) for n in range(30)), (55, 2)]
+    assert await rows(stage.db, "SELECT id, n FROM t ORDER BY id") == expected
+    log = "SELECT is_undo, sum(live_count)::int FROM tidemill.undo_log GROUP BY 1 ORDER BY 1"
+    assert await rows(stage.db, log) == [(False, 2), (True, 58)]
+    assert await rows(stage.db, "SELECT sum(items)::int FROM tidemill.operation") == [(58,)]
+
+
 async def fetch(stage: Stage) -> None:
     body = b"".join(b'{"n": %d}\n' % n for n in range(200))
     stage.app(GOOD)

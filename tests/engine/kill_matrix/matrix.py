@@ -47,6 +47,7 @@ POINTS: dict[Scenario, tuple[str, ...]] = {  # scenario -> failpoints that it re
     job_scenarios.migrate: ("migrate.executed", "migrate.recorded", "migrate.before_commit"),
     feature_scenarios.import_: (*INGEST, "import.rows_written", "flush.after_outcomes", "flush.before_commit"),
     feature_scenarios.repair: ("repair.rows_read", "repair.rows_fixed"),
+    feature_scenarios.undo: ("undo.rows_locked", "undo.rows_recorded", "undo.rows_reversed"),
     feature_scenarios.fetch: ("fetch.leased", "fetch.stored"),
     feature_scenarios.relay: ("relay.before_publish", "relay.published"),
     feature_scenarios.export: ("export.rows_written", "export.file_finished"),
