@@ -6,8 +6,10 @@ import psycopg
 import pytest
 
 from imports.scenes import Scene
+from tidemill.app.runtime_factory import make_runtime
 from tidemill.core.errors import InvalidInput
 from tidemill.core.status import ItemStatus
+from tidemill.imports.undo import start_undo
 from tidemill.jobs.reprocessing import reprocess_items
 from tidemill.store.database import Database
 from tidemill.store.reprocess_items import ReprocessSelection
@@ -73,3 +75,26 @@ async def test_dry_run_without_temporary_table_privilege_fails_with_reason(scene
     job = await clerks.finish(await clerks.submit(FILE, "t", validate_only=True))
     assert job.status == "failed"
     assert "permission denied to create temporary tables" in str(job.failure_reason)
+
+
+async def test_undo_names_missing_grants_before_it_changes_a_row(scene: Scene, clerks: Scene) -> None:
+    await scene.table("CREATE TABLE child (t_id int REFERENCES t ON DELETE CASCADE)")
+    await scene.table("GRANT SELECT, INSERT ON t TO import_clerk")
+    job = await clerks.finish(await clerks.submit(FILE, "t", undo=True))
+    runtime = make_runtime(clerks.db, clerks.settings)
+    for grant in ("UPDATE", "DELETE"):
+        with pytest.raises(InvalidInput, match=f"lacks {grant}"):
+            await start_undo(runtime, job, by=0)
+        await scene.table(f"GRANT {grant} ON t TO import_clerk")
+    with pytest.raises(InvalidInput, match=r"GRANT SELECT \(t_id\) ON public\.child TO import_clerk"):
+        await start_undo(runtime, job, by=0)
+    assert await scene.count("t") == 100
+    await scene.table("GRANT SELECT ON child TO import_clerk")
+    assert (await start_undo(runtime, job, by=0)).items == 100
+
+
+async def test_undoable_import_needs_select_on_all_columns(scene: Scene, clerks: Scene) -> None:
+    await scene.table("ALTER TABLE t ADD secret text", "GRANT INSERT, SELECT (id, name) ON t TO import_clerk")
+    with pytest.raises(InvalidInput, match=r"Cannot record rows of public\.t for an undo: .* lacks SELECT \(secret\)"):
+        await clerks.submit(FILE, "t", undo=True)
+    assert (await clerks.finish(await clerks.submit(FILE, "t"))).status == "completed"

@@ -1,14 +1,18 @@
 """Undo of imports: rows get their earlier content back exactly, unless they have changed or others refer to them."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from imports.scenes import Scene, meanwhile, small_batches
+from imports.scenes import Scene, look_at, meanwhile, small_batches
 from support import eventually, job_of, rows
+from support.import_requests import Shop, open_shop
+from tidemill import Mill
 from tidemill.app.runtime_factory import make_runtime
 from tidemill.core.errors import Conflict, InvalidInput
 from tidemill.core.job import Job
@@ -24,6 +28,7 @@ from tidemill.imports.undo import (
 from tidemill.jobs import job_control
 from tidemill.jobs.reprocessing import ReprocessSelection, reprocess_items
 from tidemill.store import operation_records, retention
+from tidemill.store.database import Database
 from tidemill.store.operation_records import BulkOperation
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, n int, note text DEFAULT 'none')"
@@ -502,3 +507,101 @@ async def test_undo_and_import_of_same_rows_at_once_leave_no_row_half_done(
     assert await previewed(scene, first) == (kept, 0, 0)
     await undo_all(scene, first)
     assert await scene.count("t") == 0
+
+
+@pytest.fixture
+async def shop(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> Shop:
+    return await open_shop(make_api, toy, tmp_path)
+
+
+PEOPLE = b"email,name,age\nada@x.org,Ada,36\nbob@x.org,Bob,41\n"
+
+
+async def test_undo_routes_preview_undo_list_rows_and_redo(shop: Shop) -> None:
+    done = await shop.imported(PEOPLE, undo="true")
+    assert done["undo"] is True
+    path = f"/v1/imports/{done['job_id']}/undo"
+    await rows(shop.api.db, "UPDATE shop.people SET age = 1 WHERE email = 'bob@x.org'")
+    preview = await shop.ada.post(f"{path}/preview", json={})
+    assert preview.json() == {"rows": 2, "checked": 2, "reversed": 1, "kept": 1, "blocked": 0}
+    answer = await shop.ada.post(path, json={})
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["verb"], answer.json()["items"], answer.json()["unchanged"]) == ("undo", 1, 1)
+    assert [name for name, *_ in await shop.people()] == ["bob@x.org"]
+    state = (await shop.ada.get(path)).json()
+    assert {name: state[name] for name in ("undoable", "redoable", "kept", "blocked")} == {
+        "undoable": 1,
+        "redoable": 1,
+        "kept": 1,
+        "blocked": 0,
+    }
+    listed = (await shop.ada.get(f"{path}/rows", params={"status": "kept", "page_size": 1})).json()
+    assert listed == {
+        "rows": [{"status": "kept", "code": "changed", "reason": "the row has changed since", "key": ["bob@x.org"]}]
+    }
+    assert (await shop.ada.get(f"{path}/rows", params={"status": "blocked"})).json() == {"rows": []}
+    assert (await shop.ada.post(path, json={"redo": True})).json()["items"] == 1
+    assert len(await shop.people()) == 2
+    [activity, *_] = (await shop.ada.get(f"/v1/jobs/{done['job_id']}/activity")).json()["activity"]
+    assert activity["verb"] in ("undo", "redo")
+
+
+async def test_undo_routes_hide_imports_of_other_users_and_check_permission(shop: Shop) -> None:
+    done = await shop.imported(PEOPLE, undo="true")
+    path = f"/v1/imports/{done['job_id']}/undo"
+    bob = await shop.api.user("bob")
+    for answer in (
+        await bob.get(path),
+        await bob.post(path, json={}),
+        await bob.post(f"{path}/preview", json={}),
+        await bob.get(f"{path}/rows"),
+    ):
+        assert answer.status_code == 404, answer.text
+    assert len(await shop.people()) == 2
+    plain = await shop.imported(b"email,name,age\ncy@x.org,Cy,1\n")
+    answer = await shop.ada.post(f"/v1/imports/{plain['job_id']}/undo", json={})
+    assert answer.status_code == 409
+    assert "kept no data for an undo" in answer.text
+    assert (await shop.ada.post(path, json={"redo": True})).status_code == 409
+    assert (await shop.ada.post(path, json={"rdo": True})).status_code == 422
+
+
+async def test_resource_makes_undo_the_default_and_request_can_disable_it(scene: Scene) -> None:
+    await scene.table(TABLE)
+    resource = replace(await look_at(scene.db, "t"), undo=True)
+    job = await scene.run("id,n\n1,1\n", "t", resource=resource)
+    assert await undo_all(scene, job) == 1
+    job = await scene.run("id,n\n2,1\n", "t", resource=resource, undo=False)
+    with pytest.raises(Conflict, match="kept no data"):
+        await undo_import(scene, job)
+
+
+async def test_mill_previews_and_undoes_import(scene: Scene, mill: Mill, tmp_path: Path) -> None:
+    await scene.table(TABLE)
+    (tmp_path / "rows.csv").write_text("id,n\n1,1\n2,2\n")
+    job_id = await mill.submit_import_async(tmp_path / "rows.csv", "t", undo=True)
+    await scene.finish(job_id)
+    preview = await mill.preview_undo_async(job_id)
+    assert (preview.reversed, preview.kept, preview.blocked) == (2, 0, 0)
+    state = await mill.undo_import_async(job_id)
+    assert (state.reversed, state.undoable, state.redoable) == (2, 0, 2)
+    assert (await mill.undo_import_async(job_id, redo=True)).reversed == 2
+
+
+async def test_undo_command_previews_lists_rows_and_exits_1_unless_complete(tidemill: Any, db: Database) -> None:
+    await rows(db, TABLE)
+    file = tidemill.file("rows.csv", "id,n\n1,1\n2,2\n3,3\n")
+    assert "3 inserted" in tidemill("import", file, "--into", "t", "--undo").out
+    [(key,)] = await rows(db, "SELECT key FROM tidemill.job")
+    await rows(db, "UPDATE t SET n = 9 WHERE id = 2")
+    said = tidemill("undo", key, "--preview").out
+    assert "2 rows would be reversed" in said
+    assert "1 rows would be kept" in said
+    undone = tidemill("undo", key, code=1).out
+    assert f"Reversed 2 rows of {key}" in undone
+    assert "the row has changed since" in undone
+    assert '"code": "changed"' in tidemill("undo", key, "--rows", "--json").out
+    assert '"reversed": 2' in tidemill("undo", key, "--redo", "--json").out
+    await rows(db, "UPDATE t SET n = 2 WHERE id = 2")
+    assert f"Reversed 3 rows of {key}" in tidemill("undo", key).out
+    assert "has no rows to undo" in tidemill("undo", key, code=2).err
