@@ -9,12 +9,13 @@ import pytest
 
 from files.corpus.case import Case
 from files.corpus.dialect_cases import list_dialect_cases
+from files.corpus.report_cases import list_report_cases
 from files.corpus.table_cases import list_table_cases
 from tidemill.core.errors import InvalidInput
 from tidemill.files.layout_detection import detect_layout
 from tidemill.files.source_opener import open_block_reader
 
-CASES = [*list_dialect_cases(), *list_table_cases()]
+CASES = [*list_dialect_cases(), *list_table_cases(), *list_report_cases()]
 RIGHT_SHARE_MIN = 0.95
 
 

@@ -1,5 +1,6 @@
 """Files that are made to exhaust a reader: each is rejected early, with a message that names the limit."""
 
+import cProfile
 import io
 import struct
 import zipfile
@@ -140,3 +141,12 @@ def test_file_without_required_byte_order_mark_is_rejected(encoding: str) -> Non
     assert error == f"{message} Set encoding to {encoding}-le or {encoding}-be."
     layout = detect_layout(io.BytesIO(data), name="a.csv", options={"encoding": f"{encoding}-le"})
     assert told(data, layout.to_json())[0] == [{"id": "1", "name": "Ada"}]
+
+
+@pytest.mark.parametrize("cell", ["a", "alpha beta", '"a, b"', "A1"])
+def test_detection_effort_does_not_grow_with_number_of_texts(cell: str) -> None:
+    row = ",".join([cell] * 12)
+    data = "\n".join([",".join(f"name {at}" for at in range(12)), *[row] * 5000]).encode()
+    profiler = cProfile.Profile()
+    profiler.runcall(detect_layout, io.BytesIO(data), name="texts.csv")
+    assert sum(entry.callcount for entry in profiler.getstats()) < 300_000

@@ -11,6 +11,7 @@ from tidemill.files.table_rows import (
     SampleRow,
     classify_value,
     find_column_shapes,
+    is_name,
     is_null_word,
     is_typed,
 )
@@ -18,6 +19,8 @@ from tidemill.files.table_rows import (
 HEADER_ROWS_DETECTED_MAX = 5
 SHAPE_SAMPLE_ROWS = 100
 NAME_MAX_CHARS = 80
+_PROVED_CONFIDENCE_MIN = 0.75  # of a header above columns with numbers or dates
+_SECTION_NAMES_MIN = 3  # below the title of a section
 _YEARS = range(1900, 2101)
 
 
@@ -47,15 +50,59 @@ def detect_header(rows: Sequence[SampleRow]) -> HeaderGuess:
     if first.matches and not first.differs:
         return _guess_whether_data_like_row_is_header(rows[0], shapes, first.matches)
     if _has_gaps(rows[0]) and len(rows) > 2 and _is_header_like(rows[1], shapes, typed):  # noqa: PLR2004
-        return HeaderGuess(
-            2, 0.8, "The first row has headings for groups of columns, and the second row has the column names"
-        )
+        count = 2
+        while count < min(HEADER_ROWS_DETECTED_MAX, len(rows) - 1) and _continues_groups(rows[count], shapes, typed):
+            count += 1
+        names = "second row has" if count == 2 else f"next {count - 1} rows have"  # noqa: PLR2004
+        return HeaderGuess(count, 0.8, f"The first row has headings for groups of columns, and the {names} the names")
     if not first.differs:
         return HeaderGuess(1, 0.7, "The first row has text, and nothing in the columns with numbers or dates")
     share = first.differs / (first.differs + first.matches)
     if share < 0.6:  # noqa: PLR2004
         return HeaderGuess(1, 0.5, "Some values in the first row look like column names, and others look like data")
     return _extend_header(rows, shapes, typed, min(0.99, 0.6 + 0.4 * share))
+
+
+def has_proved_header(rows: Sequence[SampleRow]) -> bool:
+    """Return whether the first row has names and its columns have other values, such as numbers."""
+    found = detect_header(rows)
+    return found.rows > 0 and found.confidence >= _PROVED_CONFIDENCE_MIN
+
+
+def has_names(rows: Sequence[SampleRow]) -> bool:
+    """Return whether the first row has names: texts, or codes such as x0001 if its columns have other values."""
+    shapes = list(map(classify_value, rows[0].fields))
+    if all(shape == TEXT for shape in shapes):
+        return True
+    if shapes[-1] == EMPTY:  # a trailing delimiter
+        shapes.pop()
+    if not all(map(is_name, rows[0].fields[: len(shapes)])):
+        return False
+    return has_proved_header(rows)
+
+
+def is_section_header(row: SampleRow) -> bool:
+    """Return whether a row has several texts, which are different."""
+    names = [value for value in row.fields if value.strip()]
+    are_texts = all(classify_value(name) == TEXT for name in names)
+    return len(names) >= _SECTION_NAMES_MIN and are_texts and len(set(names)) == len(names)
+
+
+def completes_header(rows: Sequence[SampleRow], begin: int, width: int) -> bool:
+    """Return whether the row above a header names columns that have no name in the header."""
+    above, header = rows[begin - 1], rows[begin]
+    pairs = zip(above.fields, header.fields, strict=False)
+    completed = [over for over, name in pairs if over.strip() and not name.strip()]
+    return above.width == width and above.filled > 1 and len(completed) > 0 and all(map(is_name, completed))
+
+
+def is_header_of_other_width(row: SampleRow, body: Sequence[SampleRow], width: int) -> bool:
+    """Return whether a row that is not as wide as the others is nevertheless their header."""
+    names = [name.strip() for name in row.fields if name.strip()]
+    is_near = row.width != width and row.width > 1 and 2 * len(names) >= width
+    is_unique = len(set(names)) == len(names) or row.width == width - 1
+    has_none = not has_proved_header(body[:100]) if row.width > width else detect_header(body[:100]).rows == 0
+    return is_near and is_unique and all(map(is_name, names)) and has_none
 
 
 def _extend_header(rows: Sequence[SampleRow], shapes: list[str], typed: list[int], confidence: float) -> HeaderGuess:
@@ -101,6 +148,12 @@ def _continues_header(row: SampleRow, shapes: list[str], typed: list[int]) -> bo
     found = _compare_row_with_columns(row, shapes, typed)
     has_code = any(shapes[at] == "code" and _has_digit(row.fields[at]) for at in typed if at < row.width)
     return not has_code and found.matches == 0 and found.differs == len(typed) > 1
+
+
+def _continues_groups(row: SampleRow, shapes: list[str], typed: list[int]) -> bool:
+    """Return whether a row below headings of groups has names too: texts in half of the columns with numbers."""
+    found = _compare_row_with_columns(row, shapes, typed)
+    return found.matches == 0 and found.differs > 1 and 2 * found.differs >= len(typed)
 
 
 def _has_digit(value: str) -> bool:

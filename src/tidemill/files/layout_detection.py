@@ -169,8 +169,10 @@ def _score_candidate(text: str, delimiter: str, quote: str, line_end: str) -> _C
         for row in _split_rows_with_dialect(text, delimiter, quote, "", line_end)
         if not row.fields[0].startswith(_COMMENT_MARKS)
     ]
-    widths = Counter(row.width for row in rows)
-    wide = [(count, width) for width, count in widths.items() if width > 1]
+    widths: Counter[int] = Counter()
+    for row in rows:
+        widths[row.width] += 1 if row.is_misquoted else 2
+    wide = [(count / 2, width) for width, count in widths.items() if width > 1]
     if not wide:
         return _Candidate(delimiter, quote, 0, 1, len(rows))
     count, width = max(wide)

@@ -1,18 +1,33 @@
 """Detects where the table of a CSV file is: text before and after it, comments, its header, and further tables."""
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout, LayoutFinding
-from tidemill.files.formats.column_names import derive_column_names, describe_derived_names, join_header_rows
-from tidemill.files.header_detection import HeaderGuess, detect_header
+from tidemill.files.formats.column_names import (
+    derive_column_names,
+    describe_derived_names,
+    drop_unused_blank_names,
+    join_header_rows,
+)
+from tidemill.files.header_detection import (
+    HeaderGuess,
+    completes_header,
+    detect_header,
+    has_names,
+    has_proved_header,
+    is_header_of_other_width,
+    is_section_header,
+)
 from tidemill.files.table_rows import (
     TEXT,
     SampleRow,
     classify_value,
     find_column_shapes,
+    is_name,
     is_null_word,
     is_total_word,
     is_typed,
@@ -20,9 +35,15 @@ from tidemill.files.table_rows import (
 
 _COMMENT_PREFIXES = ("##", "#", "//", "%")
 _FOOTER_ROWS_MAX = 10
+_OTHER_DELIMITERS = (None, ",", ";", "\t", "|")  # None: blanks
 _BOUNDARY_ROWS = 20  # rows after a possible second header that must not return to the first table
 _FOOTNOTE_CHARS_MIN = 20
 _TABLE_WIDTH_MIN, _TABLE_ROWS_MIN = 2, 3
+_PROFILE_ROWS_MIN, _PROFILE_ROWS_MAX = 8, 128  # rows at the beginning of a table that show its columns
+_TITLE_ROWS_MAX = 20
+_WIDE_SHARE_MAX = 0.1  # of the rows of a table with one column
+_EQUAL_SHARE_MIN = 0.9  # of the rows that lack the same number of fields
+_PREAMBLE_TABLE_WIDTH_MIN, _PREAMBLE_TABLE_ROWS_MIN = 3, 3
 
 
 @dataclass(slots=True)
@@ -56,9 +77,11 @@ def detect_table(
         tail = [row for row in tail if not row.fields[0].lstrip().startswith(comment)]
     if given.header_rows is None and given.header is None:
         table.options["header"] = True
+    rows = [row for row in rows if row.line >= int(table.options.get("skip_lines", 0))]
     if not rows:
         return table
     rows, is_last = _choose_table(rows, table)
+    _check_single_column(rows, table)
     if given.skip_lines is None and given.table_lines is None:
         rows = _skip_preamble(rows, table)
     guess = _find_header(rows, table)
@@ -96,10 +119,14 @@ def _detect_comment(rows: Sequence[SampleRow], table: DetectedTable) -> str:
         else:
             is_comment = any(row.width < width for row in marked)
         if is_comment:
-            table.add("comment", prefix, 0.9, f"{len(marked)} lines begin with {prefix}")
             last = marked[-1]
             if width > 1 and last.width == width and last is rows[len(marked) - 1]:
+                if has_names(rows[len(marked) - 1 :]) and table.given.skip_lines is None:
+                    reason = "The last comment line has a name for each column"
+                    table.add("skip_lines", last.line, 0.8, reason)
+                    return ""
                 table.add("header", False, 0.5, "The last comment line before the rows may contain the column names")
+            table.add("comment", prefix, 0.9, f"{len(marked)} lines begin with {prefix}")
             return prefix
     return ""
 
@@ -120,7 +147,7 @@ def _choose_table(rows: list[SampleRow], table: DetectedTable) -> tuple[list[Sam
     if begin and table.given.skip_lines is None:
         table.options["skip_lines"] = rows[begin].line
     if end < len(rows) and table.given.table_lines is None:
-        table.options["table_lines"] = rows[end].line - (rows[begin].line if begin else 0)
+        table.options["table_lines"] = rows[end].line - int(table.options.get("skip_lines", 0))
     return rows[begin:end], end == len(rows)
 
 
@@ -128,37 +155,78 @@ def _list_lines(rows: Sequence[SampleRow], starts: Sequence[int]) -> str:
     return ", ".join(str(rows[start].line + 1) for start in starts[:10])
 
 
+class _TableProfile:
+    """The width and the typed columns of the first rows of a table, up to a row."""
+
+    def __init__(self, rows: Sequence[SampleRow], start: int) -> None:
+        self._rows, self._start, self._count = rows, start, 0
+        self.width = self.wide_rows = 0
+        self._typed: int | None = None
+
+    def extend(self, end: int) -> None:
+        """Include the rows before ``end``: each of the first ones, then twice as many each time, up to a limit."""
+        count = min(end - self._start, _PROFILE_ROWS_MAX)
+        count = count if count <= _PROFILE_ROWS_MIN else 1 << (count.bit_length() - 1)
+        if count != self._count:
+            self._count, self._typed = count, None
+            rows = self._get_rows()
+            self.width = get_common_width(rows)
+            self.wide_rows = sum(row.width == self.width for row in rows)
+
+    def count_typed_columns(self) -> int:
+        if self._typed is None:
+            shapes = find_column_shapes((row.fields for row in self._get_rows()[1:]), self.width)
+            self._typed = sum(map(is_typed, shapes))
+        return self._typed
+
+    def _get_rows(self) -> Sequence[SampleRow]:
+        return self._rows[self._start : self._start + self._count]
+
+
+def _check_single_column(rows: Sequence[SampleRow], table: DetectedTable) -> None:
+    """Add a doubt if most rows have one field, and many others have several."""
+    wide = sum(row.width > 1 for row in rows)
+    if get_common_width(rows) == 1 and wide > _WIDE_SHARE_MAX * len(rows):
+        reason = f"Most rows have no delimiter, but {wide} of {len(rows)} rows have several fields"
+        table.findings.append(LayoutFinding(option="delimiter", value="", confidence=0.4, reason=reason))
+
+
 def _find_table_starts(rows: Sequence[SampleRow]) -> list[int]:
     """Return the index of the first row of each table; titles before a table belong to it."""
-    starts = [0]
+    starts, table = [0], _TableProfile(rows, 0)
     at = 2
     while at < len(rows) - 1:
-        if _is_second_header(rows, starts[-1], at):
+        table.extend(at)
+        if _is_second_header(rows, starts[-1], at, table):
             begin = at
-            while begin - 1 > starts[-1] + 1 and rows[begin - 1].filled == 1 and rows[begin - 1].width < rows[at].width:
+            while begin - 1 > starts[-1] + 1 and _is_title(rows[begin - 1], rows[at].width):
                 begin -= 1
             starts.append(begin)
+            table = _TableProfile(rows, begin)
             at += 1
         at += 1
     return starts
 
 
-def _is_second_header(rows: Sequence[SampleRow], start: int, at: int) -> bool:
+def _is_second_header(rows: Sequence[SampleRow], start: int, at: int, table: _TableProfile) -> bool:
     """Return whether a row is the header of another table: names, with rows of the same width after it."""
     row, before = rows[at], rows[at - 1]
-    if row.width < _TABLE_WIDTH_MIN or any(classify_value(value) != TEXT for value in row.fields):
-        return False
+    if row.width < _TABLE_WIDTH_MIN or table.width < _TABLE_WIDTH_MIN or table.wide_rows < _TABLE_ROWS_MIN:
+        return False  # one column, or text before the first table
     has_gap = row.line > before.end
-    previous = rows[max(start, at - 100) : at]
-    width = get_common_width(previous)
-    if width < _TABLE_WIDTH_MIN or sum(each.width == width for each in previous) < _TABLE_ROWS_MIN:
-        return False  # text before the first table
-    if row.width != width:
-        return before.width != row.width and _is_followed_by_table(rows, at, width, has_gap=has_gap)
-    shapes = find_column_shapes((each.fields for each in previous[1:]), width)
-    differs = sum(map(is_typed, shapes))
-    known = {tuple(each.fields) for each in rows[start : start + 5]}
-    return row.fields not in known and rows[at + 1].width == width and differs >= (1 if has_gap else 2)
+    if row.width != table.width:
+        is_new = before.width != row.width and _is_followed_by_table(rows, at, table.width, has_gap=has_gap)
+        return is_new and has_names(rows[at : at + _BOUNDARY_ROWS])
+    if rows[at + 1].width != table.width:
+        return False
+    if _is_title(before, row.width) and before.fields[0] and before.line > rows[at - 2].end and is_section_header(row):
+        return True
+    if table.count_typed_columns() < (1 if has_gap else 2):
+        return False
+    is_repeated = row.fields in [each.fields for each in rows[start : start + _TITLE_ROWS_MAX]]
+    if is_repeated and not _is_title(before, row.width):
+        return False  # one file was appended to another
+    return all(classify_value(value) == TEXT for value in row.fields)
 
 
 def _is_followed_by_table(rows: Sequence[SampleRow], at: int, width: int, *, has_gap: bool) -> bool:
@@ -176,7 +244,9 @@ def _skip_preamble(rows: list[SampleRow], table: DetectedTable) -> list[SampleRo
     """Return the rows without the text before the table."""
     width = get_common_width(rows)
     begin = _find_first_full_row(rows, width)
-    if begin and _is_header_of_other_width(rows[begin - 1], rows[begin:], width):
+    if begin and (
+        is_header_of_other_width(rows[begin - 1], rows[begin:], width) or completes_header(rows, begin, width)
+    ):
         begin -= 1
     if begin:
         lines = rows[begin].line
@@ -193,6 +263,12 @@ def _skip_preamble(rows: list[SampleRow], table: DetectedTable) -> list[SampleRo
                 True,
                 f"Line {last.line + 1} may be text before the table, or have headings for groups of columns",
             )
+        elif is_near and _is_title(last, width) and last.width == width and not has_proved_header(rows[begin:]):
+            is_doubtful, reason = True, f"Line {last.line + 1} may be a title, or a header with a single name"
+        elif is_near and last.filled > 1 and not has_proved_header(rows[begin:]):
+            is_doubtful, reason = True, f"Line {last.line + 1} may be text before the table, or its header"
+        elif _has_table(rows[:begin]):
+            is_doubtful, reason = True, f"The first {lines} lines may be text before the table, or another table"
         limit = table.options.get("table_lines")
         if limit is not None:
             table.options["table_lines"] = int(limit) - (lines - int(table.options.get("skip_lines", 0)))
@@ -206,15 +282,32 @@ def _find_first_full_row(rows: Sequence[SampleRow], width: int) -> int:
     filled = Counter(row.filled for row in rows if row.width == width).most_common(1)[0][0]
     least = 2 if filled > 1 and width > 2 else 1  # noqa: PLR2004
     least = max(least, min(filled, width) // 2)
-    return next((at for at, row in enumerate(rows) if row.width == width and row.filled >= least), 0)
+    begin = next((at for at, row in enumerate(rows) if row.width == width and row.filled >= least), 0)
+    return _find_row_after_titles(rows, begin, width)
 
 
-def _is_header_of_other_width(row: SampleRow, body: Sequence[SampleRow], width: int) -> bool:
-    """Return whether a row that is not as wide as the others is nevertheless their header."""
-    names = [name.strip() for name in row.fields if name.strip()]
-    is_near = row.width != width and row.width > 1 and 2 * len(names) >= width
-    is_named = len(set(names)) == len(names) and all(classify_value(name) == TEXT for name in names)
-    return is_near and is_named and detect_header(list(body[:100])).rows == 0
+def _find_row_after_titles(rows: Sequence[SampleRow], begin: int, width: int) -> int:
+    """Return the first row that is no title: a single text above a header that names at least half of the columns."""
+    at = begin
+    while at < min(begin + _TITLE_ROWS_MAX, len(rows) - 2) and _is_title(rows[at], width):
+        at += 1
+    names = [value for value in rows[at].fields if value.strip()]
+    section = itertools.takewhile(lambda n: n == at or rows[n].line == rows[n - 1].end, range(at, len(rows)))
+    used = {column for n in section for column, value in enumerate(rows[n].fields) if value.strip()}
+    if at == begin or len(names) < 2 or 2 * len(names) < len(used) or not all(map(is_name, names)):  # noqa: PLR2004
+        return begin
+    is_title = len(used) > 2 or rows[at].line > rows[at - 1].end or has_proved_header(rows[at:])  # noqa: PLR2004
+    return at if is_title else begin
+
+
+def _is_title(row: SampleRow, width: int) -> bool:
+    return row.width <= width and row.filled == 1 and any(classify_value(value) == TEXT for value in row.fields)
+
+
+def _has_table(rows: Sequence[SampleRow]) -> bool:
+    """Return whether rows may be a table of their own: some of them are equally wide and have several values."""
+    widths = Counter(row.width for row in rows if row.filled > 1 and row.width >= _PREAMBLE_TABLE_WIDTH_MIN)
+    return any(count >= _PREAMBLE_TABLE_ROWS_MIN for count in widths.values())
 
 
 def _find_header(rows: Sequence[SampleRow], table: DetectedTable) -> HeaderGuess:
@@ -229,7 +322,7 @@ def _find_header(rows: Sequence[SampleRow], table: DetectedTable) -> HeaderGuess
     else:
         guess = detect_header(rows)
         if table.options.get("header") is not False:
-            confidence, reason = _check_header_width(rows, guess)
+            confidence, reason = _check_header_width(rows, guess, table)
             table.add("header", guess.rows > 0, confidence, reason)
             if guess.rows > 1:
                 table.add("header_rows", guess.rows, confidence, reason)
@@ -239,6 +332,7 @@ def _find_header(rows: Sequence[SampleRow], table: DetectedTable) -> HeaderGuess
         names = join_header_rows([row.fields for row in rows[: guess.rows]])
         if table.given.trailing_delimiter or _has_trailing_delimiter_in_all_rows(rows, guess.rows):
             names = names[:-1] if len(names) == get_common_width(rows) and not names[-1].strip() else names
+        names = drop_unused_blank_names(names, {row.width for row in rows[guess.rows :]})
         derived = describe_derived_names(names, derive_column_names(names))
         if derived:
             table.findings.append(
@@ -252,12 +346,18 @@ def _find_header(rows: Sequence[SampleRow], table: DetectedTable) -> HeaderGuess
     return guess
 
 
-def _check_header_width(rows: Sequence[SampleRow], guess: HeaderGuess) -> tuple[float, str]:
+def _check_header_width(rows: Sequence[SampleRow], guess: HeaderGuess, table: DetectedTable) -> tuple[float, str]:
     if guess.rows == 0 or len(rows) <= guess.rows or _has_trailing_delimiter_in_all_rows(rows, guess.rows):
         return guess.confidence, guess.reason
     body = rows[guess.rows :]
     width, names = get_common_width(body), max(row.width for row in rows[: guess.rows])
+    if len(drop_unused_blank_names(join_header_rows([row.fields for row in rows[: guess.rows]]), {width})) == width:
+        return guess.confidence, guess.reason
     if names != width and sum(row.width == names for row in body) < 0.5 * len(body):
+        if names > width and sum(row.width == width for row in body) > _EQUAL_SHARE_MIN * len(body):
+            reason = f"The header has {names} names, but most rows have {width} fields, so the last columns are empty"
+            table.add("short_rows", "pad", 0.5, reason)
+            return guess.confidence, guess.reason
         return min(guess.confidence, 0.5), f"The header has {names} names, but most rows have {width} fields"
     return guess.confidence, guess.reason
 
@@ -314,12 +414,13 @@ def _compute_footer_certainty(row: SampleRow, before: SampleRow, body: Sequence[
         return 0 if first or width < 2 else 0.9  # noqa: PLR2004  only delimiters
     others = [each for each in body if each is not row]
     if row.filled == 1 and classify_value(first) == TEXT and not is_null_word(first):
-        if row.width == width and any(each.filled == 1 for each in others[:-_FOOTER_ROWS_MAX]):
-            return 0
         at = next(n for n, value in enumerate(row.fields) if value.strip())
-        words = first.split()
-        if len(words) >= width and sum(is_typed(classify_value(word)) for word in words) > 1:
-            return 0  # a row with another delimiter
+        if row.width == width and (
+            any(each.filled == 1 for each in others[:-_FOOTER_ROWS_MAX]) or _has_rows_of_one_value(body, at)
+        ):
+            return 0
+        if _has_other_delimiter(first, width):
+            return 0
         is_odd = is_typed(shapes[at]) or len(first) >= _FOOTNOTE_CHARS_MIN or " " in first or ":" in first
         if row.line > before.end or is_odd or is_total_word(first):
             return 0.9
@@ -330,6 +431,18 @@ def _compute_footer_certainty(row: SampleRow, before: SampleRow, body: Sequence[
         at = next(n for n, value in enumerate(row.fields) if value.strip())
         return 0.9 if is_typed(shapes[at]) or is_sparse or _has_sum_of_column(row, others) else 0.5
     return 0
+
+
+def _has_other_delimiter(text: str, width: int) -> bool:
+    """Return whether a text is a row with another delimiter: at least as many values, and some of them typed."""
+    rows = [text.split(delimiter) for delimiter in _OTHER_DELIMITERS]
+    return any(len(row) >= width and sum(is_typed(classify_value(value)) for value in row) > 1 for row in rows)
+
+
+def _has_rows_of_one_value(body: Sequence[SampleRow], at: int) -> bool:
+    """Return whether rows that have a value in one column only are followed by rows with more values."""
+    last = next((n for n in range(len(body) - 1, -1, -1) if body[n].filled > 1), 0)
+    return any(row.filled == 1 and at < row.width and row.fields[at].strip() for row in body[:last])
 
 
 def _has_sum_of_column(row: SampleRow, others: Sequence[SampleRow]) -> bool:

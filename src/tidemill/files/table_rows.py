@@ -10,7 +10,7 @@ from tidemill.files.byte_streams import FileStream, LineBuffer
 from tidemill.files.formats.csv_dialect import CsvDialect, decode_line
 from tidemill.files.formats.csv_reader import CsvRecordScanner
 
-TEXT, EMPTY, NUMBER = "text", "empty", "number"
+TEXT, EMPTY, NUMBER, CODE = "text", "empty", "number", "code"
 TYPED_SHARE_MIN = 0.8  # of the values of a column that have its shape
 NULL_WORDS = frozenset({"-", "--", "n/a", "na", "nan", "null", "none", "nil", "?", "unknown", "#n/a", ".", "k.a."})
 TOTAL_WORDS = frozenset(
@@ -48,6 +48,12 @@ def classify_value(value: str) -> str:
         return TEXT
     found = _SHAPE.fullmatch(text)
     return str(found.lastgroup) if found else TEXT
+
+
+def is_name(value: str) -> bool:
+    """Return whether a value can be the name of a column: a text, or a code with letters, such as x0001 or 1_10."""
+    shape = classify_value(value)
+    return shape == TEXT or (shape == CODE and any(char.isalpha() or char == "_" for char in value))
 
 
 def is_null_word(value: str) -> bool:
@@ -92,6 +98,7 @@ class SampleRow:
     line: int
     span: int
     fields: tuple[str, ...]
+    is_misquoted: bool = False  # it has misplaced quotes, so that the fields are a guess
 
     @property
     def width(self) -> int:
@@ -107,7 +114,10 @@ class SampleRow:
 
 
 def split_sample_rows(text: str, dialect: CsvDialect, line_end: str, skip_lines: int = 0) -> list[SampleRow]:
-    """Return the rows of a text that are not blank. Rows with misplaced quotes are read leniently."""
+    """Return the rows of a text, without blank lines and lines that have only delimiters.
+
+    Rows with misplaced quotes are read leniently.
+    """
     if line_end == "\r":
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     data = text.encode("utf-8", "replace")
@@ -115,17 +125,18 @@ def split_sample_rows(text: str, dialect: CsvDialect, line_end: str, skip_lines:
     scanner, rows = CsvRecordScanner(dialect, lines), list[SampleRow]()
     delimiter = dialect.delimiter.decode()
     while (line := lines.peek_line(0)) is not None and len(rows) < SAMPLE_ROWS_MAX:
-        number, span = lines.number, 1
+        number, span, is_misquoted = lines.number, 1, False
         if dialect.quote is None or dialect.quote in line or dialect.is_blank_delimited or b"\r" in line[:-1]:
             record = scanner.peek_record()
             fields = record.fields if record and record.problem is None else None
             span = record.span if record else 1
+            is_misquoted = fields is None
             if fields is None:
                 fields = _read_leniently(decode_line(line), dialect, rows)
         else:
             fields = decode_line(line.removesuffix(b"\r")).split(delimiter) if line.strip() else []
-        if fields and number >= skip_lines:
-            rows.append(SampleRow(number, span, tuple(fields)))
+        if fields and number >= skip_lines and (len(fields) == 1 or any(fields)):
+            rows.append(SampleRow(number, span, tuple(fields), is_misquoted))
         lines.consume_lines(span)
     return rows
 

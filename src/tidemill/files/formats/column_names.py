@@ -1,6 +1,6 @@
 """Derives the names of columns whose header has no name or repeats one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tidemill.core.errors import InvalidInput
 
@@ -38,19 +38,34 @@ def derive_column_names(header: Sequence[str]) -> list[str]:
     return names
 
 
+def drop_unused_blank_names(names: Sequence[str], widths: Collection[int]) -> list[str]:
+    """Return the header without its blank names if each row has exactly as many fields as there are other names."""
+    filled = [name for name in names if name.strip()]
+    return filled if len(filled) > 1 and set(widths) == {len(filled)} else list(names)
+
+
 def join_header_rows(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return one name per column. In all rows but the last, an empty cell belongs to the name to its left."""
+    """Return one name per column. In all rows but the last, an empty cell belongs to the name to its left.
+
+    It does not if a name above begins at its column.
+    """
     if len(rows) == 1:
         return list(rows[0])
     width = max(map(len, rows))
-    filled = [_fill_gaps(row, width) if at < len(rows) - 1 else row for at, row in enumerate(rows)]
+    filled: list[Sequence[str]] = []
+    begins: set[int] = set()
+    for row in rows[:-1]:
+        filled.append(_fill_gaps(row, width, begins))
+        begins |= {at for at, name in enumerate(row) if name.strip()}
+    filled.append(rows[-1])
     return [" ".join(part for row in filled if at < len(row) and (part := row[at].strip())) for at in range(width)]
 
 
-def _fill_gaps(row: Sequence[str], width: int) -> list[str]:
+def _fill_gaps(row: Sequence[str], width: int, begins: Collection[int]) -> list[str]:
     cells, last = [], ""
     for at in range(width):
-        last = row[at].strip() if at < len(row) and row[at].strip() else last
+        name = row[at].strip() if at < len(row) else ""
+        last = name or ("" if at in begins else last)
         cells.append(last)
     return cells
 

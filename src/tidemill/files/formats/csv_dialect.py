@@ -66,6 +66,17 @@ class CsvDialect:
             return [field or None for field in fields]
         return [field or ("" if token else None) for field, token in zip(fields, tokens, strict=True)]
 
+    def list_spellings(self, fields: list[str]) -> list[bytes]:
+        """Return the lines that spell a row: with quotes around no field, and around each field."""
+        if self.is_blank_delimited:
+            return []
+        quote = (self.quote or b"").decode()
+        plain, quoted = (
+            self.delimiter.decode().join(mark + field + mark for field in fields).encode("utf-8", "surrogateescape")
+            for mark in ("", quote)
+        )
+        return [plain, quoted] if quote else [plain]
+
     def salvage(self, text: str, count: int) -> list[str] | None:
         """Return the fields of a line with misplaced quotes, if only one reading has ``count`` fields.
 

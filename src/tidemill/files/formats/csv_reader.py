@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -12,7 +12,12 @@ from tidemill.core.errors import InvalidInput
 from tidemill.core.input_source import Checkpoint
 from tidemill.files.byte_streams import ByteStream, LineBuffer
 from tidemill.files.formats.block_reader import BlockBuilder, BlockReader
-from tidemill.files.formats.column_names import derive_column_names, generate_column_names, join_header_rows
+from tidemill.files.formats.column_names import (
+    derive_column_names,
+    drop_unused_blank_names,
+    generate_column_names,
+    join_header_rows,
+)
 from tidemill.files.formats.csv_dialect import (
     MISPLACED_QUOTE,
     UNCLOSED_QUOTE,
@@ -126,7 +131,8 @@ _encode_json = msgspec.json.Encoder().encode
 class CsvToJsonConverter:
     """Converts lines with one row each to JSON objects, all or none."""
 
-    def __init__(self, columns: list[str], dialect: CsvDialect) -> None:
+    def __init__(self, columns: list[str], dialect: CsvDialect, odd_lines: Sequence[bytes] = ()) -> None:
+        """``odd_lines``: the lines that are no rows of the table, and that are not converted."""
         self._columns = columns
         self._dialect = dialect
         names = [_encode_json(name).decode().replace("%", "%%") for name in columns]
@@ -136,6 +142,8 @@ class CsvToJsonConverter:
         controls = set(range(32)) - {*b"\r\n", *dialect.delimiter}
         self._escaped = bytes(controls) + b"\\"
         self._quoting = self._escaped + b'"' + (dialect.quote or b"")
+        self._odd_lines = odd_lines
+        self._odd_plain_lines = [line for line in odd_lines if not dialect.quote or dialect.quote not in line]
 
     def convert_lines(self, lines: list[bytes]) -> list[bytes] | None:
         """Return the rows; None unless every line is a valid row."""
@@ -152,7 +160,10 @@ class CsvToJsonConverter:
             if b"\r" in data or not all(lines):
                 return None
         if len(data.translate(None, self._quoting)) == len(data) and not self._dialect.keep_empty:
-            return self._convert_unquoted_lines(lines)
+            is_odd = any(odd in lines for odd in self._odd_plain_lines)
+            return None if is_odd else self._convert_unquoted_lines(lines)
+        if any(odd in lines for odd in self._odd_lines):
+            return None
         return self._convert_quoted_lines(text, is_plain=len(data.translate(None, self._escaped)) == len(data))
 
     def _convert_unquoted_lines(self, lines: list[bytes]) -> list[bytes] | None:
@@ -230,10 +241,11 @@ class CsvReader(BlockReader):
         self._lines = LineBuffer(stream, max_row_bytes)
         self._scanner = CsvRecordScanner(self._dialect, self._lines)
         self._skip_lines(self._table.skip_lines)
-        self._header_line: bytes | None = None
+        self._header_lines: list[bytes] = []
         self.columns = self._read_header() if self._table.header_rows else self._number_columns()
         self.first_line = self._lines.number + 1
-        self._rows = CsvToJsonConverter(self.columns, self._dialect)
+        self._blank_lines = self._list_blank_lines()
+        self._rows = CsvToJsonConverter(self.columns, self._dialect, self._header_lines + self._blank_lines)
         is_bulk_dialect = not self._dialect.is_blank_delimited
         self._is_plain = is_bulk_dialect and not self._comment and not self._table.trailing_delimiter
         if "offset" in checkpoint:
@@ -281,7 +293,7 @@ class CsvReader(BlockReader):
 
     def _add_lines_fast(self, draft: BlockBuilder, lines: list[bytes]) -> bool:
         """Add the lines in bulk; return False if at least one needs the full parser."""
-        if max(map(len, lines)) > self._lines.limit or self._header_line in lines:
+        if max(map(len, lines)) > self._lines.limit:
             return False
         rows = lines if self._is_plain else self._clean_lines(lines)
         records = rows and self._rows.convert_lines(rows)
@@ -311,6 +323,9 @@ class CsvReader(BlockReader):
             return
         record, line = self._scanner.peek_record(), self._lines.number + 1
         if record is None:
+            return
+        if record.raw.removesuffix(b"\r") in self._blank_lines:
+            self._lines.consume_lines(1)
             return
         record = self._fit_to_columns(record)
         problem = record.problem or self._find_character_problem(record) or self._find_row_problem(record)
@@ -359,7 +374,7 @@ class CsvReader(BlockReader):
         return bool(self._build_byte_offset_kwargs_if_invalid(record)) or has_control_bytes(record.raw)
 
     def _find_row_problem(self, record: CsvRecord) -> str | None:
-        if record.raw.removesuffix(b"\r") == self._header_line:
+        if record.raw.removesuffix(b"\r") in self._header_lines:
             return "Row repeats the header"
         if len(record.fields) in (0, len(self.columns)):
             return None
@@ -379,11 +394,38 @@ class CsvReader(BlockReader):
             header = self._peek_first_record()
             self._lines.consume_lines(header.span)
             rows.append(header.fields)
-            self._header_line = header.raw.removesuffix(b"\r") if len(header.fields) > 1 else None
+            self._header_lines = self._list_header_lines(header)
         names = join_header_rows(rows)
         if self._table.trailing_delimiter and len(names) > 1 and not names[-1].strip():
             names.pop()
+        if not all(map(str.strip, names)):
+            names = drop_unused_blank_names(names, self._count_widths_of_next_lines(0))
         return derive_column_names(names)
+
+    def _count_widths_of_next_lines(self, first: int) -> Counter[int]:
+        """Count the numbers of fields of the next lines that are complete rows."""
+        counts: Counter[int] = Counter()
+        for ahead in range(first, HEADER_WIDTH_SAMPLE_LINES + 1):
+            line = self._lines.peek_line(ahead)
+            fields = self._dialect.read_line(decode_line(line)) if line and len(line) <= self._lines.limit else None
+            counts.update([len(fields)] if fields else [])
+        return counts
+
+    def _list_header_lines(self, header: CsvRecord) -> list[bytes]:
+        """Return the spellings of the header that are reported if they occur again: as it is, and as other tools do."""
+        if len(header.fields) < 2:  # noqa: PLR2004
+            return []
+        names = header.fields[:-1] if self._table.trailing_delimiter and not header.fields[-1] else header.fields
+        raw = header.raw.removesuffix(b"\r")
+        return [raw, *self._dialect.list_spellings(names), *self._dialect.list_spellings(header.fields)]
+
+    def _list_blank_lines(self) -> list[bytes]:
+        """Return the lines that have delimiters and no values, as spreadsheets write blank lines."""
+        count = len(self.columns)
+        if count < 2 or self._dialect.keep_empty or self._dialect.is_blank_delimited:  # noqa: PLR2004
+            return []
+        counts = (count, count + 1) if self._table.trailing_delimiter else (count,)
+        return [line for each in counts for line in self._dialect.list_spellings([""] * each)]
 
     def _number_columns(self) -> list[str]:
         count = len(self._peek_first_record().fields)
@@ -401,7 +443,7 @@ class CsvReader(BlockReader):
             if problem:
                 hint = ". The file may be binary or compressed." if self._is_binary(record) else ""
                 raise InvalidInput(f"Cannot read the header as CSV: {problem}{hint}")
-            if record.fields:
+            if any(record.fields) or len(record.fields) == 1:
                 return record
             self._lines.consume_lines(record.span)
         self._lines.peek_lines(1)  # raises if the file cannot be read
@@ -412,13 +454,10 @@ class CsvReader(BlockReader):
 
         The next line must be a row, as a header that ends within quotes could continue there.
         """
-        counts: Counter[int] = Counter()
-        for ahead in range(1, HEADER_WIDTH_SAMPLE_LINES + 1):
-            line = self._lines.peek_line(ahead)
-            fields = self._dialect.read_line(decode_line(line)) if line and len(line) <= self._lines.limit else None
-            if fields is None and ahead == 1:
-                return record
-            counts.update([len(fields)] if fields else [])
+        following = self._lines.peek_line(1)
+        if following and self._dialect.read_line(decode_line(following[: self._lines.limit])) is None:
+            return record
+        counts = self._count_widths_of_next_lines(1)
         width = max(counts, key=lambda count: counts[count], default=0)
         for count in (width, width - 1, width + 1) if width > 1 else ():
             fields = self._dialect.find_reading(decode_line(record.raw), count)
