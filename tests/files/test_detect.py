@@ -258,3 +258,30 @@ def test_detect_header_of_codes_above_an_invalid_first_row_has_one_row() -> None
 )
 def test_detect_only_row_is_the_header_if_all_values_are_identifiers(line: str, header: bool) -> None:
     assert look(line.encode())["header"] is header
+
+
+@pytest.mark.parametrize(
+    ("text", "records"),
+    [
+        ('{"count": 2, "items": [{"id": 1}, {"id": 2}]}', "items"),
+        ('{\n "items": [\n  {"id": 1}\n ]\n}\n', "items"),
+        ('{"data": {"page": 1, "rows": [{"id": 1}, {"id": 2}]}}', "data.rows"),
+        ('{"ids": [1, 2], "items": [{"text": "' + "x" * 70_000 + '"}, {"id": 2}]}\n', "items"),
+    ],
+    ids=["one line", "lines", "nested", "long"],
+)
+def test_json_object_with_one_list_of_objects_has_its_rows(text: str, records: str) -> None:
+    found = look(text.encode(), "a.json")
+    assert (found["format"], found["records"]) == ("json", records)
+
+
+@pytest.mark.parametrize("text", ['{"a": [{"x": 1}], "b": [{"y": 1}]}', '{"id": 7, "lines": [{"x": 1}]}'])
+def test_json_object_whose_rows_are_not_certain_is_rejected_with_option(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"one JSON object.*option \"records\""):
+        look(text.encode(), "a.json")
+    assert look(text.encode(), "a.ndjson")["format"] == "ndjson"
+
+
+def test_json_object_without_list_is_rejected() -> None:
+    with pytest.raises(InvalidInput, match="one object without a list of objects"):
+        look(b'{\n "id": 1,\n "name": "Ann"\n}\n', "a.json")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from files.reading import MB, opened, told, walk
 from support.counted_work import measure_peak_bytes
+from tidemill.core.errors import InvalidInput
 from tidemill.files.formats import json_reader
 
 JSON = {"format": "json"}
@@ -144,3 +145,56 @@ def test_json_element_of_escapes_is_scanned_without_more_memory() -> None:
     peak = measure_peak_bytes(lambda: found.extend(told(data, JSON, limit=4 * MB)[0]))
     assert found[1:] == [1]
     assert peak < 8 * len(data)
+
+
+ITEMS = b'{"count": 2, "next": {"items": [0]}, "items": [{"id": 1.50},\n{"id": 2}], "more": [[1, "]"]]}\n'
+
+
+def test_json_list_within_object_becomes_records() -> None:
+    (first, second) = walk(opened(ITEMS, JSON | {"records": "items"}))
+    assert [(first.input, first.line), (second.input, second.line)] == [(b'{"id": 1.50}', 1), (b'{"id": 2}', 2)]
+    rest = opened(ITEMS, JSON | {"records": "items"}, first.checkpoint)
+    assert [read.input for read in walk(rest)] == [second.input]
+
+
+def test_json_list_within_nested_object_becomes_records() -> None:
+    large = b'{"skip": "' + b"x" * MB * 2 + b'", "data": {"a\\u0062": [3, 4], "x": "' + b"y" * MB * 2 + b'"}}'
+    assert told(large, JSON | {"records": "data.ab"}) == ([3, 4], None)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"a": [1]}', 'records: the JSON file has no list "items"'),
+        (b'{"items": {"a": 1}}', 'records: "items" is not a list in the JSON file'),
+        (b'{"items" [1]}', "missing colon"),
+        (b'{"items": [1], "a": 1', "unclosed"),
+        (b'{"items": [1]}\n{"items": [2]}', "unexpected data after the object"),
+        (b'{"items": [1] "a": 1}', "missing comma"),
+    ],
+)
+def test_json_object_without_readable_list_is_rejected(data: bytes, message: str) -> None:
+    try:
+        _, problem = told(data, JSON | {"records": "items"})
+    except InvalidInput as error:
+        problem = str(error)
+    assert message in (problem or "")
+
+
+@pytest.mark.parametrize("format_", ["json", "ndjson"])
+def test_json_nested_objects_are_flattened_if_requested(format_: str) -> None:
+    row = b'{"id":1.50,"name":{"first":"Ann","of":{"n":12345678901234567890}},"tags":[{"a":1}],"none":{}}'
+    data = b"[" + row + b"]" if format_ == "json" else row
+    (found,) = walk(opened(data, {"format": format_, "flatten": True}))
+    assert found.input == b'{"id":1.50,"name.first":"Ann","name.of.n":12345678901234567890,"tags":[{"a":1}],"none":{}}'
+
+
+def test_json_object_with_name_that_occurs_twice_if_flattened_is_reported() -> None:
+    data = b'[{"a.b": 1, "a": {"b": 2}}, {"a": {"b": 3}}, 4]'
+    found = list(walk(opened(data, JSON | {"flatten": True})))
+    assert [read.defect and read.defect["reason"] for read in found] == [
+        'Row has two values for "a.b" if nested objects are flattened',
+        None,
+        None,
+    ]
+    assert [read.value for read in found[1:]] == [{"a.b": 3}, 4]

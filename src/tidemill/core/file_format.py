@@ -31,6 +31,8 @@ class FileLayout:
     trailing_delimiter: bool | None = None  # each line ends with an extra delimiter, after the last column
     short_rows: str | None = None  # "pad": missing fields are empty
     long_rows: str | None = None  # "cut": extra fields are ignored
+    records: str | None = None  # the list of rows in a JSON object: its name, or names joined by dots
+    flatten: bool | None = None  # the fields of nested JSON objects become fields of the row
     sheet: str | int | None = None  # the name of a worksheet, or its number starting at 1
     keep_empty: bool | None = None
 

@@ -26,6 +26,7 @@ DELIMITER_MAX_CHARS = 8
 HEADER_ROWS_MAX = 10
 COMMENT_MAX_CHARS = 8
 LINES_MAX = 1 << 53
+RECORDS_PATH_MAX_CHARS = 200
 FOOTER_LINES_MAX = 1_000  # lines that a reader keeps in memory
 LINE_ENDS = ("\n", "\r\n", "\r")
 LINE_ENDS_BY_NAME = dict(zip(("lf", "crlf", "cr"), LINE_ENDS, strict=True))
@@ -42,8 +43,8 @@ _DIALECT_OPTIONS = {"delimiter", "quote", "escape", "line_end", "trailing_delimi
 OPTIONS_BY_FORMAT = {
     "csv": _TEXT_OPTIONS | _TABLE_OPTIONS | _DIALECT_OPTIONS,
     "tsv": _TEXT_OPTIONS | _TABLE_OPTIONS | _DIALECT_OPTIONS,
-    "ndjson": _TEXT_OPTIONS,
-    "json": _TEXT_OPTIONS,
+    "ndjson": _TEXT_OPTIONS | {"flatten"},
+    "json": _TEXT_OPTIONS | {"flatten", "records"},
     "xlsx": {"format", "sheet", "header", "header_rows", "skip_lines", "keep_empty"},
     "parquet": {"format", "keep_empty"},
     "images": {"format"},
@@ -143,6 +144,12 @@ def _parse_flag(name: str, value: Any) -> bool:
     return flag
 
 
+def _check_records(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= RECORDS_PATH_MAX_CHARS:
+        raise InvalidInput(f"{name}: must be the name of a list, such as items or data.items, not {_quote(value)}")
+    return value
+
+
 def _check_sheet(name: str, value: Any) -> str | int:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise InvalidInput(f"{name}: must be the name of a sheet or its number, counted from 1, not {_quote(value)}")
@@ -167,6 +174,8 @@ _OPTION_CHECKS: dict[str, Callable[[str, Any], str | int | bool]] = {
     "trailing_delimiter": _parse_flag,
     "short_rows": lambda name, value: _check_choice(name, value, ("report", "pad")),
     "long_rows": lambda name, value: _check_choice(name, value, ("report", "cut")),
+    "records": _check_records,
+    "flatten": _parse_flag,
     "keep_empty": _parse_flag,
     "sheet": _check_sheet,
 }

@@ -15,6 +15,7 @@ from tidemill.core.file_format import DetectedLayout, FileLayout, LayoutFinding
 from tidemill.files.byte_streams import STREAM_READ_BYTES
 from tidemill.files.compression import list_zip_files, open_decompressed, open_zip
 from tidemill.files.formats.csv_dialect import CsvDialect
+from tidemill.files.json_detection import detect_json_format
 from tidemill.files.layout import (
     BLANKS_DELIMITER,
     FORMATS_BY_SUFFIX,
@@ -389,11 +390,12 @@ def _detect_text_layout(
     charset = normalize_encoding(str(about.get_param("charset") or ""))
     encoding = options.encoding or detect_encoding(sample.head, sample.non_ascii_lines, charset)
     text = decode_sample(sample.head, encoding)
-    kind = kind or _detect_text_format(text)
-    if kind == "json":
-        kind = _detect_json_format(text)
+    findings: list[LayoutFinding] = []
+    kind = kind or ("json" if options.records else _detect_text_format(text))
+    if kind == "json" and options.records is None:
+        kind = detect_json_format(text, findings)
     layout: dict[str, object] = {"format": kind, "compression": packed, "encoding": encoding}
-    findings = []
+    layout |= {each.option: each.value for each in findings}
     if options.encoding is None and encoding != "utf-8":
         findings.append(_describe_encoding(encoding, charset))
     if kind in ("csv", "tsv"):
@@ -440,11 +442,6 @@ def _count_lines(text: str, line_end: str) -> int:
     return text.count("\n") + (not text.endswith("\n"))
 
 
-def _detect_json_format(text: str) -> str:
-    """Distinguish an array from NDJSON: many NDJSON files are named .json."""
-    return "ndjson" if text.lstrip("\ufeff \t\r\n").startswith("{") else "json"
-
-
 def _detect_text_format(text: str) -> str:
     start = text.lstrip("\ufeff \t\r\n")
     if "\x00" in text[:_TEXT_CHECK_BYTES]:
@@ -453,7 +450,7 @@ def _detect_text_format(text: str) -> str:
         first = start.split("\n", 1)[0].rstrip()
         rest = start[len(first) :].strip()
         return "ndjson" if first.endswith("]") and rest.startswith("[") else "json"
-    return "ndjson" if start.startswith("{") else "csv"
+    return "json" if start.startswith("{") else "csv"
 
 
 def splice_text_sample(file: BinaryIO, layout: FileLayout, max_bytes: int) -> bytes:

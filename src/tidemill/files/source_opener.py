@@ -112,9 +112,15 @@ def open_block_reader(
         return ParquetReader(file, checkpoint, max_row_bytes=max_row_bytes, max_bytes=max_bytes)
     stream = open_utf8_stream(file, layout, max_bytes)
     if kind == "ndjson":
-        return NdjsonReader(stream, checkpoint, max_row_bytes=max_row_bytes)
+        return NdjsonReader(stream, checkpoint, max_row_bytes=max_row_bytes, flattens=bool(layout.flatten))
     if kind == "json":
-        return JsonArrayReader(stream, checkpoint, max_row_bytes=max_row_bytes)
+        return JsonArrayReader(
+            stream,
+            checkpoint,
+            max_row_bytes=max_row_bytes,
+            records=layout.records or "",
+            flattens=bool(layout.flatten),
+        )
     encoding = (layout.encoding or "utf-8").removesuffix("-sig")  # messages name it
     return CsvReader(
         stream,

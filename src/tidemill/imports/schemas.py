@@ -57,6 +57,10 @@ class LayoutIn(RequestModel):
     )
     short_rows: ShortRows | None = Field(None, description="`pad` fills missing fields; by default, they are an error")
     long_rows: LongRows | None = Field(None, description="`cut` drops extra fields; by default, they are an error")
+    records: str | None = Field(
+        None, max_length=200, description="List of rows in a JSON object, such as `items` or `data.items`"
+    )
+    flatten: bool | None = Field(None, description="Whether the fields of nested JSON objects become fields of the row")
     compression: ImportCompression | None = None
     sheet: int | str | None = Field(None, description="Sheet of a workbook: its name, or its number from 1")
 
@@ -220,6 +224,8 @@ _LAYOUT_PROPERTIES: dict[str, dict[str, Any]] = {
     "trailing_delimiter": {"type": "boolean"},
     "short_rows": {"$ref": "#/components/schemas/ShortRows"},
     "long_rows": {"$ref": "#/components/schemas/LongRows"},
+    "records": {"type": "string", "maxLength": 200},
+    "flatten": {"type": "boolean"},
     "compression": {"$ref": "#/components/schemas/ImportCompression"},
     "sheet": {"type": "string", "description": "Sheet of a workbook: its name, or its number from 1"},
     "filename": {"type": "string", "description": "Used to detect the format"},

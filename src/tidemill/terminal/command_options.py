@@ -70,6 +70,12 @@ _OPTIONS: dict[str, tuple[Any, str, str]] = {
     ),
     "short_rows": (_TEXT, "--short-rows", "pad fills missing fields; report makes the row invalid (default)"),
     "long_rows": (_TEXT, "--long-rows", "cut drops extra fields; report makes the row invalid (default)"),
+    "records": (_TEXT, "--records", "List of rows in a JSON object, such as items or data.items (default: detected)"),
+    "flatten": (
+        bool | None,
+        "--flatten/--no-flatten",
+        "Make the fields of nested JSON objects fields of the row, such as address.city (default: no)",
+    ),
     "sheet": (_TEXT, "--sheet", "Sheet of a workbook, by name or number"),
 }
 

@@ -1,4 +1,4 @@
-"""Reads NDJSON, one value per line, and JSON files that consist of one array."""
+"""Reads NDJSON, one value per line, and JSON files that consist of one array, or of an object with an array."""
 
 import json
 import re
@@ -12,15 +12,20 @@ from tidemill.files.byte_streams import BYTE_ORDER_MARK, STREAM_READ_BYTES, Byte
 from tidemill.files.formats.block_reader import UNREADABLE_RECORD_MAX_CHARS, BlockBuilder, BlockReader
 
 _decode_json = msgspec.json.Decoder().decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode_json = msgspec.json.Encoder().encode
 _JSON_ESCAPED_NUL = b"\\u0000"
 
 
 class NdjsonReader(BlockReader):
     """Reads NDJSON. A checkpoint is the offset and number of the next line."""
 
-    def __init__(self, stream: ByteStream, checkpoint: Checkpoint, *, max_row_bytes: int) -> None:
+    def __init__(
+        self, stream: ByteStream, checkpoint: Checkpoint, *, max_row_bytes: int, flattens: bool = False
+    ) -> None:
         super().__init__(checkpoint)
         self._stream = stream
+        self._flattens = flattens
         self._lines = LineBuffer(stream, max_row_bytes, checkpoint.get("offset", 0), checkpoint.get("line", 0))
 
     def close(self) -> None:
@@ -32,7 +37,8 @@ class NdjsonReader(BlockReader):
     def _read_into(self, draft: BlockBuilder) -> bool:
         lines = self._lines.peek_lines(draft.remaining_rows, draft.left)
         texts = [line.strip() for line in lines]
-        if max(map(len, lines), default=0) <= self._lines.limit and _are_all_storable_json(texts):
+        is_short = max(map(len, lines), default=0) <= self._lines.limit
+        if is_short and not self._flattens and _are_all_storable_json(texts):
             draft.add_single_line_records(texts, self._lines.number + 1)
             self._lines.consume_lines(len(lines))
         else:
@@ -48,21 +54,52 @@ class NdjsonReader(BlockReader):
             raw = line[: self._lines.limit + 1].strip()
             draft.add_defective(raw, number, f"Row is longer than {self._lines.limit} bytes")
         elif text:
-            add_json_value_to_block(draft, text, number, self._lines.offset + line.index(text))
+            offset = self._lines.offset + line.index(text)
+            add_json_value_to_block(draft, text, number, offset, flattens=self._flattens)
 
 
-def add_json_value_to_block(draft: BlockBuilder, text: bytes, line: int, offset: int) -> None:
-    """Add a JSON value unchanged, or as an invalid row with the reason."""
+def add_json_value_to_block(
+    draft: BlockBuilder, text: bytes, line: int, offset: int, *, flattens: bool = False
+) -> None:
+    """Add a JSON value unchanged or flattened, or as an invalid row with the reason."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
         draft.add_defective(text, line, f"Row is not valid JSON: {error}", byte_offset=offset + error.start)
         return
-    reason = find_json_problem(text)
+    reason, flat = find_json_problem(text), text
+    if reason is None and flattens:
+        flat, reason = flatten_json_object(text)
     if reason is None:
-        draft.add_record(text, line)
+        draft.add_record(flat, line)
     else:
         draft.add_defective(text, line, reason)
+
+
+def flatten_json_object(text: bytes) -> tuple[bytes, str | None]:
+    """Return an object with the fields of nested objects as its own, and a problem, if any. Lists do not change.
+
+    The values keep their text, so that numbers lose no digits.
+    """
+    if not text.startswith(b"{"):
+        return text, None
+    fields: dict[str, msgspec.Raw] = {}
+    repeated = _add_flat_fields(_decode_fields(text), "", fields)
+    reason = f'Row has two values for "{repeated}" if nested objects are flattened' if repeated else None
+    return _encode_json(fields), reason
+
+
+def _add_flat_fields(nested: dict[str, msgspec.Raw], prefix: str, fields: dict[str, msgspec.Raw]) -> str | None:
+    """Add the fields; return the first name that occurs twice."""
+    for name, value in nested.items():
+        inner = _decode_fields(value) if bytes(memoryview(value)[:1]) == b"{" else {}
+        if inner and (repeated := _add_flat_fields(inner, f"{prefix}{name}.", fields)):
+            return repeated
+        if not inner and prefix + name in fields:
+            return prefix + name
+        if not inner:
+            fields[prefix + name] = value
+    return None
 
 
 def find_json_problem(text: bytes) -> str | None:
@@ -77,6 +114,13 @@ def find_json_problem(text: bytes) -> str | None:
     if _JSON_ESCAPED_NUL in text.replace(b"\\\\", b""):
         return "Row contains a NUL character, which PostgreSQL cannot store"
     return None
+
+
+def _decode_json_or_none(text: bytes) -> object:
+    try:
+        return _decode_json(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _has_lone_surrogate(text: bytes) -> bool:
@@ -159,10 +203,19 @@ def _find_match_end(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
 
 
 class JsonArrayReader(BlockReader):
-    """Reads an array. A checkpoint is the offset after the last element, and its line."""
+    """Reads an array, or the array ``records`` of an object. A checkpoint is the offset after the last element."""
 
-    def __init__(self, stream: ByteStream, checkpoint: Checkpoint, *, max_row_bytes: int) -> None:
+    def __init__(
+        self,
+        stream: ByteStream,
+        checkpoint: Checkpoint,
+        *,
+        max_row_bytes: int,
+        records: str = "",
+        flattens: bool = False,
+    ) -> None:
         super().__init__(checkpoint)
+        self._records, self._flattens = records, flattens
         self._stream = stream
         self._limit = max_row_bytes
         self._data = b""
@@ -192,9 +245,58 @@ class JsonArrayReader(BlockReader):
         self._skip_whitespace()
         if self._at == len(self._data):
             raise InvalidInput("The file is empty. A JSON file must contain an array of rows.")
+        for name in self._records.split(".") if self._records else ():
+            self._enter_member(name)
         if self._peek_byte() != b"[":
-            raise InvalidInput("The JSON file is not an array. It must begin with [.")
+            if self._records:
+                raise InvalidInput(f'records: "{self._records}" is not a list in the JSON file')
+            raise InvalidInput(
+                "The JSON file is not an array. It must begin with [, or set records to one of its lists."
+            )
         self._at += 1
+
+    def _enter_member(self, name: str) -> None:
+        """Move to the value of a member of the object at the current position."""
+        mark = b"{"
+        while self._peek_byte() == mark:
+            self._at += 1
+            if self._read_member_name() == name:
+                return
+            self._skip_value()
+            self._skip_whitespace()
+            mark = b","
+        raise InvalidInput(f'records: the JSON file has no list "{self._records}"')
+
+    def _leave_object(self) -> None:
+        """Move to the end of the object whose member ends at the current position."""
+        self._skip_whitespace()
+        while self._peek_byte() == b",":
+            self._at += 1
+            self._read_member_name()
+            self._skip_value()
+            self._skip_whitespace()
+        if self._peek_byte() != b"}":
+            raise self._make_syntax_error("missing comma")
+        self._at += 1
+
+    def _read_member_name(self) -> object:
+        """Return the name of the next member, and move to its value."""
+        self._skip_whitespace()
+        name = _decode_json_or_none(self._skip_value())
+        self._skip_whitespace()
+        if self._peek_byte() != b":":
+            raise self._make_syntax_error("missing colon")
+        self._at += 1
+        self._skip_whitespace()
+        return name
+
+    def _skip_value(self) -> bytes:
+        """Move to the end of a value; return its text if it is short."""
+        self._head, self._element_offset, self._element_line = b"", self._offset + self._at, self._line
+        end = self._find_element_end()  # before the next line, because it fills the buffer
+        text = self._data[self._at : end]
+        self._advance(len(text))
+        return text
 
     def _read_into(self, draft: BlockBuilder) -> bool:
         if self._is_over:
@@ -231,7 +333,7 @@ class JsonArrayReader(BlockReader):
             raw = (self._head or text)[: self._limit + 1]
             draft.add_defective(raw, line, f"Row is longer than {self._limit} bytes")
         else:
-            add_json_value_to_block(draft, text, line, begin)
+            add_json_value_to_block(draft, text, line, begin, flattens=self._flattens)
         self._advance(len(text))
 
     def _find_element_end(self) -> int:
@@ -309,13 +411,15 @@ class JsonArrayReader(BlockReader):
 
     def _peek_byte(self) -> bytes:
         if self._at == len(self._data):
-            raise self._make_syntax_error("unclosed array")
+            raise self._make_syntax_error("unclosed object" if self._records else "unclosed array")
         return self._data[self._at : self._at + 1]
 
     def _expect_end_after_array(self) -> None:
+        for _ in self._records.split(".") if self._records else ():
+            self._leave_object()
         self._skip_whitespace()
         if self._at < len(self._data):
-            raise self._make_syntax_error("unexpected data after the array")
+            raise self._make_syntax_error(f"unexpected data after the {'object' if self._records else 'array'}")
         self._is_over = True
 
     def _fill_buffer(self) -> bool:

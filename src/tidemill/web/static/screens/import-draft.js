@@ -8,7 +8,7 @@ import { query, setQuery } from "../core/router.js";
 import { computed, effect, onCleanup, signal } from "../core/signal.js";
 import { uploadFile } from "../core/upload.js";
 
-const LAYOUT_PARAMS = ["format", "encoding", "delimiter", "quote", "escape", "line_end", "header", "header_rows", "skip_lines", "footer_lines", "comment", "table", "table_lines", "trailing_delimiter", "short_rows", "long_rows", "compression", "sheet"];
+const LAYOUT_PARAMS = ["format", "encoding", "delimiter", "quote", "escape", "line_end", "header", "header_rows", "skip_lines", "footer_lines", "comment", "table", "table_lines", "trailing_delimiter", "short_rows", "long_rows", "records", "flatten", "compression", "sheet"];
 const RULE_PARAMS = ["mode", "duplicates", "keep_empty", "spreadsheet_safe", "undo"];
 const JSON_PARAMS = ["mapping", "translations", "formats", "constants", "computed", "skip"];
 const HEAD_BYTES = 1 << 20; // enough for the preview of a line-based file; other files are sent completely
