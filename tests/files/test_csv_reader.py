@@ -258,6 +258,11 @@ def test_csv_round_trip_preserves_fields(written: list[list[str]]) -> None:
     assert rows(out.getvalue()) == [{"id": id_, "name": name} for id_, name in written if id_ or name]
 
 
+def test_csv_value_with_part_of_a_delimiter_is_escaped() -> None:
+    (found,) = read("id\t\tname\n1\t\ta\tb\n", delimiter="\t\t")
+    assert found.value == {"id": "1", "name": "a\tb"}
+
+
 def facts(records: list[Read]) -> list[object]:
     return [(record.input, record.line, record.defect) for record in records]
 

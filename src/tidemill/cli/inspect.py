@@ -18,6 +18,7 @@ INSPECTED_ROWS_DEFAULT = 10
 CELL_CHARS_MAX = 30
 DEFECTS_SHOWN_MAX = 10
 ALL_ROWS = "all"
+_LINE_END_NAMES = {"\n": "lf", "\r\n": "crlf", "\r": "cr"}
 
 
 @commands.command("inspect")
@@ -83,6 +84,8 @@ def _format_layout_summary(found: TableInspection) -> str:
     counts = [first + format_count(found.row_count, "row"), format_count(len(found.columns), "column")]
     if found.defect_count:
         counts.append(f"{format_count(found.defect_count, 'row')} with a defect")
+    if not found.columns:
+        return "the file is empty"
     doubts = [f"{each.option} is not certain" for each in found.detected.findings if not each.is_certain]
     return ", ".join([*counts, *doubts])
 
@@ -127,6 +130,8 @@ def _truncate_cell(cell: str) -> str:
 
 
 def _format_value(value: object) -> str:
+    if value in _LINE_END_NAMES:
+        return _LINE_END_NAMES[str(value)]
     if isinstance(value, bool):
         return "yes" if value else "no"
     is_plain = isinstance(value, str) and value.isprintable() and value.strip()

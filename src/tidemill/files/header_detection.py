@@ -19,6 +19,7 @@ from tidemill.files.table_rows import (
 HEADER_ROWS_DETECTED_MAX = 5
 SHAPE_SAMPLE_ROWS = 100
 NAME_MAX_CHARS = 80
+UNIT_MAX_CHARS = 12
 _PROVED_CONFIDENCE_MIN = 0.75  # of a header above columns with numbers or dates
 _SECTION_NAMES_MIN = 3  # below the title of a section
 _YEARS = range(1900, 2101)
@@ -110,6 +111,8 @@ def _extend_header(rows: Sequence[SampleRow], shapes: list[str], typed: list[int
     count = 1
     while count < min(HEADER_ROWS_DETECTED_MAX, len(rows) - 1) and _continues_header(rows[count], shapes, typed):
         count += 1
+    if count == 1 and len(rows) > 3 and _has_units(rows[1], rows[2:SHAPE_SAMPLE_ROWS], typed):  # noqa: PLR2004
+        return HeaderGuess(2, 0.8, "The first row has names, and the second row has units for some of them")
     if count == 1:
         return HeaderGuess(
             1, round(confidence, 2), "The first row has text in columns where the other rows have numbers or dates"
@@ -154,6 +157,16 @@ def _continues_groups(row: SampleRow, shapes: list[str], typed: list[int]) -> bo
     """Return whether a row below headings of groups has names too: texts in half of the columns with numbers."""
     found = _compare_row_with_columns(row, shapes, typed)
     return found.matches == 0 and found.differs > 1 and 2 * found.differs >= len(typed)
+
+
+def _has_units(row: SampleRow, body: Sequence[SampleRow], typed: list[int]) -> bool:
+    """Return whether a row has short texts in columns with numbers only, and no value where all other rows have one."""
+    filled = [at for at, value in enumerate(row.fields) if value.strip()]
+    are_texts = all(at in typed and classify_value(row.fields[at]) == TEXT for at in filled)
+    if not filled or not are_texts or any(len(row.fields[at]) > UNIT_MAX_CHARS for at in filled):
+        return False
+    wide = [each.fields for each in body if each.width == row.width]
+    return any(at not in filled and all(fields[at].strip() for fields in wide) for at in range(row.width))
 
 
 def _has_digit(value: str) -> bool:
@@ -214,7 +227,8 @@ def _guess_header_of_text_table(rows: Sequence[SampleRow]) -> HeaderGuess:
     )
     if repeats:
         return HeaderGuess(1, 0.4, "Values in the first row occur again below, in the same columns")
-    if any(is_typed(classify_value(name)) for name in names):
+    codes = [name for name in names if is_typed(classify_value(name))]
+    if 2 * len(codes) > len(names) or not all(map(is_name, codes)):
         return HeaderGuess(1, 0.5, "The first row has numbers or dates, which are unusual as column names")
     if any(len(name) > NAME_MAX_CHARS for name in names):
         return HeaderGuess(1, 0.5, "The first row has long texts, which are unusual as column names")

@@ -205,7 +205,8 @@ def _describe_delimiter(best: _Candidate, text: str, line_end: str) -> LayoutFin
         return _make_finding(
             "delimiter", best.delimiter, 0.8, "No delimiter splits the rows into the same number of columns"
         )
-    reason = f"With the delimiter {name}, {best.share:.0%} of {best.rows} rows have {best.width} fields"
+    share = "all" if best.share == 1 else f"{best.share:.0%} of the"
+    reason = f"With the delimiter {name}, {share} rows of the sample have {best.width} fields"
     confidence = min(0.99, 0.6 + 0.4 * best.share)
     if best.delimiter in _BLANK_DELIMITERS:
         is_proved = best.share >= _BLANKS_SHARE_MIN and best.rows > 2 and _has_typed_column(best, text, line_end)  # noqa: PLR2004
@@ -433,7 +434,20 @@ def _detect_csv(
         end = decode_sample(data, encoding)
         tail = split_sample_rows(end, dialect, line_end)
     table = detect_table(rows, options, tail=tail, tail_lines=_count_lines(end, line_end), is_whole=sample.is_whole)
-    return {**dialect_options, **table.options}, findings + table.findings
+    return {**dialect_options, **table.options}, _merge_findings(findings, table.findings)
+
+
+def _merge_findings(dialect: list[LayoutFinding], table: list[LayoutFinding]) -> list[LayoutFinding]:
+    """Return all findings. A doubt of the table about the delimiter replaces the finding of the dialect."""
+    doubts = {each.option: each for each in table}
+    kept = [
+        replace(each, confidence=doubts[each.option].confidence, reason=doubts[each.option].reason)
+        if each.option in doubts
+        else each
+        for each in dialect
+    ]
+    known = {each.option for each in dialect}
+    return kept + [each for each in table if each.option not in known]
 
 
 def _count_lines(text: str, line_end: str) -> int:

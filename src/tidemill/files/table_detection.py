@@ -186,8 +186,8 @@ class _TableProfile:
 def _check_single_column(rows: Sequence[SampleRow], table: DetectedTable) -> None:
     """Add a doubt if most rows have one field, and many others have several."""
     wide = sum(row.width > 1 for row in rows)
-    if get_common_width(rows) == 1 and wide > _WIDE_SHARE_MAX * len(rows):
-        reason = f"Most rows have no delimiter, but {wide} of {len(rows)} rows have several fields"
+    if table.given.delimiter is None and get_common_width(rows) == 1 and wide > _WIDE_SHARE_MAX * len(rows):
+        reason = f"{wide} of {len(rows)} rows have several fields, and the others have no delimiter"
         table.findings.append(LayoutFinding(option="delimiter", value="", confidence=0.4, reason=reason))
 
 
@@ -253,11 +253,9 @@ def _skip_preamble(rows: list[SampleRow], table: DetectedTable) -> list[SampleRo
         last = rows[begin - 1]
         is_near = last.end == rows[begin].line
         is_doubtful = is_near and detect_header(rows[begin:]).rows == 0
-        reason = (
-            f"The first {begin} rows have fewer values than the rows of the table, which begins at line {lines + 1}"
-        )
+        reason = f"The table begins at line {lines + 1}, and the rows above it have fewer values"
         if is_doubtful:
-            reason += ", but the table then has no header"
+            reason = f"The table seems to begin at line {lines + 1}, but then it has no header"
         if is_near and last.width == width and not last.fields[0].strip() and last.filled:
             is_doubtful, reason = (
                 True,
@@ -355,7 +353,9 @@ def _check_header_width(rows: Sequence[SampleRow], guess: HeaderGuess, table: De
         return guess.confidence, guess.reason
     if names != width and sum(row.width == names for row in body) < 0.5 * len(body):
         if names > width and sum(row.width == width for row in body) > _EQUAL_SHARE_MIN * len(body):
-            reason = f"The header has {names} names, but most rows have {width} fields, so the last columns are empty"
+            reason = (
+                f"The header has {names} names, but most rows have {width} fields; pad leaves the last columns empty"
+            )
             table.add("short_rows", "pad", 0.5, reason)
             return guess.confidence, guess.reason
         return min(guess.confidence, 0.5), f"The header has {names} names, but most rows have {width} fields"
@@ -403,7 +403,7 @@ def _detect_footer(body: Sequence[SampleRow], tail: Sequence[SampleRow], tail_li
         begin, confidence = begin - 1, min(confidence, certainty)
     if begin < len(tail):
         texts = "; ".join(next(filter(None, row.fields), "")[:30] for row in tail[begin:][:3])
-        reason = f"The last {len(tail) - begin} rows do not belong to the table: {texts}"
+        reason = f"The rows at the end do not belong to the table: {texts}"
         table.add("footer_lines", tail_lines - tail[begin].line, confidence, reason)
 
 

@@ -28,6 +28,9 @@ _FALLBACK_ENCODING = "cp1252"
 _RELATED_ENCODINGS = ("cp1250", "iso8859-2", "cp1254")
 _SYMBOL_IN_WORD = re.compile(r"(?<=[^\W\d_])[\u00a1-\u00bf\u00d7\u00f7](?=[^\W\d_])")
 _CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")  # without ^Z, which can end a text file, and Escape
+_NON_ASCII_WORD = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
+_ADJACENT_NON_ASCII = re.compile(rb"[\x80-\xff]{2}")
+WESTERN_WORDS_MAX = 10
 ENCODING_SAMPLE_LINES = 50  # enough to choose an encoding
 
 
@@ -73,6 +76,8 @@ def _is_mostly_utf8(non_ascii_lines: list[bytes]) -> bool:
 def _guess_encoding(non_ascii_lines: list[bytes]) -> str:
     """Return the most likely encoding; cp1252 if it gives the same text."""
     window = b"\n".join(map(_cut_around_non_ascii, non_ascii_lines[:ENCODING_SAMPLE_LINES]))
+    if _is_western(window):
+        return _FALLBACK_ENCODING
     # Imported here because most files are UTF-8 and the import loads large tables.
     from charset_normalizer import from_bytes  # noqa: PLC0415
 
@@ -84,6 +89,17 @@ def _guess_encoding(non_ascii_lines: list[bytes]) -> str:
     if best is None or best.encoding in ("ascii", "utf_8") or str(best) == text:
         return _prefer_letters(window, text)
     return codecs.lookup(best.encoding).name
+
+
+def _is_western(window: bytes) -> bool:
+    """Return whether a few words have single non-ASCII letters, which are no proof of a rarer encoding."""
+    words = set(_NON_ASCII_WORD.findall(window))
+    if len(words) > WESTERN_WORDS_MAX or any(_ADJACENT_NON_ASCII.search(word) for word in words):
+        return False
+    try:
+        return not _SYMBOL_IN_WORD.search(window.decode(_FALLBACK_ENCODING))
+    except UnicodeDecodeError:
+        return False
 
 
 def _prefer_letters(window: bytes, text: str) -> str:

@@ -139,7 +139,10 @@ class CsvToJsonConverter:
         form = "{" + ",".join(f'{name}:"%s"' for name in names) + "}"
         self._form, self._text_form = form.encode().__mod__, form.__mod__
         self._marks = form.count('"')
-        controls = set(range(32)) - {*b"\r\n", *dialect.delimiter}
+        delimiter = (
+            dialect.delimiter if len(dialect.delimiter) == 1 else b""
+        )  # a part of a longer one can be in a value
+        controls = set(range(32)) - {*b"\r\n", *delimiter}
         self._escaped = bytes(controls) + b"\\"
         self._quoting = self._escaped + b'"' + (dialect.quote or b"")
         self._odd_lines = odd_lines
