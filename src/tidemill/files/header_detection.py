@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemill.files.table_rows import (
+from tidemill.files.file_sample import (
     EMPTY,
     NUMBER,
     TEXT,
@@ -177,7 +177,12 @@ def _has_digit(value: str) -> bool:
 def _count_repeated(rows: Sequence[SampleRow]) -> int:
     """Return the number of rows at the beginning that are equal and have different texts."""
     first, count = rows[0].fields, 1
-    if len(first) < 2 or len(set(first)) < len(first) or any(classify_value(each) != TEXT for each in first if each):  # noqa: PLR2004
+    if (
+        len(first) < 2  # noqa: PLR2004
+        or rows[0].filled < len(first)
+        or len(set(first)) < len(first)
+        or any(classify_value(each) != TEXT for each in first if each)
+    ):
         return 1
     while count < min(HEADER_ROWS_DETECTED_MAX, len(rows)) and rows[count].fields == first:
         count += 1
@@ -212,6 +217,10 @@ def _are_consecutive(numbers: list[int]) -> bool:
     return all(after - before == 1 for before, after in itertools.pairwise(numbers))
 
 
+def _has_values(rows: Sequence[SampleRow], at: int) -> bool:
+    return any(at < row.width and row.fields[at].strip() for row in rows[:SHAPE_SAMPLE_ROWS])
+
+
 def _guess_header_of_text_table(rows: Sequence[SampleRow]) -> HeaderGuess:
     """Judge the first row of a table whose columns all have text."""
     first = rows[0]
@@ -227,6 +236,8 @@ def _guess_header_of_text_table(rows: Sequence[SampleRow]) -> HeaderGuess:
     )
     if repeats:
         return HeaderGuess(1, 0.4, "Values in the first row occur again below, in the same columns")
+    if any(not name.strip() and _has_values(rows[1:], at) for at, name in enumerate(first.fields) if at):
+        return HeaderGuess(1, 0.5, "The first row has no name for a column with values")
     codes = [name for name in names if is_typed(classify_value(name))]
     if 2 * len(codes) > len(names) or not all(map(is_name, codes)):
         return HeaderGuess(1, 0.5, "The first row has numbers or dates, which are unusual as column names")

@@ -1,19 +1,17 @@
 """Detects the layout of a file from its name, the given options and a bounded sample of its content."""
 
-import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from email.message import Message
-from functools import cached_property
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import DetectedLayout, FileLayout, LayoutFinding
-from tidemill.files.byte_streams import STREAM_READ_BYTES
-from tidemill.files.compression import list_zip_files, open_decompressed, open_zip
+from tidemill.files.compression import list_zip_files, open_zip
+from tidemill.files.file_sample import FileSample, SampleRow, find_column_shapes, is_typed, split_sample_rows
 from tidemill.files.formats.csv_dialect import CsvDialect
 from tidemill.files.json_detection import detect_json_format
 from tidemill.files.layout import (
@@ -24,7 +22,6 @@ from tidemill.files.layout import (
     parse_layout_options,
 )
 from tidemill.files.table_detection import detect_table
-from tidemill.files.table_rows import SampleRow, find_column_shapes, is_typed, split_sample_rows
 from tidemill.files.text_encoding import decode_sample, detect_encoding, has_control_bytes
 
 DIALECT_SAMPLE_CHARS = 32 * 1024
@@ -35,6 +32,8 @@ _LONG_DELIMITERS = ("||", "::", ";;", "|~|", "~|~", "##", "@@", "$$", "^^", "<>"
 _BLANK_DELIMITERS = (":", " ", BLANKS_DELIMITER)  # they also occur within text
 _COMMON_SHARE_MIN = 0.5  # of the rows with equal widths, to test no delimiter that occurs within text
 _BLANKS_SHARE_MIN = 0.9
+_FIELD_WITH_DOUBLED_APOSTROPHE = re.compile(r"(?:^|[,;\t|])'[^'\n,;\t|]*''[^'\n,;\t|]*'(?=[,;\t|]|\r?$)", re.MULTILINE)
+_DECIMAL_COMMA, _DECIMAL_COMMA_SHARE_MIN = re.compile(r"(?<=\d),(?=\d)"), 0.8
 _COMMENT_MARKS = ("#", "//")
 
 
@@ -106,12 +105,14 @@ def _detect_delimiter_and_quote(text: str, kind: str, given: FileLayout, line_en
             key=_get_candidate_rank,
         )
     spaced = [each + " " for each in _COMMON_DELIMITERS if each + " " in text]  # first, as they win if both fit
-    long = [each for each in _LONG_DELIMITERS if text.count(each) > 1]
+    long = [each for each in _LONG_DELIMITERS if text.count(each) > 1 and not _is_delimiter_of_empty_field(each, text)]
     present = [
         each
         for each in _COMMON_DELIMITERS + _RARE_DELIMITERS
         if each in text and not _occurs_only_in_longer_delimiter(each, long, text)
     ]
+    if "," in present and _has_decimal_commas_only(text):
+        present.remove(",")
     scored = [_score_candidate(text, each, quote, line_end) for each in spaced + long + present for quote in quotes]
     best = max(scored, key=_get_candidate_rank, default=_Candidate(",", quotes[0], 0, 1, 0))
     if best.width < 2 or best.share < _COMMON_SHARE_MIN:  # noqa: PLR2004
@@ -124,6 +125,17 @@ def _detect_delimiter_and_quote(text: str, kind: str, given: FileLayout, line_en
     return best
 
 
+def _has_decimal_commas_only(text: str) -> bool:
+    """Return whether commas are within numbers, and nearly all lines have the same other delimiter."""
+    if len(_DECIMAL_COMMA.findall(text)) < _DECIMAL_COMMA_SHARE_MIN * text.count(","):
+        return False
+    lines = [line for line in text.splitlines() if line.strip()]
+    return any(
+        sum(delimiter in line for line in lines) > _DECIMAL_COMMA_SHARE_MIN * len(lines)
+        for delimiter in (";", "\t", "|")
+    )
+
+
 def _is_one_column_of_two_words(best: _Candidate, text: str, line_end: str) -> bool:
     """Return whether the fields are more likely one column of two words each."""
     return best.delimiter in (" ", BLANKS_DELIMITER) and best.width == 2 and not _has_typed_column(best, text, line_end)  # noqa: PLR2004
@@ -132,6 +144,12 @@ def _is_one_column_of_two_words(best: _Candidate, text: str, line_end: str) -> b
 def _has_typed_column(best: _Candidate, text: str, line_end: str) -> bool:
     rows = _split_rows_with_dialect(text, best.delimiter, best.quote, "", line_end)[1:]
     return any(map(is_typed, find_column_shapes((row.fields for row in rows), best.width)))
+
+
+def _is_delimiter_of_empty_field(long: str, text: str) -> bool:
+    """Return whether two equal characters are two delimiters, as the character also occurs alone."""
+    single = long[0]
+    return long == 2 * single and single in _COMMON_DELIMITERS and text.count(single) > 2.2 * text.count(long)
 
 
 def _occurs_only_in_longer_delimiter(delimiter: str, longer: list[str], text: str) -> bool:
@@ -154,6 +172,8 @@ def _list_possible_quotes(text: str) -> list[str]:
     begins = len(re.findall(r"(?:^|[,;\t|] ?)'(?=[^'\s])", text, re.MULTILINE))
     ends = len(re.findall(r"'[ ]?(?=[,;\t|]|\r?$)", text, re.MULTILINE))
     is_double = re.search(r"(?:^|[,;\t|] ?)\"", text, re.MULTILINE) is not None
+    if not is_double and _FIELD_WITH_DOUBLED_APOSTROPHE.search(text):
+        return ["'"]
     return ["'"] if begins > 1 and ends > 1 and not is_double and _have_apostrophes_pairs(text) else ['"']
 
 
@@ -215,62 +235,6 @@ def _describe_delimiter(best: _Candidate, text: str, line_end: str) -> LayoutFin
     elif best.share < _COMMON_SHARE_MIN:
         confidence = 0.5
     return _make_finding("delimiter", best.delimiter, round(confidence, 2), reason)
-
-
-SAMPLE_HEAD_BYTES, SAMPLE_TAIL_BYTES = 64 * 1024, 16 * 1024
-ENCODING_SCAN_MAX_BYTES = 8 << 20  # how much is searched for non-ASCII bytes
-SAMPLE_DECOMPRESSED_MAX_BYTES = 1 << 30
-TEXT_SAMPLE_FORMATS = ("csv", "tsv", "ndjson")
-SAMPLE_ROWS_MAX = 5_000
-SPLICED_ROWS_MAX, SPLICED_MAX_BYTES = 200_000, 16 << 20  # as JSON; of more rows, every n-th is taken
-SAMPLE_PIECE_BYTES, SAMPLE_PIECES = 8 * 1024, 16
-SAMPLE_DECOMPRESSED_BYTES = 4 << 20  # of a compressed file, only its beginning is sampled
-
-
-class FileSample:
-    """A sample of a file: complete lines at the beginning (``head``), and lines that show its encoding."""
-
-    def __init__(self, file: BinaryIO, compression: str) -> None:
-        self._stream = open_decompressed(file, compression, SAMPLE_DECOMPRESSED_MAX_BYTES)
-        self._stream.seek(0)
-        begin = self._read_up_to(SAMPLE_HEAD_BYTES)
-        whole, end, _ = begin.rpartition(b"\n") if len(begin) == SAMPLE_HEAD_BYTES else (begin, b"", b"")
-        self.head = whole + end or begin
-        self.is_whole = len(begin) < SAMPLE_HEAD_BYTES
-        self._begin = begin
-        self._file = file if compression == "none" else None
-
-    @cached_property
-    def non_ascii_lines(self) -> list[bytes]:
-        """The complete lines with non-ASCII bytes in the first megabytes."""
-        kept: list[bytes] = []
-        piece, tail, seen, size = self._begin, b"", 0, 0
-        while piece and seen < ENCODING_SCAN_MAX_BYTES and size < SAMPLE_HEAD_BYTES:
-            *lines, tail = (tail + piece).split(b"\n")
-            kept += [line for line in lines if not line.isascii()]
-            seen, size = seen + len(piece), sum(map(len, kept))
-            piece = self._read_up_to(STREAM_READ_BYTES)
-        if not piece and not tail.isascii():
-            kept.append(tail)
-        return kept
-
-    def read_tail(self) -> bytes:
-        """Return the last lines of a file that is not compressed; nothing if the head is the whole file."""
-        if self._file is None or self.is_whole:
-            return b""
-        self._file.seek(max(0, self._file.seek(0, 2) - SAMPLE_TAIL_BYTES))
-        return self._file.read(SAMPLE_TAIL_BYTES).partition(b"\n")[2]
-
-    def _read_up_to(self, size: int) -> bytes:
-        """Read up to ``size`` bytes. Ignore damaged data: the reader of the file reports it."""
-        data = b""
-        try:
-            while len(data) < size and (piece := self._stream.read(size - len(data))):
-                data += piece
-        except InvalidInput:
-            if not data:
-                return b""
-        return data
 
 
 FORMATS_BY_MEDIA_TYPE = {
@@ -465,39 +429,3 @@ def _detect_text_format(text: str) -> str:
         rest = start[len(first) :].strip()
         return "ndjson" if first.endswith("]") and rest.startswith("[") else "json"
     return "json" if start.startswith("{") else "csv"
-
-
-def splice_text_sample(file: BinaryIO, layout: FileLayout, max_bytes: int) -> bytes:
-    """Return complete lines from all parts of a file, beginning with its first line.
-
-    A compressed file is decompressed only at its beginning. A line can be in the middle of a quoted value: such lines
-    are invalid rows of the sample, and the caller ignores them.
-    """
-    compression = layout.compression or "none"
-    if compression != "none":
-        stream, pieces, size = open_decompressed(file, compression, max_bytes), list[bytes](), 0
-        while size < SAMPLE_DECOMPRESSED_BYTES and (piece := stream.read(SAMPLE_DECOMPRESSED_BYTES - size)):
-            pieces.append(piece)
-            size += len(piece)
-        file = io.BytesIO(b"".join(pieces))
-    size = file.seek(0, io.SEEK_END)
-    encoding = layout.encoding or "utf-8"
-    if encoding.startswith(("utf-16", "utf-32")) or layout.table_lines is not None:
-        return _read_at(file, 0, SAMPLE_HEAD_BYTES)  # lines of the middle may begin at any byte, or be of another table
-    line_end = b"\r" if layout.line_end == "\r" else b"\n"
-    if size <= SAMPLE_HEAD_BYTES + SAMPLE_PIECES * SAMPLE_PIECE_BYTES:
-        return _read_at(file, 0, size)
-    head = _read_at(file, 0, SAMPLE_HEAD_BYTES)
-    pieces = [head[: head.rfind(line_end) + 1]]
-    step = (size - SAMPLE_HEAD_BYTES - SAMPLE_PIECE_BYTES) // (SAMPLE_PIECES - 1)
-    for number in range(SAMPLE_PIECES):
-        is_last = number == SAMPLE_PIECES - 1
-        start = size - SAMPLE_PIECE_BYTES if is_last else SAMPLE_HEAD_BYTES + number * step
-        piece = _read_at(file, start, SAMPLE_PIECE_BYTES).partition(line_end)[2]
-        pieces.append(piece if is_last else piece[: piece.rfind(line_end) + 1])
-    return b"".join(pieces)
-
-
-def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
-    file.seek(start)
-    return file.read(size)

@@ -14,6 +14,13 @@ from tidemill.files.blobs import open_blob_store
 from tidemill.files.blobs.blob_store import BlobStore
 from tidemill.files.byte_streams import ByteStream, CarriageReturnStream, TranscodedStream
 from tidemill.files.compression import open_decompressed
+from tidemill.files.file_sample import (
+    SAMPLE_ROWS_MAX,
+    SPLICED_MAX_BYTES,
+    SPLICED_ROWS_MAX,
+    TEXT_SAMPLE_FORMATS,
+    splice_text_sample,
+)
 from tidemill.files.formats.block_reader import BlockReader
 from tidemill.files.formats.csv_dialect import CsvDialect
 from tidemill.files.formats.csv_reader import CsvReader, CsvTableRange
@@ -22,14 +29,7 @@ from tidemill.files.formats.json_reader import JsonArrayReader, NdjsonReader
 from tidemill.files.formats.parquet_reader import ParquetReader
 from tidemill.files.formats.xlsx_reader import XlsxReader
 from tidemill.files.layout import parse_layout_options
-from tidemill.files.layout_detection import (
-    SAMPLE_ROWS_MAX,
-    SPLICED_MAX_BYTES,
-    SPLICED_ROWS_MAX,
-    TEXT_SAMPLE_FORMATS,
-    detect_layout,
-    splice_text_sample,
-)
+from tidemill.files.layout_detection import detect_layout
 
 if TYPE_CHECKING:  # settings load pydantic, which a reader process does not need
     from tidemill.config import Settings

@@ -7,6 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout, LayoutFinding
+from tidemill.files.file_sample import (
+    TEXT,
+    SampleRow,
+    classify_value,
+    find_column_shapes,
+    is_name,
+    is_null_word,
+    is_total_word,
+    is_typed,
+)
 from tidemill.files.formats.column_names import (
     derive_column_names,
     describe_derived_names,
@@ -22,16 +32,6 @@ from tidemill.files.header_detection import (
     is_header_of_other_width,
     is_section_header,
 )
-from tidemill.files.table_rows import (
-    TEXT,
-    SampleRow,
-    classify_value,
-    find_column_shapes,
-    is_name,
-    is_null_word,
-    is_total_word,
-    is_typed,
-)
 
 _COMMENT_PREFIXES = ("##", "#", "//", "%")
 _FOOTER_ROWS_MAX = 10
@@ -41,6 +41,7 @@ _FOOTNOTE_CHARS_MIN = 20
 _TABLE_WIDTH_MIN, _TABLE_ROWS_MIN = 2, 3
 _PROFILE_ROWS_MIN, _PROFILE_ROWS_MAX = 8, 128  # rows at the beginning of a table that show its columns
 _TITLE_ROWS_MAX = 20
+_LABEL_ROWS_MAX = 10
 _WIDE_SHARE_MAX = 0.1  # of the rows of a table with one column
 _EQUAL_SHARE_MIN = 0.9  # of the rows that lack the same number of fields
 _PREAMBLE_TABLE_WIDTH_MIN, _PREAMBLE_TABLE_ROWS_MIN = 3, 3
@@ -223,7 +224,7 @@ def _is_second_header(rows: Sequence[SampleRow], start: int, at: int, table: _Ta
         return True
     if table.count_typed_columns() < (1 if has_gap else 2):
         return False
-    is_repeated = row.fields in [each.fields for each in rows[start : start + _TITLE_ROWS_MAX]]
+    is_repeated = row.fields in [each.fields for each in rows[start : min(start + _TITLE_ROWS_MAX, at)]]
     if is_repeated and not _is_title(before, row.width):
         return False  # one file was appended to another
     return all(classify_value(value) == TEXT for value in row.fields)
@@ -243,7 +244,7 @@ def _is_followed_by_table(rows: Sequence[SampleRow], at: int, width: int, *, has
 def _skip_preamble(rows: list[SampleRow], table: DetectedTable) -> list[SampleRow]:
     """Return the rows without the text before the table."""
     width = get_common_width(rows)
-    begin = _find_first_full_row(rows, width)
+    begin = _find_first_full_row(rows, width) or _find_header_below_labels(rows, width)
     if begin and (
         is_header_of_other_width(rows[begin - 1], rows[begin:], width) or completes_header(rows, begin, width)
     ):
@@ -265,7 +266,7 @@ def _skip_preamble(rows: list[SampleRow], table: DetectedTable) -> list[SampleRo
             is_doubtful, reason = True, f"Line {last.line + 1} may be a title, or a header with a single name"
         elif is_near and last.filled > 1 and not has_proved_header(rows[begin:]):
             is_doubtful, reason = True, f"Line {last.line + 1} may be text before the table, or its header"
-        elif _has_table(rows[:begin]):
+        elif _has_table(rows[:begin]) or any(row.width == width and row.filled > 1 for row in rows[:begin]):
             is_doubtful, reason = True, f"The first {lines} lines may be text before the table, or another table"
         limit = table.options.get("table_lines")
         if limit is not None:
@@ -282,6 +283,15 @@ def _find_first_full_row(rows: Sequence[SampleRow], width: int) -> int:
     least = max(least, min(filled, width) // 2)
     begin = next((at for at, row in enumerate(rows) if row.width == width and row.filled >= least), 0)
     return _find_row_after_titles(rows, begin, width)
+
+
+def _find_header_below_labels(rows: Sequence[SampleRow], width: int) -> int:
+    """Return the first row below a blank line if it has names above numbers or dates, and few rows are above it."""
+    for at in range(1, min(_LABEL_ROWS_MAX, len(rows) - 2) + 1):
+        if rows[at].line > rows[at - 1].end and rows[at].width == rows[at + 1].width == width:
+            is_header = all(classify_value(value) == TEXT for value in rows[at].fields)
+            return at if is_header and has_proved_header(rows[at:]) else 0
+    return 0
 
 
 def _find_row_after_titles(rows: Sequence[SampleRow], begin: int, width: int) -> int:
@@ -402,6 +412,8 @@ def _detect_footer(body: Sequence[SampleRow], tail: Sequence[SampleRow], tail_li
             break
         begin, confidence = begin - 1, min(confidence, certainty)
     if begin < len(tail):
+        if 2 * (len(tail) - begin) >= len(body):
+            confidence = min(confidence, 0.5)
         texts = "; ".join(next(filter(None, row.fields), "")[:30] for row in tail[begin:][:3])
         reason = f"The rows at the end do not belong to the table: {texts}"
         table.add("footer_lines", tail_lines - tail[begin].line, confidence, reason)

@@ -8,9 +8,9 @@ from typing import Any
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import DetectedLayout, FileLayout, LayoutFinding
 from tidemill.core.input_source import InputDefect, InputSource
+from tidemill.files.file_sample import SAMPLE_ROWS_MAX, TEXT_SAMPLE_FORMATS
 from tidemill.files.formats.column_names import check_column_count
 from tidemill.files.layout import RECORD_FORMATS, parse_layout_options
-from tidemill.files.layout_detection import SAMPLE_ROWS_MAX, TEXT_SAMPLE_FORMATS
 from tidemill.jobs.work_gates import make_inspection_gate
 from tidemill.runtime import Runtime
 from tidemill.store.jsonb import decode_input_or_text

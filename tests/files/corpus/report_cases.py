@@ -54,6 +54,18 @@ def _list_header_name_cases() -> Iterator[Case]:
     both = [["alpha beta, x", "gamma, y", "delta, z"] for _ in range(9)]
     data = write_table(TEAM_COLUMNS, both, Style())
     yield Case("comma-and-blank-in-each-field.csv", data, TEAM_COLUMNS, both)
+    unit = [["Nr", "Price", "share"], ["", "mm", ""], ["1", "5.5", "7 %"], ["2", "6.5", "9 %"], ["3", "7.5", "1 %"]]
+    yield Case("one-unit.csv", text(*map(",".join, unit)), ["Nr", "Price mm", "share"], unit[2:])
+    few = [[str(n), word, f"{n}.5"] for n, word in enumerate(["Köln", "São Paulo", "Graz", "Köln", "Rome"])]
+    data = write_table(["id", "city", "rate"], few, Style(encoding="cp1252"))
+    yield Case("few-western-letters.csv", data, ["id", "city", "rate"], few)
+    quoted = [["1", "Eve O'Hara", "7"], ["2", "Ann", "8"], ["3", "Bob", "9"]]
+    yield Case(
+        "one-doubled-apostrophe.csv",
+        text("id,name,n", "1,'Eve O''Hara',7", "2,Ann,8", "3,Bob,9"),
+        ["id", "name", "n"],
+        quoted,
+    )
     wide = [f"n{at}" for at in range(10)]
     both = [[f"alpha {at}, x {n}" for at in range(10)] for n in range(200)]
     yield Case("comma-and-blank-in-wide-rows.csv", write_table(wide, both, Style()), wide, both)
@@ -89,6 +101,17 @@ def _list_title_cases() -> Iterator[Case]:
     yield Case("title-in-the-middle.csv", in_middle, columns, sparse)
     texts = text("Teams,,", *(",".join(row) for row in [TEAM_COLUMNS, *TEAMS]))
     yield Case("title-of-text-table.csv", texts, refused="skip_lines")
+    twice = text("Monthly report|", "Monthly report|", "Name|City", "Li Diaz|Paris", "Li Novak|Paris")
+    yield Case("title-twice.csv", twice, refused="header")
+    notes = text(
+        *(f"{line}|" for line in ("fast red, blue", "slow lamp, kitchen", "red chair", "lamp red", "light, chair"))
+    )
+    yield Case("texts-and-no-second-value.csv", notes, refused="footer_lines")
+    blanks = [
+        ["name", "extra", "note", "n"],
+        *([f"a{n}", "", "", str(n)] if n % 3 else [f"b{n}", "x", "y", "1"] for n in range(20)),
+    ]
+    yield Case("empty-fields-with-tab.csv", text(*map("\t".join, blanks)), blanks[0], blanks[1:])
     groups = [
         ["Name", "Type", "Staff", "", "", "", "Total"],
         ["", "", "Junior", "", "Senior", "", ""],
@@ -107,6 +130,22 @@ def _list_section_cases() -> Iterator[Case]:
     sections = text("Parts of May,,", ",,", *lines, ",,", "Parts of June,,", ",,", *lines)
     yield Case("sections-with-equal-headers.csv", sections, refused="table")
     teams = [",".join(row) for row in [TEAM_COLUMNS, *TEAMS]]
+    small = text("Nr,link,qty", "1,https://example.com/1,7", "2,https://example.com/2,0", "", *teams)
+    yield Case("two-small-tables.csv", small, refused="table")
+    few = text(
+        "name,when",
+        *(f"Ann {n},{n + 10}/06/2018" for n in range(8)),
+        "",
+        "created,text",
+        "2024-02-07,a b",
+        "2024-04-08,c",
+    )
+    yield Case("two-tables-of-two-columns.csv", few, refused="table")
+    labels = text("Report,Orders", "Created,2024-05-01", "", "team,size", "Sales,7", "Support,12", "Design,3")
+    yield Case("labels-as-wide-as-table.csv", labels, refused="skip_lines")
+    numbers = [f"{n};{n},5;x" for n in range(30)]
+    tables = ["id;price;note", *numbers, "when;share", *(f"2024-05-{n};{n},25" for n in range(10, 29))]
+    yield Case("two-tables-with-decimal-commas.csv", text(*tables), refused="table")
     gifts = ["Gifts,,", "person,gift,reason", "Ann,a book,a talk", "Bob,a pen,a visit"]
     yield Case("sections-of-text.csv", text("Teams,,", ",,", *teams, ",,", *gifts), refused="table")
     wide = [["run", *(f"1_{n}" for n in range(9))], *([str(n), *".EA.EA.EA"] for n in range(9))]

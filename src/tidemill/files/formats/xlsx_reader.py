@@ -12,6 +12,7 @@ import msgspec
 from tidemill.core.errors import InvalidInput
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import Checkpoint, InputDefect
+from tidemill.files.file_sample import SampleRow
 from tidemill.files.formats.block_reader import EncodedRecord, RecordReader
 from tidemill.files.formats.column_names import derive_column_names, generate_column_names, join_header_rows
 from tidemill.files.formats.xlsx_workbook import (
@@ -26,7 +27,6 @@ from tidemill.files.formats.xlsx_workbook import (
     unescape_xlsx_text,
 )
 from tidemill.files.table_detection import detect_sheet_table
-from tidemill.files.table_rows import SampleRow
 from tidemill.files.writers.xlsx_sheets import format_column_letters
 
 SHEET_ROWS_MAX, SHEET_COLUMNS_MAX = 1_048_576, 16_384

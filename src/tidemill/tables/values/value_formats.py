@@ -14,7 +14,7 @@ from typing import Literal
 
 from tidemill.core.errors import InvalidInput, format_suggestion
 from tidemill.core.file_format import ColumnType
-from tidemill.files.table_rows import NULL_WORDS
+from tidemill.files.file_sample import NULL_WORDS
 from tidemill.tables.resource import Field
 from tidemill.tables.values.column_texts import ColumnTexts, find_indexes_not_matching, join_texts
 

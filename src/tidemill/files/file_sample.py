@@ -1,12 +1,17 @@
-"""Splits a sample of a CSV file into rows, to detect where its table is."""
+"""Reads a sample of a file, and splits it into rows, to detect where its table is."""
 
 import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import BinaryIO
 
-from tidemill.files.byte_streams import FileStream, LineBuffer
+from tidemill.core.errors import InvalidInput
+from tidemill.core.file_format import FileLayout
+from tidemill.files.byte_streams import STREAM_READ_BYTES, FileStream, LineBuffer
+from tidemill.files.compression import open_decompressed
 from tidemill.files.formats.csv_dialect import CsvDialect, decode_line
 from tidemill.files.formats.csv_reader import CsvRecordScanner
 
@@ -87,7 +92,7 @@ def is_typed(shape: str) -> bool:
     return shape not in (TEXT, EMPTY)
 
 
-SAMPLE_ROWS_MAX = 2_000
+TABLE_ROWS_MAX = 2_000
 SAMPLE_ROW_MAX_BYTES = 1 << 20
 
 
@@ -124,7 +129,7 @@ def split_sample_rows(text: str, dialect: CsvDialect, line_end: str, skip_lines:
     lines = LineBuffer(FileStream(io.BytesIO(data)), SAMPLE_ROW_MAX_BYTES)
     scanner, rows = CsvRecordScanner(dialect, lines), list[SampleRow]()
     delimiter = dialect.delimiter.decode()
-    while (line := lines.peek_line(0)) is not None and len(rows) < SAMPLE_ROWS_MAX:
+    while (line := lines.peek_line(0)) is not None and len(rows) < TABLE_ROWS_MAX:
         number, span, is_misquoted = lines.number, 1, False
         if dialect.quote is None or dialect.quote in line or dialect.is_blank_delimited or b"\r" in line[:-1]:
             record = scanner.peek_record()
@@ -144,3 +149,95 @@ def split_sample_rows(text: str, dialect: CsvDialect, line_end: str, skip_lines:
 def _read_leniently(text: str, dialect: CsvDialect, rows: list[SampleRow]) -> list[str]:
     width = Counter(row.width for row in rows[-20:]).most_common(1)
     return dialect.read_leniently(text, width[0][0] if width else 0)
+
+
+SAMPLE_HEAD_BYTES, SAMPLE_TAIL_BYTES = 64 * 1024, 16 * 1024
+ENCODING_SCAN_MAX_BYTES = 8 << 20  # how much is searched for non-ASCII bytes
+SAMPLE_DECOMPRESSED_MAX_BYTES = 1 << 30
+TEXT_SAMPLE_FORMATS = ("csv", "tsv", "ndjson")
+SAMPLE_ROWS_MAX = 5_000
+SPLICED_ROWS_MAX, SPLICED_MAX_BYTES = 200_000, 16 << 20  # as JSON; of more rows, every n-th is taken
+SAMPLE_PIECE_BYTES, SAMPLE_PIECES = 8 * 1024, 16
+SAMPLE_DECOMPRESSED_BYTES = 4 << 20  # of a compressed file, only its beginning is sampled
+
+
+class FileSample:
+    """A sample of a file: complete lines at the beginning (``head``), and lines that show its encoding."""
+
+    def __init__(self, file: BinaryIO, compression: str) -> None:
+        self._stream = open_decompressed(file, compression, SAMPLE_DECOMPRESSED_MAX_BYTES)
+        self._stream.seek(0)
+        begin = self._read_up_to(SAMPLE_HEAD_BYTES)
+        whole, end, _ = begin.rpartition(b"\n") if len(begin) == SAMPLE_HEAD_BYTES else (begin, b"", b"")
+        self.head = whole + end or begin
+        self.is_whole = len(begin) < SAMPLE_HEAD_BYTES
+        self._begin = begin
+        self._file = file if compression == "none" else None
+
+    @cached_property
+    def non_ascii_lines(self) -> list[bytes]:
+        """The complete lines with non-ASCII bytes in the first megabytes."""
+        kept: list[bytes] = []
+        piece, tail, seen, size = self._begin, b"", 0, 0
+        while piece and seen < ENCODING_SCAN_MAX_BYTES and size < SAMPLE_HEAD_BYTES:
+            *lines, tail = (tail + piece).split(b"\n")
+            kept += [line for line in lines if not line.isascii()]
+            seen, size = seen + len(piece), sum(map(len, kept))
+            piece = self._read_up_to(STREAM_READ_BYTES)
+        if not piece and not tail.isascii():
+            kept.append(tail)
+        return kept
+
+    def read_tail(self) -> bytes:
+        """Return the last lines of a file that is not compressed; nothing if the head is the whole file."""
+        if self._file is None or self.is_whole:
+            return b""
+        self._file.seek(max(0, self._file.seek(0, 2) - SAMPLE_TAIL_BYTES))
+        return self._file.read(SAMPLE_TAIL_BYTES).partition(b"\n")[2]
+
+    def _read_up_to(self, size: int) -> bytes:
+        """Read up to ``size`` bytes. Ignore damaged data: the reader of the file reports it."""
+        data = b""
+        try:
+            while len(data) < size and (piece := self._stream.read(size - len(data))):
+                data += piece
+        except InvalidInput:
+            if not data:
+                return b""
+        return data
+
+
+def splice_text_sample(file: BinaryIO, layout: FileLayout, max_bytes: int) -> bytes:
+    """Return complete lines from all parts of a file, beginning with its first line.
+
+    A compressed file is decompressed only at its beginning. A line can be in the middle of a quoted value: such lines
+    are invalid rows of the sample, and the caller ignores them.
+    """
+    compression = layout.compression or "none"
+    if compression != "none":
+        stream, pieces, size = open_decompressed(file, compression, max_bytes), list[bytes](), 0
+        while size < SAMPLE_DECOMPRESSED_BYTES and (piece := stream.read(SAMPLE_DECOMPRESSED_BYTES - size)):
+            pieces.append(piece)
+            size += len(piece)
+        file = io.BytesIO(b"".join(pieces))
+    size = file.seek(0, io.SEEK_END)
+    encoding = layout.encoding or "utf-8"
+    if encoding.startswith(("utf-16", "utf-32")) or layout.table_lines is not None:
+        return _read_at(file, 0, SAMPLE_HEAD_BYTES)  # lines of the middle may begin at any byte, or be of another table
+    line_end = b"\r" if layout.line_end == "\r" else b"\n"
+    if size <= SAMPLE_HEAD_BYTES + SAMPLE_PIECES * SAMPLE_PIECE_BYTES:
+        return _read_at(file, 0, size)
+    head = _read_at(file, 0, SAMPLE_HEAD_BYTES)
+    pieces = [head[: head.rfind(line_end) + 1]]
+    step = (size - SAMPLE_HEAD_BYTES - SAMPLE_PIECE_BYTES) // (SAMPLE_PIECES - 1)
+    for number in range(SAMPLE_PIECES):
+        is_last = number == SAMPLE_PIECES - 1
+        start = size - SAMPLE_PIECE_BYTES if is_last else SAMPLE_HEAD_BYTES + number * step
+        piece = _read_at(file, start, SAMPLE_PIECE_BYTES).partition(line_end)[2]
+        pieces.append(piece if is_last else piece[: piece.rfind(line_end) + 1])
+    return b"".join(pieces)
+
+
+def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
+    file.seek(start)
+    return file.read(size)
