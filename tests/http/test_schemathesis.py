@@ -115,6 +115,8 @@ class Sender:
         method, verb = case.operation.method.upper(), case.operation.path.rpartition("/")[2]
         if name == "job" and (method == "DELETE" or verb in ("pause", "resume", "cancel", "kickoff")):
             return self._place.job(is_paused=verb == "resume")
+        if name == "import_id" and method == "POST" and "/undo" in case.operation.path:
+            return self._place.undoable()
         if name == "import_id" and verb in ("pause", "resume", "cancel", *NEEDS_ROWS):
             return self._place.trial(is_paused=verb == "resume", is_done=verb in NEEDS_ROWS)
         if verb == "cancel" and name in ("export", "distribution_id", "operation_id"):
@@ -164,6 +166,8 @@ def _fit_import(case: Case, lot: int) -> None:
             case.body = words | {"source": {"name": "inbox", "path": "people.csv"}}
     elif "/repairs" in label and isinstance(case.body, dict):
         case.body = {"cause": "age.type", "rule": {"type": "drop"}}
+    elif "/undo" in label and isinstance(case.body, dict):
+        case.body = {"redo": False}
     elif label.endswith("/fixes"):
         case.query = {}
         if is_form:

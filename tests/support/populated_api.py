@@ -88,6 +88,10 @@ class Place:
         """Submit a dry run of an import, and return its id."""
         return self._portal.call(self._trial, is_paused, is_done)
 
+    def undoable(self) -> str:
+        """Run an import that keeps the data to undo it, and return its id."""
+        return self._portal.call(self._undoable)
+
     def export(self) -> str:
         """Submit an export that no worker has run, and return its id."""
         return self._portal.call(self._export)
@@ -139,6 +143,13 @@ class Place:
         if is_done:
             await drain(Mill(self.api.settings), db=self.api.db)
         return job_id
+
+    async def _undoable(self) -> str:
+        words: dict[str, str | bool] = {"resource": "people", "mode": "upsert", "undo": True}
+        content = f"email,name\nrow{next(self._numbers)}@x.org,New\n".encode()
+        answer = await (await self.api.user("ada")).post("/v1/imports", params=words, content=content, headers=CSV_TYPE)
+        await drain(Mill(self.api.settings), db=self.api.db)
+        return str(answer.json()["job_id"])
 
     async def _distribution(self) -> str:
         ada = await self.api.user("ada")

@@ -1,7 +1,6 @@
 """HTTP routes of the undo of imports: preview it, run it, and list the rows that it did not reverse."""
 
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
@@ -169,7 +168,7 @@ async def list_import_undo_rows(
 
 
 _OPERATION: dict[str, Any] = {
-    "id": UUID("01a1e21e-84e3-7861-89f6-70c53f74d8fb"),
+    "id": "01a1e21e-84e3-7861-89f6-70c53f74d8fb",
     "verb": "undo",
     "state": "done",
     "items": 299450,
