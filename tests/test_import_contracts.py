@@ -23,6 +23,8 @@ SQL_MODULES = {  # outside tidemill.store and tidemill.tables, only these may im
     "tidemill.imports.import_records",
     "tidemill.imports.remembered_mappings",
     "tidemill.imports.target_table",
+    "tidemill.imports.undo",
+    "tidemill.imports.undo_table",
     "tidemill.limits.limiter_records",
     "tidemill.testing.throwaway_postgres",
     "tidemill.torture.processes",
