@@ -21,7 +21,6 @@ SQL_MODULES = {  # outside tidemill.store and tidemill.tables, only these may im
     "tidemill.exports.result_export",
     "tidemill.exports.table_exporter",
     "tidemill.imports.import_records",
-    "tidemill.imports.remembered_mappings",
     "tidemill.imports.target_table",
     "tidemill.imports.undo",
     "tidemill.imports.undo_table",

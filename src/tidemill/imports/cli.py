@@ -32,6 +32,7 @@ from tidemill.imports.import_preview import (
     preview_import_and_delete_file,
 )
 from tidemill.imports.import_submission import ImportFile, ImportOptions, ImportSource, is_remote_url
+from tidemill.imports.remembered_mappings import may_read_mappings
 from tidemill.imports.use_cases import make_import_use_cases
 from tidemill.jobs import queries
 from tidemill.jobs.cli import JobArgument, WorkerCheck, show_progress_until_closed
@@ -311,7 +312,8 @@ async def _preview_import(runtime: Runtime, arguments: ImportArguments, rows: in
         raise InvalidInput("Cannot preview a URL. Download the file and preview the copy.")
     with open_runtime_for_local_preview(runtime) as (local, staged):
         submission = await local.get(make_import_use_cases).check_and_prepare_submission(arguments.options, role=None)
-        submission = replace(submission, uses_memory=arguments.uses_memory)
+        uses_memory = arguments.uses_memory and await may_read_mappings(runtime.db)
+        submission = replace(submission, uses_memory=uses_memory)
         source = await _reference_url_or_stage_input(staged, arguments.file)
         preview = await preview_import_and_delete_file(local, staged, submission, source, rows=rows)
         print_preview(preview)

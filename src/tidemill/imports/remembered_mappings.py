@@ -9,7 +9,6 @@ from typing import Any, TypedDict, get_type_hints
 from uuid import UUID
 
 import msgspec
-from psycopg.errors import InsufficientPrivilege, InvalidSchemaName, UndefinedTable
 
 from tidemill.core.errors import Forbidden, UnknownEntity
 from tidemill.core.json_input import JsonObject
@@ -160,20 +159,22 @@ async def delete_excess_mappings(conn: Connection) -> int:
     return (await conn.execute(sql("mapping/trim"), params)).rowcount
 
 
+async def may_read_mappings(db: Database) -> bool:
+    """Return whether the database has mappings that its current user may read. A preview also works without them."""
+    return await db.read(_fetch_truth, "mapping/is_readable")
+
+
 async def propose_mapping(
     db: Database, owner_id: int, resource: Resource, request: ImportRequest, columns: Sequence[str]
 ) -> MappingProposal | None:
     """Return the request, completed from the owner's or a shared mapping of the same or of the most similar columns.
 
-    Options of the request take precedence. None: no mapping of this resource has at least half of the columns, it
-    would change nothing, or the database user may not read mappings.
+    Options of the request take precedence. None: no mapping of this resource has at least half of the columns, or
+    it would change nothing.
     """
     given = [name for name in columns if name not in ERROR_FILE_COLUMNS]
     params = {"owner_id": owner_id, "resource": resource.name, "fingerprint": fingerprint_columns(given)}
-    try:
-        found = await db.read(_fetch_mappings, "mapping/find_same", params)
-    except (UndefinedTable, InvalidSchemaName, InsufficientPrivilege):
-        return None  # a preview needs neither the schema of Tidemill nor a right to read it
+    found = await db.read(_fetch_mappings, "mapping/find_same", params)
     if not found:
         params["limit"] = COMPARED_MAPPINGS_MAX
         found = _find_most_similar(await db.read(_fetch_mappings, "mapping/find_recent", params), given)
@@ -331,6 +332,11 @@ async def forget_mapping(db: Database, user: Principal | None, mapping_id: int) 
 
 async def _fetch_mappings(conn: Connection, query: str, params: Mapping[str, object]) -> list[RememberedMapping]:
     return await fetch_records(conn, RememberedMapping, sql(query), params)
+
+
+async def _fetch_truth(conn: Connection, query: str) -> bool:
+    row = await (await conn.execute(sql(query))).fetchone()
+    return row is not None and bool(row[0])
 
 
 async def _execute(conn: Connection, query: str, params: Mapping[str, object]) -> None:
