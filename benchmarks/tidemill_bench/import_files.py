@@ -96,6 +96,19 @@ def write_payments_file(folder: Path, n: int, *, is_plain: bool) -> ImportSample
     return ImportSample(file, file, n, 0)
 
 
+def write_references_file(folder: Path, n: int, *, has_keys: bool) -> ImportSample:
+    """Write articles that name their author by id, or by e-mail address."""
+    rng = random.Random(n)
+    file = folder / f"references-{n}-{has_keys}.csv"
+    with file.open("w") as out:
+        out.write(f"slug,title,body,{'author_id' if has_keys else 'author'}\n")
+        for i in range(n):
+            author = rng.randrange(AUTHOR_COUNT)
+            name = make_author_id(author) if has_keys else f"author{author}@example.org"
+            out.write(f"article-{i},Article {i},{ARTICLE_BODY},{name}\n")
+    return ImportSample(file, file, n, 0)
+
+
 def make_author_id(number: int) -> str:
     return str(UUID(int=(number << 64) + 1))
 

@@ -52,6 +52,7 @@ def build_report(
         "locale_vs_plain": found["locale_import_s"] / found["plain_import_s"],
         "undoable_vs_plain": sum_of("undoable") / sum_of("final"),
         "undo_vs_import": (found["insert_undo_s"] + found["upsert_undo_s"]) / sum_of("undoable"),
+        "natural_key_vs_id": found["natural_key_import_s"] / found["id_import_s"],
     }
     found |= {
         "copy_rows_per_s": plan.users * 0.99 / found["copy_s"],
@@ -75,6 +76,7 @@ def describe_noise(found: Mapping[str, float]) -> str | None:
 
 UNDO_MODES: tuple[ImportWriteMode, ...] = ("insert", "upsert")
 IMPORT_JOB_POLL_S = 0.05
+DEFAULT_REQUEST = ImportRequest()
 EMAIL_PATTERN = r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
 SLUG_PATTERN = r"[a-z0-9]+(?:-[a-z0-9]+)*"
 FIELD_PATTERNS = {"email": EMAIL_PATTERN, "slug": SLUG_PATTERN}
@@ -115,6 +117,8 @@ class ImportMeasurement:
             await self._measure_notations(folder)
             status.update(f"{plan.pairs:,} rows, with and without undo")
             await self._measure_undo(folder)
+            status.update(f"{plan.pairs:,} rows, with ids and with names of referenced rows")
+            await self._measure_references(folder)
         return self.samples
 
     async def _measure_table(self, table: str, name: str, sample: ImportSample) -> None:
@@ -154,8 +158,7 @@ class ImportMeasurement:
                         "payments",
                         f"{name}_{mode}_",
                         sample,
-                        mode=mode,
-                        undo=name == "undoable",
+                        ImportRequest(mode=mode, undo=name == "undoable"),
                         empty=mode == "insert",
                     )
                     if name == "undoable":
@@ -170,6 +173,15 @@ class ImportMeasurement:
         if (operation.state, operation.items) != ("done", self._plan.pairs):
             raise TidemillError(f"Invalid measurement: the undo reversed {operation.items} rows")
 
+    async def _measure_references(self, folder: Path) -> None:
+        """Measure files with the same rows, which refer to authors by id, and by e-mail address."""
+        for _ in range(self._plan.rounds):
+            for name, lookups in (("id", {}), ("natural_key", {"author_id": ["email"]})):
+                sample = await asyncio.to_thread(
+                    import_files.write_references_file, folder, self._plan.pairs, has_keys=name == "id"
+                )
+                await self._measure_import("articles", f"{name}_", sample, ImportRequest(lookups=lookups))
+
     async def _measure_copy(self, table: str, name: str, sample: ImportSample) -> None:
         await asyncio.to_thread(self._bare.truncate, table, import_files.make_author_rows())
         seconds = await asyncio.to_thread(self._bare.copy, table, sample.read_clean_chunks())
@@ -180,9 +192,8 @@ class ImportMeasurement:
         table: str,
         name: str,
         sample: ImportSample,
+        request: ImportRequest = DEFAULT_REQUEST,
         *,
-        mode: ImportWriteMode = "insert",
-        undo: bool = False,
         empty: bool = True,
     ) -> None:
         """Measure an import from the submission of a stored file until its job is closed."""
@@ -194,9 +205,7 @@ class ImportMeasurement:
         blob = await asyncio.to_thread(self._blobs.put_file, sample.file)
         async with self._engine.start_warm_worker(self._plan.processes) as worker:
             wal, cpu, started = await self._db.run(database.read_wal_bytes), worker.cpu_seconds(), time.monotonic()
-            submission = ImportSubmission(
-                spec=Submission(IMPORT_KIND), resource=resource, request=ImportRequest(mode=mode, undo=undo)
-            )
+            submission = ImportSubmission(spec=Submission(IMPORT_KIND), resource=resource, request=request)
             job_id, *_ = await self._importing.submit_file(submission, ImportFile(blob, sample.file.name))
             self._engine.jobs.append(job_id)
             await self._wait_until_closed(job_id, worker, name, started)

@@ -66,6 +66,7 @@ IMPORT_MAXIMUMS = {
     "locale_vs_plain": 1.25,
     "undoable_vs_plain": 1.15,
     "undo_vs_import": 1.5,
+    "natural_key_vs_id": 1.3,
     "first_row_s": 1,
     "import_rss_mb": 200,
 }

@@ -38,6 +38,7 @@ FAILPOINTS = {  # name -> where it is
     "item.started": "An item is marked as running, and its handler is not called.",
     "item.finished": "The handler of an item has returned, and its verdict is not recorded.",
     "batch.handler_returned": "A batch handler has returned, and its outcomes are not decided.",
+    "import.references_created": "The rows that lookups did not find are created. No row of the batch is written.",
     "import.rows_written": "The rows of a batch are in the target table. The transaction is not committed.",
     "flush.before": "Verdicts wait for their flush, and its transaction has not begun.",
     "flush.after_fence": "The fence has moved the counters. The transaction is not committed.",

@@ -43,6 +43,8 @@ class KindHooks:
     """Returns the resource or dataset that a job reads or writes."""
     authorize: Callable[["Runtime", Principal, str], Awaitable[None]] | None = None
     """Raises if a user has no access to this target. Called before items of a job are reprocessed."""
+    authorize_job: Callable[["Runtime", Principal, Job], Awaitable[None]] | None = None
+    """Raises if a user may not use another table that the job reads or writes. Called after ``authorize``."""
     prepare_submission: Callable[["Runtime", Submission, Role], Submission] | None = None
     """Returns the submission to store. A built-in kind without this callback cannot be submitted directly."""
     check_columns: Callable[[Submission, Sequence[str]], None] | None = None

@@ -19,6 +19,8 @@ CREATE TABLE public.users (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, email text NOT NULL UNIQUE CHECK (email ~ '@example\\.com$'),
     name text, role text NOT NULL DEFAULT 'user', created_at timestamptz NOT NULL DEFAULT now());
 CREATE TABLE public.customers (name text PRIMARY KEY, credit_limit numeric(10, 2), born date);
+CREATE TABLE public.teams (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE);
+CREATE TABLE public.players (number int PRIMARY KEY, team_id int REFERENCES public.teams);
 CREATE SCHEMA demo;
 CREATE TABLE demo.prices (index_key text, effective_date int, asofindicator text, member text, price numeric);
 INSERT INTO demo.prices VALUES ('ABC', 20240202, 'CLS', 'M1', 10.5);

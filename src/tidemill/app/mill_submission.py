@@ -19,7 +19,7 @@ from tidemill.distributions.use_cases import DistributionSpec, make_distribution
 from tidemill.exports.table_export_request import TableExportRequest, parse_filter_condition
 from tidemill.exports.use_cases import EXPORT_JOB_PRIORITY, submit_table_export
 from tidemill.files.blobs.blob_store import iter_chunks
-from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode, parse_lookups
 from tidemill.imports.import_submission import (
     ImportFile,
     ImportOptions,
@@ -148,6 +148,8 @@ class MillSubmission(MillDeclarations):
         computed: Mapping[str, str] | None = None,
         skip: Sequence[str] = (),
         undo: bool | None = None,
+        lookups: Mapping[str, str | Sequence[str]] | None = None,
+        create_missing: Sequence[str] = (),
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -176,6 +178,9 @@ class MillSubmission(MillDeclarations):
             computed: Field -> expression, such as ``concat(first, ' ', last)``.
             skip: Conditions of rows to skip, such as ``status = 'deleted'``.
             undo: Keep the data to undo this import; by default, the resource decides.
+            lookups: Field -> columns of the referenced table by which its rows are found, such as
+                ``{"team_id": "name"}``.
+            create_missing: Fields whose lookups create the rows that they do not find.
             layout: ``format``, ``encoding``, ``delimiter`` and other options that override detection.
             name: File name to store with the job, and to detect the format; the name of ``file`` by default.
             priority: As for ``submit``.
@@ -201,6 +206,8 @@ class MillSubmission(MillDeclarations):
                 computed=computed,
                 skip=skip,
                 undo=undo,
+                lookups=lookups,
+                create_missing=create_missing,
                 layout=layout,
                 name=name,
                 priority=priority,
@@ -229,6 +236,8 @@ class MillSubmission(MillDeclarations):
         computed: Mapping[str, str] | None = None,
         skip: Sequence[str] = (),
         undo: bool | None = None,
+        lookups: Mapping[str, str | Sequence[str]] | None = None,
+        create_missing: Sequence[str] = (),
         layout: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 0,
@@ -252,6 +261,8 @@ class MillSubmission(MillDeclarations):
             computed=dict(computed or {}),
             skip=tuple(skip),
             undo=undo,
+            lookups=parse_lookups(lookups or {}),
+            create_missing=list(create_missing),
         )
         options = ImportOptions(
             resource=resource, request=request, layout=layout or {}, policy={**(policy or {})}, priority=priority

@@ -25,7 +25,7 @@ from tidemill.imports.cli_views import (
 )
 from tidemill.imports.dry_run_promotion import promote_dry_run
 from tidemill.imports.failed_rows import ERROR_FILE_FORMATS, open_error_file
-from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode, Translations
+from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode, Translations, parse_lookups
 from tidemill.imports.import_preview import (
     PREVIEW_ROWS_MAX,
     open_runtime_for_local_preview,
@@ -137,6 +137,18 @@ def import_command(
             help="Import NEW where the file has TEXT, such as country:Germany=DE; can be repeated",
         ),
     ] = None,
+    lookup: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=COLUMN[,COLUMN]",
+            help="Find the row that a field refers to by other columns of its table than the key, such as "
+            "team_id=name; FIELD= uses the keys in the file; can be repeated",
+        ),
+    ] = None,
+    create_missing: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="Create the rows that the lookup of a field does not find; can be repeated"),
+    ] = None,
     no_memory: Annotated[
         bool, typer.Option("--no-memory", help="Ignore the mappings of earlier imports with the same columns")
     ] = False,
@@ -222,6 +234,8 @@ def import_command(
         constants=dict(_parse_first_assignment("--set", "FIELD=VALUE", text) for text in set_ or []),
         computed=dict(_parse_first_assignment("--compute", "FIELD=EXPRESSION", text) for text in compute or []),
         skip=tuple(skip_rows or []),
+        lookups=_parse_lookups(lookup or []),
+        create_missing=create_missing or [],
     )
     file_formats = [text for text in format_ or [] if "=" not in text]
     if file_formats:
@@ -333,7 +347,7 @@ async def _print_report_and_write_errors(runtime: Runtime, job: Job, errors_to: 
     if job.failure_reason:
         console.print(f"  [red]{escape(job.failure_reason)}[/]", highlight=False, soft_wrap=True)
     report = await runtime.get(make_import_use_cases).read_report(job)
-    print_import_effects(job, report.effects)
+    print_import_effects(job, report.effects, report.created)
     if report.error_samples:
         print_error_samples(report.error_samples)
     if errors_to is not None:  # also without failed rows: the file may contain those of another import
@@ -415,6 +429,15 @@ def _parse_translations(options: list[str]) -> Translations:
         if translations.setdefault(name, {}).setdefault(text, new) != new:
             raise InvalidInput(f'--translate: "{text}" in field "{name}" has two translations')
     return translations
+
+
+def _parse_lookups(options: list[str]) -> dict[str, list[str]]:
+    lookups: dict[str, str] = {}
+    for name, columns in (_parse_assignment("--lookup", "FIELD=COLUMN", text) for text in options):
+        if name in lookups:
+            raise InvalidInput(f'--lookup: "{name}" has two lookups. Use {name}=COLUMN,COLUMN for several columns.')
+        lookups[name] = columns
+    return parse_lookups(lookups)
 
 
 @commands.command("promote")

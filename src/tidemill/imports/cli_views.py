@@ -21,9 +21,10 @@ _DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " 
 _LINE_END_NAMES = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 
 
-def print_import_effects(job: Job, effects: Mapping[str, int]) -> None:
+def print_import_effects(job: Job, effects: Mapping[str, int], created: Mapping[str, int]) -> None:
     would = "would be " if ImportParams.from_json(job.params).plan_or_request.validate_only else ""
     counts = [f"{count:,} {would}{effect}" for effect, count in effects.items() if count]
+    counts += [f"{count:,} {would}created in {escape_text(table)}" for table, count in created.items()]
     if counts:
         console.print("  " + " · ".join(counts), highlight=False)
 
@@ -118,6 +119,22 @@ def print_formats(formats: Sequence[Mapping[str, Any]]) -> None:
             console.print(f"  {escape_text(f'{text}: {examples}')}", highlight=False, soft_wrap=True)
 
 
+def print_lookups(preview: ImportPreview) -> None:
+    """Print the lookups with the numbers of found and missing values, and proposals for unknown columns."""
+    for each in preview["lookups"]:
+        if each["by"] and each["column"] is not None:
+            counts = [f"{count:,} {name}" for name, count in (each["values"] or {}).items() if count or name == "found"]
+            values = f": {', '.join(counts)} in these rows" if counts else ""
+            missing = ", creates missing rows" if each["create"] else ""
+            found_by = f"{each['field']} in {each['table']} by {', '.join(each['by'])}"
+            text = f"{each['column']}: finds {found_by}{missing}{values}"
+            console.print(f"  {escape_text(text)}", highlight=False, soft_wrap=True)
+    for one in preview["lookup_proposals"]:
+        option = shlex.quote(f"{one['field']}={one['by']}")
+        text = f"{one['column']} may name the rows of {one['table']} for {one['field']}: --lookup {option}"
+        console.print(f"  {escape_text(text)}", highlight=False, soft_wrap=True)
+
+
 def _format_examples(examples: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{one['before']} → {'NULL' if one['after'] is None else one['after']}" for one in examples)
 
@@ -134,6 +151,7 @@ def print_preview(preview: ImportPreview) -> None:
         console.print(f"  {escape_text(column)} → {shown}", highlight=False)
     print_formats(preview["formats"])
     print_rules(preview)
+    print_lookups(preview)
     for problem in preview["problems"]:
         console.print(f"  [red]{escape_text(problem)}[/]", highlight=False, soft_wrap=True)
     _print_preview_table(preview["columns"], preview["rows"])

@@ -15,6 +15,7 @@ from tidemill.files.blobs.blob_store import Blob
 from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan, check_table_privileges
 from tidemill.imports.import_submission import SubmittedImport
+from tidemill.imports.lookups import make_lookup_planner
 from tidemill.imports.undo_table import check_undo_is_possible
 from tidemill.imports.use_cases import LOCAL_IMPORT
 from tidemill.jobs.staged_files import make_staged_files
@@ -78,6 +79,7 @@ async def promote_dry_run(
         resource = await resources.get_resource(db, plan.resource.name, any_table=True)
     else:
         resource = await resources.get_writable_resource(db, role, plan.resource.name)
+        await make_lookup_planner(runtime, role).check_allowed(plan.resource)
     _check_forced_rules_unchanged(plan, resource)
     key = f"{PROMOTE_ACTION} {job.id}"
     promoted_id = await find_promoted_job_id(db, job)

@@ -30,8 +30,9 @@ class DuplicateDetector:
         )
         self._unique_field_sets = plan.unique_field_sets
         self._resource = plan.resource
-        names = sorted({name for fields in self._unique_field_sets for name in fields})
-        self._fields = {name: plan.resource.get_field(name) for name in names}
+        self._compared_names = [plan.list_input_names(fields) for fields in self._unique_field_sets]
+        names = sorted({name for compared in self._compared_names for name in compared})
+        self._fields = {name: plan.resource.get_input_field(name) for name in names}
         self._constants = convert_constants(plan.resource, plan.constants, normalizers)
         self._rules = None
         if plan.skip or not plan.computed.keys().isdisjoint(names):
@@ -63,11 +64,13 @@ class DuplicateDetector:
         columns, skipped = self._compute_key_columns(rows)
         repeats = []
         for key_index, fields in enumerate(self._unique_field_sets):
-            values: Sequence[Any] = columns[fields[0]]
-            if len(fields) > 1 or fields in self._resource.nulls_equal:
-                tuples = zip(*(columns[name] for name in fields), strict=True)
+            names = self._compared_names[key_index]
+            values: Sequence[Any] = columns[names[0]]
+            if len(names) > 1 or fields in self._resource.nulls_equal:
+                tuples = zip(*(columns[name] for name in names), strict=True)
                 values = [
-                    value if None not in value or self._enforces_uniqueness(fields, value) else None for value in tuples
+                    value if None not in value or self._enforces_uniqueness(fields, names, value) else None
+                    for value in tuples
                 ]
             if skipped:  # a row that is not imported has no key
                 values = [None if index in skipped else value for index, value in enumerate(values)]
@@ -95,10 +98,9 @@ class DuplicateDetector:
             return values
         return [default if value is msgspec.UNSET else value for value in values]
 
-    def _enforces_uniqueness(self, fields: tuple[str, ...], values: tuple[Any, ...]) -> bool:
-        return self._resource.enforces_uniqueness(
-            fields, [name for name, value in zip(fields, values, strict=True) if value is None]
-        )
+    def _enforces_uniqueness(self, fields: tuple[str, ...], names: tuple[str, ...], values: tuple[Any, ...]) -> bool:
+        empty = [name for name, value in zip(names, values, strict=True) if value is None]
+        return set(fields).issuperset(empty) and self._resource.enforces_uniqueness(fields, empty)
 
     def close(self) -> None:
         for keys in self._keys:

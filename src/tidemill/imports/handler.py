@@ -84,13 +84,14 @@ async def find_duplicates_to_skip_or_fail(
         index, fields = indexes[repeat.seq], plan.unique_field_sets[repeat.key_index]
         if index in skipped or at in others.skipped:
             continue
-        mine, theirs = checked.get_values_of_rows(fields, [index])[0], others.get_values_of_rows(fields, [at])[0]
+        names = plan.list_input_names(fields)
+        mine, theirs = checked.get_values_of_rows(names, [index])[0], others.get_values_of_rows(names, [at])[0]
         if not _have_same_key(plan, fields, mine, theirs):
             continue
         if None in mine and (index in checked.errors.bad_rows or at in others.errors.bad_rows):
             continue  # the NULL may be an invalid value
         reason = f"row {repeat.other + 1} has the same {'key' if fields == plan.resource.key else 'value'}"
-        problem = RowErrorDetail(", ".join(fields), "duplicate", reason, format_row_values(plan.resource, fields, mine))
+        problem = RowErrorDetail(", ".join(fields), "duplicate", reason, format_row_values(plan.resource, names, mine))
         if fields == plan.resource.key and plan.duplicates != "error":
             skipped[index] = problem
         else:
@@ -101,10 +102,12 @@ async def find_duplicates_to_skip_or_fail(
 def _have_same_key(
     plan: ImportPlan, fields: Sequence[str], mine: Sequence[str | None], theirs: Sequence[str | None]
 ) -> bool:
-    pairs = zip(fields, mine, theirs, strict=True)
+    pairs = zip(plan.list_input_names(fields), mine, theirs, strict=True)
     for name, ours, other in pairs:
-        first, second = canonicalize_texts(plan.resource.get_field(name), [ours, other])
-        if first != second or (first is None and not plan.resource.enforces_uniqueness(tuple(fields), [name])):
+        first, second = canonicalize_texts(plan.resource.get_input_field(name), [ours, other])
+        if first != second:
+            return False
+        if first is None and (name not in fields or not plan.resource.enforces_uniqueness(tuple(fields), [name])):
             return False
     return True
 
@@ -153,7 +156,9 @@ class ImportHandler:
         )
         try:
             await checks.check_rows()
+            await checks.create_missing_references()
             effects = await write_good_rows(known.plan, checks)
+            effects.update(checks.count_untested_rows())
         except TargetUnusable as gone:
             raise AbortJob(str(gone)) from gone
         except TableRejection as refusal:  # of a check: the engine halves the batch to find the row
@@ -163,7 +168,7 @@ class ImportHandler:
             effects = Counter()
         failpoint("import.rows_written")
         known.expects_existing |= checks.has_found_existing
-        await import_records.add_import_effects(conn, job_id, effects)
+        await import_records.add_import_effects(conn, job_id, effects, checks.lookups.created_by_table)
         if known.to_remember is not None and known.saves_left and effects.total():
             known.saves_left -= 1
             await save_mapping(conn, job_id, known.to_remember)

@@ -10,7 +10,7 @@ from tidemill.config_sections import ConfigTable, Names, Text
 from tidemill.core.errors import Forbidden, UnknownResource
 from tidemill.core.kinds import IMPORT_KIND
 from tidemill.files.blobs.blob_store import Blob
-from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode
+from tidemill.imports.import_plan import DuplicateRule, ImportRequest, ImportWriteMode, parse_lookups
 from tidemill.imports.import_submission import ImportFile, ImportOptions, ImportSubmission
 from tidemill.imports.use_cases import ImportUseCases, make_import_use_cases
 from tidemill.runtime import FileTaskView, Runtime
@@ -37,9 +37,15 @@ class ImportFileTask(ConfigTable):
     computed: ComputedRules = Field({})
     skip: SkipRules = ()
     undo: StrictBool | None = None
+    lookups: dict[str, str | Names] = Field({})
+    create_missing: Names = ()
 
     def describe(self) -> str:
         return f"import into {self.resource}"
+
+    def _make_request(self) -> ImportRequest:
+        options = self.get_explicit_values(exclude=("resource", "lookups", "create_missing"))
+        return ImportRequest(**options, lookups=parse_lookups(self.lookups), create_missing=list(self.create_missing))
 
     def get_view(self) -> FileTaskView:
         return FileTaskView(kind=IMPORT_KIND, resource_type=self.resource, mode=self.mode)
@@ -50,7 +56,7 @@ class ImportFileTask(ConfigTable):
         imports = runtime.get(make_import_use_cases)
         options = ImportOptions(
             resource=self.resource,
-            request=ImportRequest(**self.get_explicit_values(exclude=("resource",))),
+            request=self._make_request(),
             layout=layout,
             policy=spec.policy,
             priority=spec.priority,

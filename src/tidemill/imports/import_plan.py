@@ -19,7 +19,7 @@ from tidemill.imports.format_detection import UNDECIDED_FORMAT, FormatFinding, d
 from tidemill.imports.validation.rule_evaluation import Evaluate, compile_rule
 from tidemill.store.database import Database
 from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
-from tidemill.tables.resource import Field, Reference, Resource, may_lack_equality, normalize_column_name
+from tidemill.tables.resource import Field, Lookup, Reference, Resource, may_lack_equality, normalize_column_name
 from tidemill.tables.row_rules import (
     RowRule,
     parse_computed_rule,
@@ -57,6 +57,8 @@ class ImportRequest:
     computed: dict[str, str] = field(default_factory=dict)  # field -> expression
     skip: tuple[str, ...] = ()  # conditions of rows to skip
     undo: bool | None = None  # record what undo needs; None is the default of the resource
+    lookups: dict[str, list[str]] = field(default_factory=dict)  # field -> searched columns of the referenced table
+    create_missing: list[str] = field(default_factory=list)  # fields whose lookups create the rows they do not find
 
 
 class RuleSource(NamedTuple):
@@ -112,14 +114,13 @@ class ImportPlan:
         return found
 
     def _find_value_source(self, name: str, columns: Mapping[str, str]) -> RuleSource | None:
-        fields = set(self.resource.field_names)
+        fields = self.resource.input_fields
         if name in self.constants:
             return RuleSource(field=self.resource.get_field(name), constant=self.constants[name])
         if name in columns and name in fields:
-            return RuleSource(columns[name], self.resource.get_field(name))
+            return RuleSource(columns[name], fields[name])
         if name in self.columns or name in self.mapping:
-            target = self.mapping.get(name)
-            return RuleSource(name, self.resource.get_field(target) if target in fields else None)
+            return RuleSource(name, fields.get(self.mapping.get(name, "")))
         return None
 
     @property
@@ -134,8 +135,8 @@ class ImportPlan:
 
     def get_fields_by_column(self) -> dict[str, Field]:
         """Return the field of each mapped column, in the order of the file."""
-        names = set(self.resource.field_names)
-        return {column: self.resource.get_field(name) for column, name in self.ordered_mapping.items() if name in names}
+        fields = self.resource.input_fields
+        return {column: fields[name] for column, name in self.ordered_mapping.items() if name in fields}
 
     def rejects_ambiguous_texts(self, field: Field) -> bool:
         """Whether texts such as 12.000 are invalid in the field, because neither the caller nor the file decides."""
@@ -153,6 +154,17 @@ class ImportPlan:
         given, key = set(self.mapped_fields), self.resource.key
         sets = [key, *(fields for fields in self.resource.unique if fields != key)]
         return tuple(fields for fields in sets if fields and given.issuperset(fields))
+
+    @property
+    def lookups(self) -> list[Lookup]:
+        """The lookups of fields that the file has columns for."""
+        mapped = set(self.mapped_fields)
+        return [lookup for lookup in self.resource.lookups if lookup.field in mapped]
+
+    def list_input_names(self, fields: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the texts that decide whether rows have the same values in these fields."""
+        by_lookup = {lookup.field: [field.name for field in lookup.by] for lookup in self.lookups}
+        return tuple(dict.fromkeys(name for field in fields for name in by_lookup.get(field, [field])))
 
     def is_self_reference(self, reference: Reference) -> bool:
         """Whether the reference points to the imported table, so that another row of the file may satisfy it."""
@@ -274,6 +286,16 @@ def detect_formats_of_plan(plan: ImportPlan, content: FileContent, given: Mappin
     )
 
 
+def parse_lookups(lookups: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
+    """Return the searched columns of each field. A text lists columns, separated by commas."""
+    return {
+        name: [part.strip() for part in columns.split(",") if part.strip()]
+        if isinstance(columns, str)
+        else list(columns)
+        for name, columns in lookups.items()
+    }
+
+
 def normalize_translations(translations: Translations, resource: Resource) -> Translations:
     """Return the translations with trimmed texts.
 
@@ -285,7 +307,7 @@ def normalize_translations(translations: Translations, resource: Resource) -> Tr
 
 def _normalize_translations_of_field(name: str, texts: Mapping[str, str], resource: Resource) -> dict[str, str]:
     where = f'Invalid translations of field "{name}"'
-    if name not in resource.field_names:
+    if name not in resource.input_fields:
         raise InvalidInput(f"{where}: {resource.name} has no such field{format_suggestion(name, resource.field_names)}")
     if len(texts) > TRANSLATED_VALUES_MAX:
         raise InvalidInput(f"{where}: {len(texts):,} values; at most {TRANSLATED_VALUES_MAX:,} are allowed")
@@ -309,7 +331,7 @@ def choose_given_formats(request: ImportRequest, resource: Resource, mapping: Ma
     Raises:
         InvalidInput: A name is neither a field nor a column, or a format does not fit the type of its field.
     """
-    known, formats = set(resource.field_names), dict(resource.formats)
+    known, formats = resource.input_fields, dict(resource.formats)
     for name, format_name in request.formats.items():
         target = name if name in known else mapping.get(name)
         if target is None:
@@ -317,7 +339,7 @@ def choose_given_formats(request: ImportRequest, resource: Resource, mapping: Ma
             raise InvalidInput(f'Cannot set the format of "{name}": it is not a field of {resource.name}{hint}')
         formats[target] = format_name
     for name, format_name in formats.items():
-        check_format_fits_field(format_name, resource.get_field(name))
+        check_format_fits_field(format_name, known[name])
     return formats
 
 
@@ -386,6 +408,9 @@ def add_rules_to_plan(plan: ImportPlan, request: ImportRequest) -> ImportPlan:
         computed={**request.computed, **resource.computed},
         skip=tuple(dict.fromkeys([*resource.skip, *request.skip])),
     )
+    set_by_rules = {*plan.constants, *plan.computed}  # they are keys, and no names to look up
+    lookups = tuple(one for one in resource.lookups if one.field not in set_by_rules)
+    plan = replace(plan, resource=replace(resource, lookups=lookups))
     _check_rules(plan)
     return plan
 
@@ -423,6 +448,15 @@ def validate_plan(plan: ImportPlan) -> None:
             )
     if not {*plan.mapping.values(), *plan.computed}.intersection(resource.field_names):
         raise InvalidInput(f"No column of the file matches a field of {resource.name}")
+    given = {*plan.mapping.values(), *plan.constants, *plan.computed}
+    for lookup in plan.lookups:
+        for searched in lookup.by:
+            if searched.name not in given:
+                shown = f"{lookup.table} by {', '.join(lookup.columns)}"
+                hint = f'Map a column of the file to "{searched.name}".'
+                raise InvalidInput(
+                    f'The lookup of field "{lookup.field}" in {shown} needs a column for {searched.column}. {hint}'
+                )
 
 
 async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
@@ -434,6 +468,10 @@ async def check_table_privileges(db: Database, plan: ImportPlan) -> None:
     keys = [resource.get_field(name).column for fields in plan.unique_field_sets for name in fields]
     if keys and (plan.validate_only or plan.mode == "insert"):
         lacking += await db.run(find_access_problems, resource.table, list(dict.fromkeys(keys)), "read")
+    for lookup in plan.lookups:
+        lacking += await db.run(find_access_problems, lookup.table, [*lookup.columns, lookup.key], "read")
+        if lookup.create:
+            lacking += await db.run(find_access_problems, lookup.table, lookup.columns, "insert")
     for one in resource.references:
         if given.issuperset(one.fields):
             lacking += await db.run(find_access_problems, one.table, one.columns, "read")

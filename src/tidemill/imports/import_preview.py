@@ -1,7 +1,7 @@
 """Previews of imports: the layout, the column mapping and the first rows of a file, with all problems."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from tempfile import TemporaryDirectory
@@ -25,7 +25,6 @@ from tidemill.imports.format_detection import (
 )
 from tidemill.imports.import_plan import (
     ImportPlan,
-    ImportRequest,
     add_rules_to_plan,
     choose_given_formats,
     detect_formats_of_plan,
@@ -42,7 +41,8 @@ from tidemill.imports.import_submission import (
     inspect_and_complete_submission,
     make_plan_and_check_privileges,
 )
-from tidemill.imports.validation.row_checker import RowChecker, convert_constants
+from tidemill.imports.lookups import LookupChoices, count_found_values, make_lookup_planner, propose_lookups
+from tidemill.imports.validation.row_checker import CheckedRows, RowChecker, convert_constants
 from tidemill.jobs.file_inspection import FileInspection
 from tidemill.jobs.staged_files import FileReference, StagedFiles, download_file, stage_referenced_file
 from tidemill.runtime import Runtime
@@ -73,6 +73,8 @@ class ImportPreview(TypedDict):
     undo: bool
     problems: list[str]
     fields: list[PreviewField]
+    lookups: list[JsonObject]
+    lookup_proposals: list[JsonObject]
     formats: list[dict[str, Any]]
     known_formats: list[dict[str, Any]]
     rejected_values: dict[str, list[RejectedValue]]
@@ -102,7 +104,7 @@ async def preview_import_and_delete_file(
         submission, inspection, remembered = await inspect_and_complete_submission(
             runtime, submission, file, PREVIEW_ROWS_MAX, allow_doubts=True
         )
-        preview = await _build_preview(runtime, inspection, submission.resource, submission.request, rows)
+        preview = await _build_preview(runtime, inspection, submission, rows)
         return {**preview, "remembered": None if remembered is None else remembered.to_json()}
     finally:
         await staged_files.discard(file.blob.id)
@@ -126,9 +128,10 @@ async def _stage_for_preview(runtime: Runtime, reference: FileReference, owner_i
 
 
 async def _build_preview(
-    runtime: Runtime, inspection: FileInspection, resource: Resource, request: ImportRequest, shown_rows: int
+    runtime: Runtime, inspection: FileInspection, submission: ImportSubmission, shown_rows: int
 ) -> ImportPreview:
     """Return the layout, the column mapping, all problems of the request, and the errors of the first rows."""
+    resource, request = submission.resource, submission.request
     translations = normalize_translations(request.translations, resource)
     mapped = await asyncio.to_thread(
         map_file_columns, request, resource, inspection.columns, named_by_rows=inspection.is_named_by_rows
@@ -142,7 +145,7 @@ async def _build_preview(
             problems += error.problems
         except InvalidInput as error:
             problems.append(str(error))
-    fields, columns = set(resource.field_names), set(inspection.columns)
+    fields, columns = resource.input_fields, set(inspection.columns)
     closed = list_fields_closed_to_columns(request, resource)
     mapping = {column: name for column, name in mapped.mapping.items() if name in fields}
     plan = ImportPlan(
@@ -168,7 +171,11 @@ async def _build_preview(
         plan = replace(plan, formats=chosen)
         formats += describe_given_formats(plan.get_fields_by_column(), inspection.sample, given)
     checker = RowChecker(plan, runtime.declarations.normalizers)
-    rows, rejected = await asyncio.to_thread(_check_preview_rows, inspection, checker, set(mapped.unknown))
+    checked = await asyncio.to_thread(_check_preview_rows, inspection, checker, set(mapped.unknown))
+    found = await count_found_values(runtime.db, plan, checked)
+    rows = await asyncio.to_thread(_build_preview_rows, inspection, checker, checked)
+    choices = await make_lookup_planner(runtime, submission.role).list_choices(resource)
+    composite = {one.field for one in resource.lookups if len(one.by) > 1}  # their errors show several texts
     return {
         "resource_type": resource.name,
         "layout": inspection.layout.to_json(),
@@ -187,11 +194,15 @@ async def _build_preview(
                 "allowed": list(one.enum),
                 "closed": one.name in closed,
             }
-            for one in resource.fields
+            for one in fields.values()
         ],
+        "lookups": [_build_lookup_view(one, resource, mapping, found.get(one.field)) for one in choices],
+        "lookup_proposals": [one.to_json() for one in propose_lookups(choices, resource, mapped)],
         "formats": [each.to_json() for each in formats],
         "known_formats": KNOWN_FORMATS,
-        "rejected_values": rejected,
+        "rejected_values": {
+            name: values for name, values in count_rejected_values(checked.errors).items() if name not in composite
+        },
         "rows": rows[:shown_rows],
         "remembered": None,
         "constants": {**request.constants, **resource.constants},
@@ -202,22 +213,32 @@ async def _build_preview(
     }
 
 
-def _check_preview_rows(
-    inspection: FileInspection, checker: RowChecker, unknown: set[str]
-) -> tuple[list[PreviewRow], dict[str, list[RejectedValue]]]:
-    """Return the first rows with their errors, and the most frequent invalid values of each field.
+def _build_lookup_view(
+    choices: LookupChoices, resource: Resource, mapping: Mapping[str, str], found: Mapping[str, int] | None
+) -> JsonObject:
+    planned = next((one for one in resource.lookups if one.field == choices.field), None)
+    return {
+        **choices.to_json(),
+        "column": next((column for column, name in mapping.items() if name == choices.field), None),
+        "by": [] if planned is None else list(planned.columns),
+        "create": planned is not None and planned.create,
+        "values": found,
+    }
 
-    Unknown columns are problems of the preview, not of every row.
-    """
+
+def _check_preview_rows(inspection: FileInspection, checker: RowChecker, unknown: set[str]) -> CheckedRows:
+    """Check the first rows. Unknown columns are problems of the preview, not of every row."""
     known = [
         {column: value for column, value in record.items() if column not in unknown}
         if isinstance(record, dict)
         else record
         for record in inspection.records
     ]
-    checked = checker.check_rows(known)
-    found = checked.errors
-    invalid_rows = found.build_details_by_row()
+    return checker.check_rows(known)
+
+
+def _build_preview_rows(inspection: FileInspection, checker: RowChecker, checked: CheckedRows) -> list[PreviewRow]:
+    invalid_rows = checked.errors.build_details_by_row()
     rows: list[PreviewRow] = []
     for index, record in enumerate(inspection.records):
         row = index + 1
@@ -235,7 +256,7 @@ def _check_preview_rows(
                 "skipped": checked.skipped.get(index),
             }
         )
-    return rows, count_rejected_values(found)
+    return rows
 
 
 def _to_displayed_input(record: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import dict_row, kwargs_row
+from psycopg.types.json import Jsonb
 
 from tidemill.core.input_source import SourceReference, resolve_line_number
 from tidemill.core.list_pages import PAGE_ITEM_BUDGET, ListOrder, Page, fingerprint_filters, parse_number
@@ -46,9 +47,21 @@ async def read_remaining_work_flags(conn: Connection, job_id: UUID, recent_s: fl
     return await cursor.fetchone() or (False, False, False)
 
 
-async def add_import_effects(conn: Connection, job_id: UUID, effects: Mapping[str, int]) -> None:
-    if any(effects.values()):
-        await conn.execute(sql("effect/add"), {"job_id": job_id, **effects})
+async def add_import_effects(
+    conn: Connection, job_id: UUID, effects: Mapping[str, int], created: Mapping[str, int | list[str]]
+) -> None:
+    """Add the effects of a batch. ``created`` has the created rows by table; in a dry run, hashes of these rows."""
+    if any(effects.values()) or created:
+        counts = {"inserted": 0, "updated": 0, "unchanged": 0, **effects}
+        await conn.execute(
+            sql("effect/add"), {"job_id": job_id, "created": Jsonb(created) if created else None, **counts}
+        )
+
+
+async def count_created_references(conn: Connection, job_id: UUID) -> dict[str, int]:
+    """Return the number of rows that a job created in other tables, by table; for a dry run, would create."""
+    cursor = await conn.execute(sql("effect/created"), {"job_id": job_id})
+    return dict(await cursor.fetchall())
 
 
 async def sum_import_effects(conn: Connection, job_id: UUID) -> dict[str, int]:

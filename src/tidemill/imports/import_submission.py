@@ -14,6 +14,7 @@ import msgspec
 from tidemill.core.errors import Forbidden, InvalidInput, format_suggestion
 from tidemill.core.file_format import DetectedLayout, FileLayout
 from tidemill.core.json_input import JsonObject
+from tidemill.core.principal import Role
 from tidemill.files.layout import parse_layout_options
 from tidemill.imports.import_plan import (
     FileContent,
@@ -22,6 +23,7 @@ from tidemill.imports.import_plan import (
     check_table_privileges,
     make_import_plan,
 )
+from tidemill.imports.lookups import make_lookup_planner
 from tidemill.imports.remembered_mappings import MappingProposal, propose_mapping
 from tidemill.imports.table_checks import check_constants_in_database
 from tidemill.imports.undo_table import check_undo_is_possible
@@ -87,6 +89,7 @@ class ImportSubmission:
     request: ImportRequest = field(default_factory=ImportRequest)
     layout: FileLayout = field(default_factory=FileLayout)
     stored_request: JsonObject = field(default_factory=dict)
+    role: Role | None = None  # of the caller; None is a local caller
     uses_memory: bool = False  # complete the request from a remembered mapping
     existing_job: ExistingJob | None = None
     """The job of an earlier request that had the same idempotency key and the same options."""
@@ -211,6 +214,7 @@ async def inspect_and_complete_submission(
 ) -> tuple[ImportSubmission, FileInspection, MappingProposal | None]:
     """Inspect a file, and complete the request from a remembered mapping if the submission uses the memory."""
     if not submission.uses_memory:
+        submission = await _plan_lookups(runtime, submission)
         return submission, await inspect_import_file(runtime, submission, file, rows, allow_doubts=allow_doubts), None
     inspection = await inspect_import_file(runtime, submission, file, rows, allow_doubts=True)
     owner_id, resource = submission.spec.owner_id, submission.resource
@@ -223,11 +227,22 @@ async def inspect_and_complete_submission(
                 other = await inspect_import_file(runtime, again, file, rows, allow_doubts=True)
                 if other.columns == inspection.columns:
                     submission, inspection = again, other
-        submission = submission.copy_with_request(proposal.request, submission.layout)
+        completed = submission.copy_with_request(proposal.request, submission.layout)
+        try:
+            submission = await _plan_lookups(runtime, completed)
+        except (InvalidInput, Forbidden):  # the lookups of an earlier import, or of another user
+            proposal = proposal.copy_without_lookups(submission.request)
+            submission = submission.copy_with_request(proposal.request, submission.layout)
         proposal = replace(proposal, layout=submission.layout.to_json())
+    submission = await _plan_lookups(runtime, submission)
     if not allow_doubts:
         DetectedLayout(inspection.layout, inspection.findings).require_certain()
     return submission, inspection, proposal
+
+
+async def _plan_lookups(runtime: Runtime, submission: ImportSubmission) -> ImportSubmission:
+    planner = make_lookup_planner(runtime, submission.role)
+    return replace(submission, resource=await planner.plan(submission.resource, submission.request))
 
 
 async def inspect_import_file(

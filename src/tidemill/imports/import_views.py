@@ -12,7 +12,7 @@ from tidemill.core.kinds import IMPORT_KIND as IMPORT
 from tidemill.imports import import_records
 from tidemill.imports.dry_run_promotion import PROMOTE_ACTION as PROMOTE
 from tidemill.imports.dry_run_promotion import find_promoted_job_id
-from tidemill.imports.import_plan import ImportParams
+from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.import_records import ImportOrigin
 from tidemill.imports.schemas import EffectsOut, ImportDetail, ImportOut
 from tidemill.jobs import queries
@@ -55,6 +55,7 @@ async def read_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
         **_build_import_out(job, origin).model_dump(),
         rates=RatesOut(**asdict(await queries.get_job_rates(db, job))),
         effects=EffectsOut(**await db.read(import_records.sum_import_effects, job.id)),
+        created_references=await db.read(import_records.count_created_references, job.id),
         errors=job.codes,
         rows_by_error=await db.read(import_records.count_rows_by_error, job.id),
         dismissed_by_error=await db.read(import_records.count_dismissed_rows_by_error, job.id),
@@ -63,6 +64,8 @@ async def read_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
         mapping=plan.ordered_mapping if plan else plan_or_request.mapping,
         translations=plan_or_request.translations,
         formats=plan_or_request.formats,
+        lookups=_list_lookups(plan),
+        create_missing=[one.field for one in plan.lookups if one.create] if plan else [],
         assumed=list(plan.assumed) if plan else [],
         constants=plan_or_request.constants,
         computed=plan_or_request.computed,
@@ -76,6 +79,10 @@ async def read_import_detail(db: DatabaseDep, job: Job) -> ImportDetail:
         fetch=await read_source_download_view(db, job),
         promoted_to=await find_promoted_job_id(db, job) if plan_or_request.validate_only else None,
     )
+
+
+def _list_lookups(plan: ImportPlan | None) -> dict[str, list[str]]:
+    return {one.field: list(one.columns) for one in plan.lookups} if plan else {}
 
 
 def _build_import_out(job: Job, origin: ImportOrigin | None) -> ImportOut:

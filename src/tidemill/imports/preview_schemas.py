@@ -103,6 +103,38 @@ class PreviewRowOut(RowOut):
     skipped: str | None = Field(None, description="Why the import would skip the row")
 
 
+class LookupValuesOut(BaseModel):
+    """Numbers of different values of a column in the first rows: found, missing, and found in several rows."""
+
+    found: int
+    missing: int
+    ambiguous: int
+
+
+class LookupOut(BaseModel):
+    """A field that refers to rows of another table, and the columns by which you can look up these rows."""
+
+    field: str
+    table: str
+    column: str | None = Field(None, description="The column of the file that is mapped to the field")
+    by: list[str] = Field(description="The columns by which the rows are looked up; empty if the file has keys")
+    create: bool = Field(description="True if the import creates the rows that it does not find")
+    columns: list[str] = Field(description="Columns of the referenced table that you may search")
+    unique: list[list[str]] = Field(description="The sets of these columns that have a unique index")
+    creatable: list[list[str]] = Field(description="The unique sets by which you may create missing rows")
+    proposal: str | None = Field(None, description="The only unique text column")
+    values: LookupValuesOut | None = Field(None, description="Null if the lookup took too long, or in the own table")
+
+
+class LookupProposalOut(BaseModel):
+    """An unknown column that may name the rows that a field refers to. Nothing is applied."""
+
+    column: str
+    field: str
+    table: str
+    by: str
+
+
 class PreviewOut(BaseModel):
     """The layout of a file, its column mapping, and the errors in its first rows. The file is not stored."""
 
@@ -122,6 +154,8 @@ class PreviewOut(BaseModel):
     formats: list[FormatFindingOut] = Field(
         [], description="The detected and the requested formats of columns. Other columns are in plain notation"
     )
+    lookups: list[LookupOut] = Field([], description="The fields that refer to rows of other tables")
+    lookup_proposals: list[LookupProposalOut] = Field([], description="Proposed lookups for unknown columns")
     known_formats: list[ValueFormatOut] = Field([], description="The formats to choose from")
     rejected_values: dict[str, list[RejectedValueOut]] = Field(
         {}, description="Field -> invalid texts of its column in the first 1,000 rows, the most frequent first"
@@ -132,7 +166,8 @@ class PreviewOut(BaseModel):
     forced_fields: list[str] = Field([], description="Fields that the resource sets itself, for every import")
     forced_skip: list[str] = Field([], description="Those of the conditions that belong to the resource")
     rows: list[PreviewRowOut] = Field(
-        description="The first rows, with the errors that can be found without a query of the table"
+        description="The first rows, with the errors that can be found without a query of the table, and those of "
+        "lookups"
     )
 
 

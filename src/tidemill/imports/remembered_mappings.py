@@ -28,6 +28,8 @@ REMEMBERED_OPTIONS = (
     "constants",
     "computed",
     "skip",
+    "lookups",
+    "create_missing",
 )  # fields of ImportRequest, besides the mapping
 REMEMBERED_MAX_BYTES = 256 << 10  # of one mapping with its columns and options
 REMEMBERED_PER_OWNER_MAX, TRIMMED_AT_ONCE_MAX = 500, 10_000
@@ -82,6 +84,11 @@ class MappingProposal:
     new: list[str]
     missing: list[str]
     renamed: list[ProbableRename]
+
+    def copy_without_lookups(self, request: ImportRequest) -> "MappingProposal":
+        """Return the proposal with the lookups of ``request`` only."""
+        own = replace(self.request, lookups=request.lookups, create_missing=request.create_missing)
+        return replace(self, request=own)
 
     @property
     def is_exact(self) -> bool:
@@ -215,7 +222,7 @@ def complete_request(
         column: field
         for column in columns
         if (field := remembered.get(normalize_column_name(column))) is not None
-        and (not field or (field in known and field not in taken))
+        and (not field or (known.intersection((field, field.rpartition(".")[0])) and field not in taken))
     }
     changes: dict[str, Any] = {"mapping": mapping | request.mapping}
     types = get_type_hints(ImportRequest)
@@ -223,7 +230,10 @@ def complete_request(
         stored, current = source.options.get(option.name), getattr(request, option.name)
         if option.name not in REMEMBERED_OPTIONS or not stored:
             continue
-        if isinstance(current, dict):  # by field, or by column
+        if option.name == "create_missing":  # the request decides for fields that it sets a lookup of
+            kept = [name for name in stored if name in known and name not in request.lookups]
+            changes[option.name] = list(dict.fromkeys([*current, *kept]))
+        elif isinstance(current, dict):  # by field, or by column
             names = known - forced if option.name in ("constants", "computed") else known.union(columns)
             changes[option.name] = {name: stored[name] for name in stored if name in names} | current
         elif current == getattr(ImportRequest(), option.name):

@@ -12,7 +12,7 @@ from tidemill.core.file_format import FileLayout
 from tidemill.core.json_input import JsonObject
 from tidemill.core.principal import Principal
 from tidemill.imports.fixed_rows import FixedRowsFile
-from tidemill.imports.import_plan import ImportRequest
+from tidemill.imports.import_plan import ImportRequest, parse_lookups
 from tidemill.imports.import_submission import (
     ImportFile,
     ImportOptions,
@@ -32,7 +32,8 @@ from tidemill.runtime import Runtime
 
 LayoutModel = TypeVar("LayoutModel", bound=LayoutIn)
 LAYOUT_FIELDS = tuple(LayoutIn.model_fields)
-JSON_ENCODED_FIELDS = ("mapping", "translations", "formats", "constants", "computed", "policy")
+JSON_ENCODED_FIELDS = ("mapping", "translations", "formats", "constants", "computed", "lookups", "policy")
+LIST_FIELDS = ("key", "create_missing")
 REFERENCE_ONLY_FIELDS = ("source",)
 SHEET_NUMBER_MAX_DIGITS = 9  # a longer text can only be a name
 
@@ -56,8 +57,9 @@ def parse_form_fields(model: type[LayoutModel], fields: dict[str, str], location
     sheet = values.get("sheet", "")
     if sheet.isdecimal() and len(sheet) <= SHEET_NUMBER_MAX_DIGITS:
         values["sheet"] = int(sheet)
-    if "key" in values:
-        values["key"] = _parse_list_field((location, "key"), values["key"])
+    for name in LIST_FIELDS:
+        if name in values:
+            values[name] = _parse_list_field((location, name), values[name])
     if "skip" in values:
         values["skip"] = _parse_rule_list((location, "skip"), values["skip"])
     try:
@@ -95,6 +97,8 @@ def build_import_options(body: ImportIn) -> ImportOptions:
             computed=body.computed,
             skip=tuple(body.skip),
             undo=body.undo,
+            lookups=parse_lookups(body.lookups),
+            create_missing=list(body.create_missing),
         ),
         layout=get_layout_options(body),
         policy=body.policy.model_dump(exclude_none=True),

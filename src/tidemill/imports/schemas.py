@@ -98,6 +98,16 @@ class ImportIn(LayoutIn):
         description="Field -> format of its values, such as `decimal-comma`, `DD.MM.YYYY`, `yes-no` or `plain+nulls`",
         examples=[{"credit_limit": "decimal-comma"}],
     )
+    lookups: dict[str, str | list[str]] = Field(
+        {},
+        max_length=200,
+        description="Field -> columns of the referenced table by which its rows are found instead of by their key; "
+        "an empty text uses the keys in the file",
+        examples=[{"team_id": "name"}],
+    )
+    create_missing: list[str] = Field(
+        [], max_length=200, description="Fields whose lookups create the rows that they do not find"
+    )
     assume: bool = Field(
         False, description="Use the more likely format if a column fits two formats, instead of an error"
     )
@@ -171,6 +181,9 @@ class ImportDetail(ImportOut):
 
     rates: RatesOut
     effects: EffectsOut
+    created_references: dict[str, NonNegativeInt] = Field(
+        {}, description="Referenced table -> number of rows that lookups created; a dry run counts what it would create"
+    )
     errors: dict[str, int] = Field(description="Code of a row's first error (`field.rule`) -> number of failed rows")
     rows_by_error: dict[str, int] = Field(
         description="Error code -> number of failed rows with this code. A row counts once for each of its codes"
@@ -189,6 +202,10 @@ class ImportDetail(ImportOut):
     constants: dict[str, str] = Field({}, description="Field -> value of every row")
     computed: dict[str, str] = Field({}, description="Field -> expression")
     skip: list[str] = Field([], description="Conditions of rows that are skipped")
+    lookups: dict[str, list[str]] = Field(
+        {}, description="Field -> columns of the referenced table by which its rows are found"
+    )
+    create_missing: list[str] = Field([], description="Fields whose lookups create the rows that they do not find")
     duplicates: DuplicatePolicy
     undo: bool = Field(False, description="True if the import keeps the data to undo it")
     resource_key: list[str] = Field(description="Fields that identify a row")
@@ -245,6 +262,8 @@ _IMPORT_PROPERTIES: dict[str, dict[str, Any]] = {
     "constants": {"type": "string", "description": "JSON object: field -> value of every row"},
     "computed": {"type": "string", "description": "JSON object: field -> expression"},
     "skip": {"type": "string", "description": "Condition of rows to skip, or a JSON list of conditions"},
+    "lookups": {"type": "string", "description": "JSON object: field -> columns of the referenced table"},
+    "create_missing": {"type": "string", "description": "Comma-separated fields, or a JSON list"},
     "policy": {"type": "string", "description": "JSON object, see PolicyIn"},
     "priority": {"type": "integer", "minimum": -100, "maximum": 100},
     **_LAYOUT_PROPERTIES,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidemill.core.errors import InvalidInput
 from tidemill.imports.import_plan import ImportPlan
+from tidemill.imports.lookup_resolver import SERVER_CHECKED_TYPES, LookupResolver
 from tidemill.imports.target_table import ConcurrentRowChange, TableRejection, TargetTable, TargetUnusable
 from tidemill.imports.undo_table import UndoRecorder
 from tidemill.imports.validation.canonical_values import canonicalize_texts
@@ -15,7 +16,6 @@ from tidemill.tables.resource import Reference, Resource
 from tidemill.tables.values.column_texts import REDACTED_VALUE, clean_value_for_error
 
 TextRow = tuple[str | None, ...]
-SERVER_CHECKED_TYPES = ("other", "array")
 ROW_NOT_KEPT_REASON = (
     "PostgreSQL did not write the row: a trigger discarded it, or another row in the file has the same key"
 )
@@ -45,7 +45,9 @@ class TableChecker:
         self.existing_rows: set[int] = set()  # rows that an upsert updates
         self.last_copied_rows: list[int] = []  # rows of the last COPY, in its order
         self.has_found_existing = False
-        self.unresolved_self_references: set[int] = set()  # rows that refer to missing rows of their own table
+        self.lookups = LookupResolver(target, plan, checked)
+        self.unresolved_self_references = self.lookups.unresolved_self_references
+        self.untested_rows: set[int] = set()  # rows that a dry run cannot write
         self.written_rows: set[int] = set()  # written rows are not checked again
         self._good_rows_cache: tuple[int, list[int]] | None = None
         self._candidate_rows: list[int] = []
@@ -64,6 +66,18 @@ class TableChecker:
         async with self.target.open_read_savepoint():
             await self._run_checks()
         self.expects_existing = True
+
+    async def create_missing_references(self) -> None:
+        """Create the rows that lookups did not find. A dry run does not write the rows that refer to them."""
+        await self.lookups.create_missing_rows(self.list_rows_to_write())
+        if self._plan.validate_only:
+            lacking = set[int]().union(*self.lookups.rows_without_key.values())
+            self.untested_rows = lacking.intersection(self.list_rows_to_write())
+            self.written_rows |= self.untested_rows
+
+    def count_untested_rows(self) -> Counter[str]:
+        updated = len(self.untested_rows & self.existing_rows)
+        return Counter(inserted=len(self.untested_rows) - updated, updated=updated)
 
     async def recheck_after_change(self, moved: ConcurrentRowChange) -> None:
         """Run all checks again. Reject existing rows that several updates did not reach: it is no other session."""
@@ -91,8 +105,12 @@ class TableChecker:
         await self._check_values_on_server()
         self._candidate_rows = self.list_rows_to_write()  # the same rows for every check, to report all errors of a row
         resource, given = self._plan.resource, set(self._plan.mapped_fields)
+        is_first_check = not self.lookups.texts
+        if is_first_check:
+            await self.lookups.resolve(self._candidate_rows)
         for reference in resource.references:
-            if given.issuperset(reference.fields):
+            is_found = is_first_check and self.lookups.has_resolved(reference)
+            if given.issuperset(reference.fields) and not is_found:
                 await self._check_reference(reference)
         if self._plan.mode == "upsert":
             rows, keys = self._select_rows_with_values(resource.key)
@@ -133,12 +151,15 @@ class TableChecker:
                     self.checked.add_error(index, RowErrorDetail(name, "required", "must not be empty"))
 
     async def _check_values_on_server(self) -> None:
+        looked_up = {lookup.field for lookup in self._plan.lookups}
         for name in self._plan.mapped_fields:
             field = self._plan.resource.get_field(name)
+            if name in looked_up:
+                continue
             if field.type in SERVER_CHECKED_TYPES or field.judged:
                 texts = self.checked.columns[name]
                 reported = self.checked.errors.find_rows_with_error_in_field(name)
-                for index, reason in (await self.target.find_invalid_values(name, texts)).items():
+                for index, reason in (await self.target.find_invalid_values(field, texts)).items():
                     if index in reported:
                         continue
                     shown = (
@@ -208,6 +229,9 @@ class TableChecker:
         rows = self._candidate_rows
         if fields in self._plan.resource.indexed and not self.expects_existing:
             rows = [index for index in rows if index in self.checked.errors.bad_rows]
+        without_key = set[int]().union(*(self.lookups.rows_without_key.get(name, ()) for name in fields))
+        if without_key:  # their NULL is not the value of the field
+            rows = [index for index in rows if index not in without_key]
         for empty, alike in self._group_by_empty_fields(fields, rows).items():
             if alike and (empty or self._plan.mode == "insert" or fields != self._plan.resource.key):
                 await self._check_existing_values(fields, empty, alike)
@@ -258,7 +282,8 @@ class TableChecker:
     def _add_error(
         self, index: int, fields: Sequence[str], code: str, reason: str, values: tuple[str | None, ...]
     ) -> None:
-        value = format_row_values(self._plan.resource, fields, values)
+        shown = self.lookups.show_texts(index, fields, values)
+        value = format_row_values(self._plan.resource, fields, shown)
         self.checked.add_error(index, RowErrorDetail(", ".join(fields), code, reason, value))
 
 
@@ -282,7 +307,7 @@ async def _check_constants(target: TargetTable, resource: Resource, constants: M
     for name, text in constants.items():
         field = resource.get_field(name)
         if field.type in SERVER_CHECKED_TYPES or field.judged:
-            for reason in (await target.find_invalid_values(name, [text])).values():
+            for reason in (await target.find_invalid_values(field, [text])).values():
                 raise InvalidInput(f'Invalid constant "{name}": {reason}')
     for reference in resource.references:
         if reference.table == resource.table or not constants.keys() >= set(reference.fields):
@@ -297,5 +322,5 @@ def format_row_values(resource: Resource, fields: Sequence[str], values: Sequenc
     """Return values of a row as an error shows them. Values of sensitive fields are redacted."""
     pairs = zip(fields, values, strict=True)
     return clean_value_for_error(
-        ", ".join(REDACTED_VALUE if resource.get_field(name).sensitive else str(value) for name, value in pairs)
+        ", ".join(REDACTED_VALUE if resource.get_input_field(name).sensitive else str(value) for name, value in pairs)
     )

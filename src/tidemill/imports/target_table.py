@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 
 import psycopg
-from psycopg.sql import SQL, Composable, Identifier, Literal, Placeholder
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal, Placeholder
 
 from tidemill.core.errors import InvalidInput
 from tidemill.store.database import Connection, is_transient
 from tidemill.store.statements import make_sql_loader
 from tidemill.tables.introspection.table_introspection import introspect_table
-from tidemill.tables.resource import Field, Reference, Resource, TableName, may_lack_equality
+from tidemill.tables.resource import Field, Lookup, Reference, Resource, TableName, may_lack_equality
 from tidemill.tables.values.column_texts import ColumnTexts
 
 _TARGET_UNUSABLE_MESSAGES = {
@@ -254,7 +254,50 @@ class TargetTable:
         unnest = self._build_unnest(reference.fields, rows)
         return await self._execute_and_get_row_indexes("target/missing", unnest, table, match=match)
 
-    async def find_invalid_values(self, field: str, texts: ColumnTexts) -> dict[int, str]:
+    async def find_rows_by_lookup(self, lookup: Lookup, values: TextRows) -> dict[int, tuple[int, str]]:
+        """Return how many rows have the searched values, and the key of one of them, by index of the values."""
+        unnest = _unnest_columns(lookup.columns, values)
+        query = load_sql_template("target/find_by_lookup").format(
+            table=quote_table(lookup.table),
+            key=quote_column(lookup.key),
+            arrays=unnest.arrays,
+            names=unnest.names,
+            match=SQL(" AND ").join(
+                SQL("t.{} = {}").format(quote_column(field.column), value)
+                for field, value in zip(lookup.by, _build_searched_values(lookup), strict=True)
+            ),
+        )
+        cursor = await self._execute_on_other_table(lookup.table, query, unnest.values)
+        return {ord_ - 1: (count, key) for ord_, count, key in await cursor.fetchall()}
+
+    async def create_referenced_rows(self, lookup: Lookup, values: TextRows) -> int:
+        """Insert rows with these values, except those that exist; return the number of inserted rows."""
+        unnest = _unnest_columns(lookup.columns, values)
+        query = load_sql_template("target/create_referenced").format(
+            table=quote_table(lookup.table),
+            columns=SQL(", ").join(map(quote_column, lookup.columns)),
+            values=SQL(", ").join(_build_searched_values(lookup)),
+            arrays=unnest.arrays,
+            names=unnest.names,
+        )
+        try:
+            async with self._conn.transaction():
+                return int((await self._execute_on_other_table(lookup.table, query, unnest.values)).rowcount)
+        except psycopg.Error as error:
+            if is_transient(error):
+                raise
+            rejection = TableRejection(error, "")
+            rejection.column = self._fields[lookup.field].column
+            raise rejection from error
+
+    async def _execute_on_other_table(self, table: TableName, query: Composed, values: dict[str, object]) -> Any:
+        try:
+            return await self._conn.execute(query, values, prepare=False)
+        except psycopg.Error as error:
+            raise_if_target_unusable(error, table)
+            raise
+
+    async def find_invalid_values(self, field: Field, texts: ColumnTexts) -> dict[int, str]:
         """Return why texts are invalid for the type of a field. Servers before PostgreSQL 16 cannot check this."""
         if self._conn.info.server_version < INPUT_CHECKS_MIN_VERSION:
             return {}
@@ -263,7 +306,7 @@ class TargetTable:
             return {}
         array, value = build_text_array_sql_and_value("texts", distinct)
         statement = load_sql_template("target/invalid").format(texts=array)
-        cursor = await self._conn.execute(statement, {"texts": value, "type": self._fields[field].sql_type})
+        cursor = await self._conn.execute(statement, {"texts": value, "type": field.sql_type})
         reasons = {distinct[ord_ - 1]: reason for ord_, reason in await cursor.fetchall()}
         return {index: reasons[text] for index, text in enumerate(texts) if text in reasons} if reasons else {}
 
@@ -378,16 +421,7 @@ class TargetTable:
         return {row[0] - 1 for row in await cursor.fetchall()}
 
     def _build_unnest(self, fields: Sequence[str], rows: TextRows) -> UnnestedRows:
-        names = [self._aliases[name] for name in fields]
-        arrays = [
-            build_text_array_sql_and_value(name, column)
-            for name, column in zip(names, zip(*rows, strict=True), strict=True)
-        ]
-        return UnnestedRows(
-            arrays=SQL(", ").join(array for array, _ in arrays),
-            names=SQL(", ").join(map(Identifier, names)),
-            values={name: value for name, (_, value) in zip(names, arrays, strict=True)},
-        )
+        return _unnest([self._aliases[name] for name in fields], rows)
 
     def _build_match_condition(
         self, fields: Sequence[str], columns: dict[str, str] | None = None, empty: Collection[str] = (), row: str = "t"
@@ -429,6 +463,33 @@ class TargetTable:
         if field.name in self._filled:
             return SQL("(n.{} IS NOT NULL AND {})").format(self._quote_column_alias(field), unequal)
         return unequal
+
+
+def _unnest(names: Sequence[str], rows: TextRows) -> UnnestedRows:
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    arrays = [build_text_array_sql_and_value(name, column) for name, column in zip(names, columns, strict=True)]
+    return UnnestedRows(
+        arrays=SQL(", ").join(array for array, _ in arrays),
+        names=SQL(", ").join(map(Identifier, names)),
+        values={name: value for name, (_, value) in zip(names, arrays, strict=True)},
+    )
+
+
+def _unnest_columns(columns: Sequence[str], rows: TextRows) -> UnnestedRows:
+    return _unnest([f"v{at}" for at in range(len(columns))], rows)
+
+
+_LENGTH = re.compile(r"\(\d+(?:,-?\d+)?\)")
+_UNLIMITED_TYPES = {"character": "bpchar", "bit": "bit varying"}  # without a length, these types have a length of 1
+
+
+def _build_searched_values(lookup: Lookup) -> list[Composable]:
+    """Return the values to search, of types without length and precision: a shortened value would find another row."""
+    types = [field.sql_type if '"' in field.sql_type else _LENGTH.sub("", field.sql_type) for field in lookup.by]
+    return [
+        SQL("n.{}::{}").format(Identifier(f"v{at}"), SQL(_UNLIMITED_TYPES.get(type_, type_).replace("%", "%%")))
+        for at, type_ in enumerate(types)
+    ]
 
 
 def build_text_array_sql_and_value(name: str, column: Sequence[str | None]) -> tuple[Composable, Any]:

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import msgspec
 
-from tidemill.core.errors import IdempotencyKeyReused, InvalidInput, QuotaExceeded, UnknownJob
+from tidemill.core.errors import IdempotencyKeyReused, InvalidColumns, InvalidInput, QuotaExceeded, UnknownJob
 from tidemill.core.file_format import FileLayout
 from tidemill.core.input_source import InputSource, SourceReference
 from tidemill.core.job import Job
@@ -20,7 +20,7 @@ from tidemill.imports import import_records
 from tidemill.imports.failed_rows import (
     list_rows_with_errors,
 )
-from tidemill.imports.import_plan import ImportRequest
+from tidemill.imports.import_plan import ImportParams, ImportRequest, map_file_columns
 from tidemill.imports.import_submission import (
     ImportFile,
     ImportOptions,
@@ -34,6 +34,7 @@ from tidemill.imports.import_submission import (
     resolve_constants,
     uses_owner_name,
 )
+from tidemill.imports.lookups import LookupProposal, make_lookup_planner, propose_lookups
 from tidemill.imports.table_checks import check_constants_in_database
 from tidemill.imports.validation.row_checker import convert_constants
 from tidemill.jobs import queries
@@ -120,7 +121,8 @@ class ImportUseCases:
         resource = await self._resolve_rules(options.request, resource, spec.owner_id, is_application=is_application)
         return ImportSubmission(
             spec=spec,
-            resource=resource,
+            resource=await make_lookup_planner(self._runtime, role).plan(resource, options.request),
+            role=role,
             request=options.request,
             layout=layout,
             stored_request=stored,
@@ -183,9 +185,13 @@ class ImportUseCases:
                 if await self._does_job_still_exist(job_id):
                     await self._staged_files.discard(blob_id)
                     return SubmittedImport(job_id, is_new=False, layout=inspection.layout)
-            plan = await make_plan_and_check_privileges(
-                self._runtime, inspection, submission.resource, submission.request
-            )
+            try:
+                plan = await make_plan_and_check_privileges(
+                    self._runtime, inspection, submission.resource, submission.request
+                )
+            except InvalidColumns as error:
+                proposals = await self._propose_lookups(submission, inspection)
+                raise InvalidColumns([*error.problems, *(one.describe() for one in proposals)]) from error
         layout = inspection.layout
         source = SourceReference(blob=blob_id, format=layout.format, layout=layout, name=file.name)
         params = {"asked": submission.stored_request, "plan": msgspec.to_builtins(plan)}
@@ -210,6 +216,19 @@ class ImportUseCases:
         if not is_new:
             await self._staged_files.discard(blob_id)
         return SubmittedImport(job_id, is_new, layout, remembered)
+
+    async def _propose_lookups(self, submission: ImportSubmission, inspection: FileInspection) -> list[LookupProposal]:
+        """Return lookups for unknown columns of the file that are named like a reference."""
+        mapped = map_file_columns(
+            submission.request,
+            submission.resource,
+            inspection.columns,
+            named_by_rows=inspection.is_named_by_rows,
+        )
+        if not mapped.unknown:
+            return []
+        choices = await make_lookup_planner(self._runtime, submission.role).list_choices(submission.resource)
+        return propose_lookups(choices, submission.resource, mapped)
 
     async def read_columns(self, submission: ImportSubmission, file: ImportFile) -> Sequence[str] | None:
         """Return the columns of a file; None if each row names its own fields, so that later rows may have others."""
@@ -256,7 +275,10 @@ class ImportUseCases:
         effects = await self._db.read(import_records.sum_import_effects, job.id)
         counts = await self._db.read(import_records.count_rows_by_error, job.id) if job.counts.failed else {}
         codes = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:REPORTED_ERROR_CODES_MAX]
-        return ImportReport(effects, [(count, await self._read_sample_error(job, code)) for code, count in codes])
+        created = await self._db.read(import_records.count_created_references, job.id)
+        return ImportReport(
+            effects, [(count, await self._read_sample_error(job, code)) for code, count in codes], created
+        )
 
     async def _read_sample_error(self, job: Job, code: str) -> JsonObject:
         page = await list_rows_with_errors(self._db, job, limit=1, codes=[code])
@@ -301,6 +323,7 @@ class ImportReport:
     effects: Mapping[str, int]
     error_samples: Sequence[tuple[int, JsonObject]]
     """The number of rows with an error code, and an example of such an error."""
+    created: Mapping[str, int] = field(default_factory=dict)  # rows in referenced tables, by table
 
 
 def make_import_use_cases(runtime: Runtime) -> ImportUseCases:
@@ -314,6 +337,12 @@ def _get_target_resource_of_import(job: Job) -> str | None:
 
 async def _check_target_writable(runtime: Runtime, user: Principal, resource: str) -> None:
     await runtime.get(make_resource_registry).get_writable_resource(runtime.db, user.role, resource)
+
+
+async def _check_lookups_allowed(runtime: Runtime, user: Principal, job: Job) -> None:
+    plan = ImportParams.from_json(job.params).plan
+    if plan is not None:
+        await make_lookup_planner(runtime, user.role).check_allowed(plan.resource)
 
 
 def _report_import_completed(job: Job, seconds: float) -> None:
@@ -342,6 +371,7 @@ def _describe_invalid_rows(job: Job) -> str:
 IMPORT_HOOKS = KindHooks(
     get_target=_get_target_resource_of_import,
     authorize=_check_target_writable,
+    authorize_job=_check_lookups_allowed,
     describe_invalid_rows=_describe_invalid_rows,
     after_close=_report_import_completed,
 )

@@ -165,6 +165,8 @@ async def authorize_rerun(runtime: Runtime, me: Principal, job: Job) -> None:
         target = hooks.get_target(job)
         if target is not None:
             await hooks.authorize(runtime, me, target)
+    if hooks is not None and hooks.authorize_job is not None:
+        await hooks.authorize_job(runtime, me, job)
 
 
 async def _authorize_named_jobs(runtime: Runtime, me: Principal, job_ids: set[UUID], owner_id: int | None) -> None:

@@ -270,7 +270,8 @@ CREATE TABLE tidemill.effect (
     inserted  integer NOT NULL,
     updated   integer NOT NULL,
     unchanged integer NOT NULL,
-    at        timestamptz NOT NULL DEFAULT tidemill.now()
+    at        timestamptz NOT NULL DEFAULT tidemill.now(),
+    created   jsonb -- rows in referenced tables: their number by table, or in a dry run their hashes
 );
 CREATE INDEX effect_job ON tidemill.effect (job_id);
 

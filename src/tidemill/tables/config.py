@@ -196,6 +196,8 @@ class FieldTable(ConfigTable):
     sensitive: StrictBool = False
     aliases: Annotated[Names, Field(max_length=FIELD_ALIASES_MAX)] = ()
     unique: StrictBool = False
+    lookup: Annotated[Names, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)] = ()
+    create_missing: StrictBool = False
     references: Annotated[tuple[TableName, str], PlainValidator(_parse_referenced_column)] | None = None
 
     @classmethod

@@ -62,6 +62,8 @@ class Field:
     formats: tuple[str, ...] = ()  # strptime formats of dates and times, in addition to ISO 8601
     sensitive: bool = False  # errors do not show its values
     aliases: tuple[str, ...] = ()  # other names of its column in files
+    lookup: tuple[str, ...] = ()  # columns of the referenced table by which imports find the row
+    create_missing: bool = False  # whether imports create the rows that they do not find
 
     @property
     def is_required_for_insert(self) -> bool:
@@ -90,6 +92,21 @@ class Reference:
     fields: tuple[str, ...]
     table: TableName
     columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """How an import finds the row that ``field`` refers to: by other columns of the referenced table than the key."""
+
+    field: str
+    table: TableName
+    key: str  # the referenced column
+    by: tuple[Field, ...]  # the searched columns; the name of each is the input field that has its text
+    create: bool = False  # insert rows that are not found
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(one.column for one in self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +146,7 @@ class Resource:
     skip: tuple[str, ...] = ()  # conditions of rows that imports skip
     owner_name: str = ""  # of an import, if a rule uses it
     undo: bool = False  # imports can be undone unless a request says otherwise
+    lookups: tuple[Lookup, ...] = ()  # of one import
     read: tuple[Role, ...] = (Role.ADMIN,)
     write: tuple[Role, ...] = (Role.ADMIN,)
 
@@ -141,7 +159,8 @@ class Resource:
     @property
     def requirements(self) -> tuple[str, ...]:
         """What an import into this resource requires of a worker: the normalizers that are not built in."""
-        names = {name for field in self.fields for name in field.normalize if name not in BUILTIN_NORMALIZERS}
+        fields = (*self.fields, *(field for lookup in self.lookups for field in lookup.by))
+        names = {name for field in fields for name in field.normalize if name not in BUILTIN_NORMALIZERS}
         return tuple(f"normalizer:{name}" for name in sorted(names))
 
     @property
@@ -152,6 +171,19 @@ class Resource:
     @property
     def field_names(self) -> list[str]:
         return [field.name for field in self.fields]
+
+    @property
+    def input_fields(self) -> dict[str, Field]:
+        """The fields as a file has them: a field with a lookup has texts of the searched column.
+
+        If a lookup searches several columns, the file has more fields, such as ``team_id.country``.
+        """
+        fields = {field.name: field for field in self.fields}
+        searched = {field.name: field for lookup in self.lookups for field in lookup.by if field.name not in fields}
+        return fields | searched | {lookup.field: lookup.by[0] for lookup in self.lookups}
+
+    def get_input_field(self, name: str) -> Field:
+        return self.input_fields[name] if self.lookups else self.get_field(name)
 
     def enforces_uniqueness(self, fields: tuple[str, ...], empty: Collection[str]) -> bool:
         """Return whether the unique set applies to a row in which the fields ``empty`` are NULL."""
@@ -188,12 +220,15 @@ def find_resource_problems(resource: Resource) -> list[str]:
         *(("conditions", (condition.field, *condition.needs)) for condition in resource.conditions),
     ):
         problems += [f'unknown field "{name}" in {setting}' for name in fields if name not in known]
+    referring = {one.fields[0] for one in resource.references if len(one.fields) == 1}
     for condition in resource.conditions:
         allowed = next((field.enum for field in resource.fields if field.name == condition.field), ())
         unknown = [value for value in condition.values if allowed and value not in allowed]
         problems += [f'unknown value "{value}" for field "{condition.field}" in conditions' for value in unknown]
     problems += _find_alias_problems(resource)
     for checked in resource.fields:
+        if checked.lookup and checked.name not in referring:
+            problems.append(f'field "{checked.name}": a lookup requires a foreign key of this column alone')
         problems += [f'field "{checked.name}": {problem}' for problem in _find_field_problems(checked)]
     return problems
 
@@ -207,6 +242,8 @@ def _find_field_problems(field: Field) -> list[str]:
             problems.append(f"pattern is not a valid regular expression: {error}")
     if field.min_length is not None and field.max_length is not None and field.min_length > field.max_length:
         problems.append("min_length is greater than max_length")
+    if field.create_missing and not field.lookup:
+        problems.append("create_missing requires a lookup")
     if field.default is not None and field.enum and field.default not in field.enum:
         problems.append(f'default "{field.default}" is not one of {", ".join(field.enum)}')
     return problems

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 from distributions.scenes import FIELDS, QUERY, TABLE, given
@@ -24,6 +25,7 @@ from tidemill.exports.result_export import ResultExportRequest
 from tidemill.exports.use_cases import submit_result_export
 from tidemill.failpoints import Action
 from tidemill.files.blobs import open_blob_store
+from tidemill.imports.import_records import count_created_references
 from tidemill.store.job_submission import Submission, build_submission_steps, run_steps_async
 
 DATASET = f"""
@@ -51,6 +53,23 @@ async def import_(stage: Stage) -> None:
     assert await rows(stage.db, "SELECT id FROM t ORDER BY id") == good
     assert await scene.effects(job_id) == (len(good), 0, 0)
     assert [row - 1 for row, _ in await scene.errors(job_id)] == [n for n in range(300) if n % 50 == 7]
+
+
+async def import_with_lookup(stage: Stage) -> None:
+    """Rows name teams that do not exist. Each team is created once, and counted once."""
+    scene = ImportScene(stage.db, stage.settings, Mill(stage.settings))
+    await scene.table("CREATE TABLE teams (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text UNIQUE)")
+    await scene.table("CREATE TABLE t (id int PRIMARY KEY, team_id int NOT NULL REFERENCES teams)")
+    lines = ["id,team", *(f"{n},Team {n * 7 % 40}" for n in range(300))]
+    options: dict[str, Any] = {"lookups": {"team_id": ["name"]}, "create_missing": ["team_id"]}
+    job_id = await scene.submit("\n".join(lines) + "\n", "t", **options)
+    stage.app()
+    stage.work(ingest_min_rows=50, ingest_max_rows=50, import_batch_rows=50)
+    assert (await stage.closed(job_id)).status is JobStatus.COMPLETED
+    found = await rows(stage.db, "SELECT t.id, name FROM t JOIN teams ON teams.id = team_id ORDER BY t.id")
+    assert found == [(n, f"Team {n * 7 % 40}") for n in range(300)]
+    assert await rows(stage.db, "SELECT count(*) FROM teams") == [(40,)]
+    assert await stage.db.read(count_created_references, job_id) == {"public.teams": 40}
 
 
 async def repair(stage: Stage) -> None:

@@ -56,7 +56,7 @@ def pick_row_values(column: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
 
 def make_field_reader(plan: ImportPlan, name: str, normalizers: Mapping[str, Normalizer] | None = None) -> FieldReader:
     """Return the reader of a field with the options of the plan."""
-    field = plan.resource.get_field(name)
+    field = plan.resource.get_input_field(name)
     return FieldReader(
         field,
         normalizers,
@@ -85,7 +85,7 @@ class RowChecker:
         self._defaults = {
             name: default
             for name in plan.mapped_fields
-            if (default := plan.get_default_if_omitted(resource.get_field(name))) is not None
+            if (default := plan.get_default_if_omitted(resource.get_input_field(name))) is not None
         }
         self._recognized_columns = {*plan.mapping, *plan.columns}  # columns without a field are ignored
         self._fields_set_by_rules = {*plan.constants, *plan.computed}

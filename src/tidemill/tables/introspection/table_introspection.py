@@ -224,6 +224,12 @@ async def introspect_table(conn: Connection, table: TableName, *, for_reading: b
     return build_resource(table, facts, for_reading=for_reading)
 
 
+async def list_immediate_unique_sets(conn: Connection, table: TableName) -> list[tuple[str, ...]]:
+    """Return the columns of each unique index that ON CONFLICT can use."""
+    rows = await _fetch_catalog_rows(conn, "unique", {"schema": table.schema, "name": table.name})
+    return [tuple(row["columns"]) for row in rows if row["is_immediate"]]
+
+
 @dataclass(frozen=True, slots=True)
 class AccessProblem:
     """A reason why a database role cannot access a table, and the statement that grants the access."""

@@ -6,7 +6,7 @@ import { cellText } from "../core/json.js";
 import { query, queryParam, setQuery } from "../core/router.js";
 import { computed, effect, signal } from "../core/signal.js";
 import { icon } from "../ui/icons.js";
-import { formatsFromUrl, mappingFromUrl, setFormat, setMapping, setTranslation, translationsFromUrl } from "./import-draft.js";
+import { formatsFromUrl, mappingFromUrl, setFormat, setLookup, setMapping, setTranslation, translationsFromUrl } from "./import-draft.js";
 
 const SAMPLE_COUNT = 3;
 const REJECTED_SHOWN_MAX = 10; // values of each field
@@ -64,9 +64,16 @@ function columnRow(column, preview, map, choices) {
     ],
   );
   choices.set(column, choose);
-  const suggestionButton = h("button", { type: "button", class: "small", hidden: () => state.value.suggestion === null, on: { click: () => map(column, state.peek().suggestion ?? "") } }, () => `Use ${state.value.suggestion}`);
+  const useSuggestion = () => {
+    const { proposal, suggestion } = state.peek();
+    if (proposal === null) return map(column, suggestion ?? "");
+    choices.get(column)?.focus();
+    return setLookup(proposal.field, proposal.by, { mapping: { ...mappingFromUrl(query.peek()), [column]: proposal.field } });
+  };
+  const suggestionText = () => (state.value.proposal ? `Use ${state.value.proposal.field}, found by ${state.value.proposal.by}` : `Use ${state.value.suggestion}`);
+  const suggestionButton = h("button", { type: "button", class: "small", hidden: () => state.value.suggestion === null && state.value.proposal === null, on: { click: useSuggestion } }, suggestionText);
   const leaveOutButton = h("button", { type: "button", class: "small", hidden: () => !state.value.isUnknown, on: { click: () => map(column, "") } }, "Leave out");
-  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted", data: { label: "Sample" } }, () => state.value.sample), h("td", { data: { label: "Field" } }, choose), h("td", { data: { label: "Format" } }, formatChoice(column, () => state.value)), h("td", null, h("div", { class: "row" }, () => matchLabel(column, state.value), suggestionButton, leaveOutButton)));
+  return h("tr", null, h("th", { scope: "row" }, column), h("td", { class: "muted", data: { label: "Sample" } }, () => state.value.sample), h("td", { data: { label: "Field" } }, h("div", { class: "stack" }, choose, lookupChoice(column, () => state.value))), h("td", { data: { label: "Format" } }, formatChoice(column, () => state.value)), h("td", null, h("div", { class: "row" }, () => matchLabel(column, state.value), suggestionButton, leaveOutButton)));
 }
 
 /** Everything that the row of a column shows. @param {string} column @param {any} preview */
@@ -82,8 +89,64 @@ function columnState(column, preview) {
     isRemembered: column in (preview.remembered?.request.mapping ?? {}),
     suggestion: isUnknown ? closestName(column, names.filter((/** @type {string} */ name) => !taken.includes(name))) : null,
     sample: sampleValues(preview.rows, column),
+    proposal: /** @type {{field: string, by: string} | null} */ ((preview.lookup_proposals ?? []).find((/** @type {any} */ one) => one.column === column) ?? null),
+    lookup: lookupState(column, preview),
     format: formatState(column, preview),
   };
+}
+
+/** How the rows are found that a column refers to; null if its field is no reference. @param {string} column @param {any} preview */
+function lookupState(column, preview) {
+  const found = (preview.lookups ?? []).find((/** @type {any} */ one) => one.field === preview.mapping[column]);
+  if (!found) return null;
+  const unique = found.unique.map((/** @type {string[]} */ one) => one.join(","));
+  const others = found.columns.filter((/** @type {string} */ one) => !unique.includes(one));
+  const by = found.by.join(",");
+  return {
+    field: /** @type {string} */ (found.field),
+    table: /** @type {string} */ (found.table),
+    by,
+    create: /** @type {boolean} */ (found.create),
+    mayCreate: found.creatable.some((/** @type {string[]} */ one) => one.join(",") === by),
+    options: /** @type {Array<[by: string, label: string]>} */ ([...unique.map((/** @type {string} */ one) => [one, one.replaceAll(",", ", ")]), ...others.map((/** @type {string} */ one) => [one, `${one} (not unique)`])]),
+    counts: /** @type {Record<string, number> | null} */ (found.values),
+  };
+}
+
+/** By which columns the rows are found that a column refers to. @param {string} column @param {() => ReturnType<typeof columnState>} state */
+function lookupChoice(column, state) {
+  const choose = (/** @type {Event} */ event) => {
+    const { lookup } = state();
+    if (lookup) setLookup(lookup.field, /** @type {HTMLSelectElement} */ (event.target).value);
+  };
+  const create = (/** @type {Event} */ event) => {
+    const { lookup } = state();
+    if (lookup) setLookup(lookup.field, lookup.by, { create: /** @type {HTMLInputElement} */ (event.target).checked });
+  };
+  return h(
+    "div",
+    { class: "stack", hidden: () => state().lookup === null },
+    h(
+      "label",
+      { class: "row" },
+      "Find by",
+      h("select", { "aria-label": `Find rows of column ${column} by`, on: { change: choose } }, () => {
+        const { by, options } = state().lookup ?? { by: "", options: [] };
+        const isListed = by === "" || options.some(([value]) => value === by);
+        return [h("option", { value: "", selected: by === "" }, "key"), options.map(([value, label]) => h("option", { value, selected: value === by }, label)), isListed ? null : h("option", { value: by, selected: true }, by.replaceAll(",", ", "))];
+      }),
+    ),
+    h("label", { class: "choice", hidden: () => !state().lookup?.mayCreate && !state().lookup?.create }, h("input", { type: "checkbox", "aria-label": `Create missing rows of column ${column}`, checked: () => state().lookup?.create ?? false, on: { change: create } }), () => `Create missing rows in ${state().lookup?.table ?? ""}`),
+    h("span", { class: "hint", hidden: () => !state().lookup?.counts }, () => lookupCounts(state().lookup)),
+  );
+}
+
+/** @param {ReturnType<typeof lookupState>} lookup */
+function lookupCounts(lookup) {
+  if (!lookup?.counts) return "";
+  const { found, missing, ambiguous } = lookup.counts;
+  const parts = [`${formatNumber(found)} found`, ...(missing ? [`${formatNumber(missing)} ${lookup.create ? "to create" : "missing"}`] : []), ...(ambiguous ? [`${formatNumber(ambiguous)} ambiguous`] : [])];
+  return `${parts.join(", ")} in the first rows`;
 }
 
 /** The detected or chosen format of a column, and the formats to choose from. @param {string} column @param {any} preview */

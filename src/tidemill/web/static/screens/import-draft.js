@@ -10,7 +10,7 @@ import { uploadFile } from "../core/upload.js";
 
 const LAYOUT_PARAMS = ["format", "encoding", "delimiter", "quote", "escape", "line_end", "header", "header_rows", "skip_lines", "footer_lines", "comment", "table", "table_lines", "trailing_delimiter", "short_rows", "long_rows", "records", "flatten", "compression", "sheet"];
 const RULE_PARAMS = ["mode", "duplicates", "keep_empty", "spreadsheet_safe", "undo"];
-const JSON_PARAMS = ["mapping", "translations", "formats", "constants", "computed", "skip"];
+const JSON_PARAMS = ["mapping", "translations", "formats", "constants", "computed", "skip", "lookups", "create_missing"];
 const HEAD_BYTES = 1 << 20; // enough for the preview of a line-based file; other files are sent completely
 const LINE_FORMATS = /\.(csv|tsv|txt|ndjson|jsonl)$/i;
 const PREVIEW_ROWS = 20;
@@ -109,6 +109,37 @@ export function setFormat(field, format) {
   if (format === null) delete formats[field];
   else formats[field] = format;
   return setQuery({ formats: Object.keys(formats).length ? JSON.stringify(formats) : null }, { replace: true });
+}
+
+/** The lookups in the URL, by field: columns separated by commas, empty for keys. @param {URLSearchParams} urlParams @returns {Record<string, string>} */
+export function lookupsFromUrl(urlParams) {
+  try {
+    const found = JSON.parse(urlParams.get("lookups") ?? "{}");
+    return found !== null && typeof found === "object" ? found : {};
+  } catch {
+    return {};
+  }
+}
+
+/** The fields in the URL whose missing rows are created. @param {URLSearchParams} urlParams @returns {string[]} */
+function createMissingFromUrl(urlParams) {
+  try {
+    const found = JSON.parse(urlParams.get("create_missing") ?? "[]");
+    return Array.isArray(found) ? found : [];
+  } catch {
+    return [];
+  }
+}
+
+/**
+ * Sets the columns by which the rows of a reference are found; empty uses the keys in the file.
+ * @param {string} field @param {string} by @param {{create?: boolean, mapping?: Record<string, string>}} [options] mapping: set at the same time
+ */
+export function setLookup(field, by, { create = false, mapping } = {}) {
+  const lookups = { ...lookupsFromUrl(query.peek()), [field]: by };
+  const others = createMissingFromUrl(query.peek()).filter((one) => one !== field);
+  const creating = create ? [...others, field] : others;
+  return setQuery({ lookups: JSON.stringify(lookups), create_missing: creating.length ? JSON.stringify(creating) : null, ...(mapping ? { mapping: JSON.stringify(mapping) } : {}) }, { replace: true });
 }
 
 /** Sets the text to import instead of a text in the file; null imports the text unchanged. @param {string} field @param {string} text @param {string | null} replacement */

@@ -138,12 +138,12 @@ function resourceChoice(all, chosen, typed, isOther) {
     const { value } = /** @type {HTMLSelectElement} */ (event.target);
     isOther.value = value === "*";
     typed.value = "";
-    setQuery({ resource: value === "*" ? null : value, mapping: null, translations: null, formats: null, constants: null, computed: null, skip: null, memory: null }, { replace: true });
+    setQuery({ resource: value === "*" ? null : value, mapping: null, translations: null, formats: null, lookups: null, create_missing: null, constants: null, computed: null, skip: null, memory: null }, { replace: true });
   };
   const inputText = (/** @type {Event} */ event) => /** @type {HTMLInputElement} */ (event.target).value.trim();
   const type = (/** @type {Event} */ event) => (typed.value = inputText(event));
   const name = async (/** @type {Event} */ event) => {
-    await setQuery({ resource: inputText(event), mapping: null, translations: null, formats: null, constants: null, computed: null, skip: null, memory: null }, { replace: true });
+    await setQuery({ resource: inputText(event), mapping: null, translations: null, formats: null, lookups: null, create_missing: null, constants: null, computed: null, skip: null, memory: null }, { replace: true });
     typed.value = "";
   };
   return h(

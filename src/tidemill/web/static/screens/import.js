@@ -136,9 +136,14 @@ function progressText(job) {
 function summaryNotice(job) {
   if (!isClosed(job.status) || job.failure_reason) return null;
   const { inserted, updated, unchanged } = job.effects;
-  const done = `${formatNumber(inserted)} ${job.validate_only ? "to insert" : "inserted"}, ${formatNumber(updated)} ${job.validate_only ? "to update" : "updated"}, ${formatNumber(unchanged)} unchanged`;
+  const done = `${formatNumber(inserted)} ${job.validate_only ? "to insert" : "inserted"}, ${formatNumber(updated)} ${job.validate_only ? "to update" : "updated"}, ${formatNumber(unchanged)} unchanged${createdText(job)}`;
   if (job.counts.failed === 0) return h("p", { class: "notice", role: "status", data: { tone: "plain" } }, icon("check"), job.validate_only ? `All rows are valid: ${done}.` : `All rows were imported into ${job.resource_type}: ${done}.`);
   return h("p", { class: "muted", role: "status" }, `${done}.`);
+}
+
+/** The rows that lookups created in other tables. @param {any} job */
+function createdText(job) {
+  return Object.entries(job.created_references ?? {}).map(([table, count]) => `, ${formatNumber(/** @type {number} */ (count))} ${job.validate_only ? "to create" : "created"} in ${table}`).join("");
 }
 
 /** @param {import("../core/signal.js").Signal<any>} job @param {string} resource */
@@ -147,12 +152,13 @@ function facts(job, resource) {
   const mapping = () => Object.entries(job.value.mapping).map(([column, field]) => (column === field ? column : `${column} → ${field}`)).join(", ");
   const formats = () => Object.entries(job.value.formats).toSorted().map(([field, format]) => `${field}: ${format}${job.value.assumed.includes(field) ? " (assumed)" : ""}`).join(", ") || "plain";
   const rules = () => [...Object.entries(job.value.constants).map(([field, text]) => `${field} is "${text}"`), ...Object.entries(job.value.computed).map(([field, text]) => `${field} = ${text}`), ...job.value.skip.map((/** @type {string} */ text) => `skip rows where ${text}`)].join("; ") || "none";
+  const lookups = () => Object.entries(job.value.lookups ?? {}).map(([field, by]) => `${field} by ${by.join(", ")}${job.value.create_missing.includes(field) ? " (creates missing rows)" : ""}`).join("; ") || "none";
   /** @param {string} label @param {() => any} value */
   const fact = (label, value) => [h("dt", null, label), h("dd", null, value)];
   return h(
     "details",
     { class: "card" },
     h("summary", null, "Import settings"),
-    h("dl", { class: "facts" }, fact("Table", () => resource), fact("Key", () => job.value.resource_key.join(", ") || "none"), fact("Duplicate keys in the file", () => job.value.duplicates), fact("When rows fail", () => job.value.policy.mode ?? "continue"), fact("Layout", layout), fact("Columns", mapping), fact("Formats", formats), fact("Rules for all rows", rules), fact("Submitted", () => formatDateTime(job.value.created_at)), fact("Started", () => formatDateTime(job.value.started_at) || "not yet")),
+    h("dl", { class: "facts" }, fact("Table", () => resource), fact("Key", () => job.value.resource_key.join(", ") || "none"), fact("Duplicate keys in the file", () => job.value.duplicates), fact("When rows fail", () => job.value.policy.mode ?? "continue"), fact("Layout", layout), fact("Columns", mapping), fact("Formats", formats), fact("Lookups", lookups), fact("Rules for all rows", rules), fact("Submitted", () => formatDateTime(job.value.created_at)), fact("Started", () => formatDateTime(job.value.started_at) || "not yet")),
   );
 }
