@@ -487,3 +487,37 @@ async def test_sensitive_values_are_redacted_in_errors(scene: Scene) -> None:
     resource = replace(found, fields=fields)
     job = await scene.run("nick,team\nann,Secret\n", "players", resource=resource, lookups={"team_id": ["name"]})
     assert "Secret" not in str(await scene.outcomes(job))
+
+
+async def test_lookup_searches_by_constant_of_the_row(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE products (id int PRIMARY KEY, tenant int, sku text, UNIQUE (tenant, sku))",
+        "INSERT INTO products VALUES (1, 1, 'A'), (2, 2, 'A'), (3, 1, 'B')",
+        "CREATE TABLE sales (n int PRIMARY KEY, tenant int, product_id int REFERENCES products)",
+    )
+    job = await scene.run(
+        "n,product\n1,A\n2,B\n", "sales", lookups={"product_id": ["sku", "tenant"]}, constants={"tenant": "2"}
+    )
+    assert await scene.rows("SELECT * FROM sales") == [(1, 2, 2)]
+    assert await reasons(scene, job) == [
+        (2, "product_id.unknown_reference", "no row in public.products has this sku and tenant", "B, 2")
+    ]
+
+
+async def test_rules_read_text_of_looked_up_column_and_skipped_rows_create_nothing(scene: Scene) -> None:
+    await scene.table(*TEAMS)
+    job = await scene.run(
+        "nick,team\nann,Red\nbob,Pink\ncat,Gold\n",
+        "players",
+        **CREATING,
+        skip=("team = 'Pink'",),
+        computed={"nick": "concat(nick, ' of ', team)"},
+    )
+    assert await scene.rows(PLAYERS) == [("ann of Red", "Red"), ("cat of Gold", "Gold")]
+    assert (job.counts.skipped, await created(scene, job)) == (1, {"public.teams": 1})
+
+
+async def test_field_that_a_rule_sets_is_not_looked_up(scene: Scene) -> None:
+    await scene.table(*TEAMS)
+    await scene.run("nick\nann\n", "players", constants={"team_id": "2"}, lookups={"team_id": ["name"]})
+    assert await scene.rows(PLAYERS) == [("ann", "Blue")]
