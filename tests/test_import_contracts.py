@@ -22,7 +22,7 @@ SQL_MODULES = {  # outside tidemill.store and tidemill.tables, only these may im
     "tidemill.exports.table_exporter",
     "tidemill.imports.import_records",
     "tidemill.imports.target_table",
-    "tidemill.imports.undo",
+    "tidemill.imports.undo_log",
     "tidemill.imports.undo_table",
     "tidemill.limits.limiter_records",
     "tidemill.testing.throwaway_postgres",

@@ -16,7 +16,7 @@ from tidemill.imports import import_records
 from tidemill.imports.import_plan import ImportPlan, check_table_privileges
 from tidemill.imports.import_submission import SubmittedImport
 from tidemill.imports.lookups import make_lookup_planner
-from tidemill.imports.undo_table import check_undo_is_possible
+from tidemill.imports.undo_log import check_undo_is_possible
 from tidemill.imports.use_cases import LOCAL_IMPORT
 from tidemill.jobs.staged_files import make_staged_files
 from tidemill.jobs.submission import report_submitted_if_new

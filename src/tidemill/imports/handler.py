@@ -20,7 +20,7 @@ from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.remembered_mappings import MappingToRemember, save_mapping
 from tidemill.imports.table_checks import TableChecker, format_row_values
 from tidemill.imports.target_table import TableRejection, TargetTable, TargetUnusable
-from tidemill.imports.undo_table import UndoRecorder, UndoTarget, read_undo_target
+from tidemill.imports.undo_log import UndoRecorder, UndoTarget, read_undo_target
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.field_reader import Normalizer
 from tidemill.imports.validation.row_checker import CheckedRows, RowChecker

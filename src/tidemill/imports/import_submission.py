@@ -26,7 +26,7 @@ from tidemill.imports.import_plan import (
 from tidemill.imports.lookups import make_lookup_planner
 from tidemill.imports.remembered_mappings import MappingProposal, propose_mapping
 from tidemill.imports.table_checks import check_constants_in_database
-from tidemill.imports.undo_table import check_undo_is_possible
+from tidemill.imports.undo_log import check_undo_is_possible
 from tidemill.imports.validation.row_checker import convert_constants
 from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, inspect_file
 from tidemill.jobs.staged_files import FileReference, StagedFile

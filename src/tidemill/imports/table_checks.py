@@ -7,7 +7,7 @@ from tidemill.core.errors import InvalidInput
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.lookup_resolver import SERVER_CHECKED_TYPES, LookupResolver
 from tidemill.imports.target_table import ConcurrentRowChange, TableRejection, TargetTable, TargetUnusable
-from tidemill.imports.undo_table import UndoRecorder
+from tidemill.imports.undo_log import UndoRecorder
 from tidemill.imports.validation.canonical_values import canonicalize_texts
 from tidemill.imports.validation.row_checker import CheckedRows
 from tidemill.imports.validation.row_errors import RowErrorDetail

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import psycopg
-
 from tidemill.core.errors import Conflict, InvalidInput
 from tidemill.core.job import Job
 from tidemill.core.json_input import JsonObject
@@ -21,22 +19,24 @@ from tidemill.imports import undo_log
 from tidemill.imports.failed_rows import check_job_not_purged
 from tidemill.imports.import_plan import ImportParams, ImportPlan
 from tidemill.imports.import_records import sql
-from tidemill.imports.target_table import TargetUnusable, raise_if_target_unusable
+from tidemill.imports.target_table import TargetUnusable
 from tidemill.imports.undo_log import UndoException, UndoRecord, UndoTotals
 from tidemill.imports.undo_table import (
     LoggedLayout,
     LoggedRows,
     RecordOwner,
     ReferencingKey,
+    RowRefusal,
     TableColumn,
     list_referencing_keys,
+    open_reversal_savepoint,
     read_table_columns,
     use_text_settings,
 )
 from tidemill.jobs.reprocessing import run_operation_until_end_or_timeout
 from tidemill.runtime import Runtime
 from tidemill.store import operation_records
-from tidemill.store.database import Connection, is_timeout_error, is_transient
+from tidemill.store.database import Connection, is_timeout_error
 from tidemill.store.job_records import lock_job, read_job_params
 from tidemill.store.operation_records import BulkOperation, RunStep, StepProgress, record_operation_activity
 from tidemill.tables.introspection.table_introspection import (
@@ -286,17 +286,6 @@ class _Catalog:
         return cls(columns, await list_referencing_keys(conn, table))
 
 
-class _Refusal(Exception):
-    """The table refuses rows: an error code and a reason."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(reason)
-        self.code, self.reason = code, reason
-
-
-_BLOCKING_CODES = {"23503": "referenced", "23505": "taken"}
-
-
 class _RecordedChunk:
     """Rows of one record, with the checks before they are reversed."""
 
@@ -357,7 +346,7 @@ class _RecordedChunk:
             piece = rest[:size]
             try:
                 await self._reverse_in_savepoint(piece, owner)
-            except _Refusal as refusal:
+            except RowRefusal as refusal:
                 if len(piece) > 1:
                     size = (len(piece) + 3) // 4
                     continue
@@ -370,26 +359,19 @@ class _RecordedChunk:
         return done, refused, rest
 
     async def _reverse_in_savepoint(self, rows: list[int], owner: RecordOwner) -> None:
-        """Record and reverse rows. _Refusal if the table does not accept all of them; then none is changed."""
-        try:
-            async with self._conn.transaction():
-                async with use_text_settings(self._conn, self._settings):
-                    record_id = await self.rows.log_reversal(rows, owner)
-                failpoint("undo.rows_recorded")
-                async with use_text_settings(self._conn, self._settings, to_read=True):
-                    count = await self.rows.reverse(rows)
-                failpoint("undo.rows_reversed")
-                if count != len(rows):
-                    raise _Refusal("refused", "a trigger of the table discarded the change")
-                async with use_text_settings(self._conn, self._settings):
-                    if not await self.rows.hash_written(record_id):
-                        raise _Refusal("refused", "a trigger of the table changed the key")
-        except psycopg.Error as error:
-            raise_if_target_unusable(error, self._table)
-            if is_transient(error):
-                raise
-            reason = (error.diag.message_primary or str(error)).splitlines()[0]
-            raise _Refusal(_BLOCKING_CODES.get(error.sqlstate or "", "refused"), reason) from error
+        """Record and reverse rows. RowRefusal if the table does not accept all of them; then none is changed."""
+        async with open_reversal_savepoint(self._conn, self._table):
+            async with use_text_settings(self._conn, self._settings):
+                record_id = await self.rows.log_reversal(rows, owner)
+            failpoint("undo.rows_recorded")
+            async with use_text_settings(self._conn, self._settings, to_read=True):
+                count = await self.rows.reverse(rows)
+            failpoint("undo.rows_reversed")
+            if count != len(rows):
+                raise RowRefusal("refused", "a trigger of the table discarded the change")
+            async with use_text_settings(self._conn, self._settings):
+                if not await self.rows.hash_written(record_id):
+                    raise RowRefusal("refused", "a trigger of the table changed the key")
 
 
 class _UndoPlace(NamedTuple):
@@ -439,7 +421,7 @@ async def run_undo_step(conn: Connection, operation: BulkOperation) -> StepProgr
             return await _reverse_chunk(conn, plan.resource.table, record, rows, owner, place)
     except TargetUnusable as error:
         raise Conflict(str(error)) from error
-    except psycopg.Error as error:
+    except Exception as error:
         if not is_timeout_error(error):
             raise
         return await _handle_timeout(conn, plan.resource.table, record, rows, owner, place)

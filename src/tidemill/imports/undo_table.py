@@ -2,35 +2,26 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import psycopg
 from psycopg.sql import SQL, Composable, Identifier, Literal
 from psycopg.types.json import Jsonb
 
-from tidemill.core.errors import Conflict, InvalidInput
-from tidemill.imports.import_plan import ImportPlan
+from tidemill.core.errors import Conflict
 from tidemill.imports.target_table import (
-    TargetUnusable,
-    UnnestedRows,
     build_text_array_sql_and_value,
     load_sql_template,
     quote_column,
     quote_table,
+    raise_if_target_unusable,
     sql,
 )
-from tidemill.store.database import Connection, Database
-from tidemill.store.statements import fetch_records, fetch_rows, make_sql_loader
-from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
+from tidemill.store.database import Connection, is_transient
+from tidemill.store.statements import fetch_records, fetch_rows
 from tidemill.tables.resource import TableName
-
-_read_catalog = make_sql_loader("tidemill.tables")
-_KEY_CHANGED = (
-    "rows cannot be found by their key after they were written, because a trigger changes it. "
-    "Import without undo, or use another key"
-)
-
 
 TextSettings = dict[str, str]
 """The settings of a session that the texts of values depend on."""
@@ -74,57 +65,9 @@ class LoggedLayout:
         return dict(self.columns)
 
 
-@dataclass(frozen=True, slots=True)
-class UndoTarget:
-    """What an undoable import records of its table, and the expressions for key columns that the table generates."""
-
-    table: TableName
-    layout: LoggedLayout
-    generators: Mapping[str, str]
-    has_before_triggers: bool
-    has_update_triggers: bool
-
-
 async def read_table_columns(conn: Connection, table: TableName) -> list[TableColumn]:
     params = {"schema": table.schema, "name": table.name}
     return await fetch_records(conn, TableColumn, sql("undo/columns"), params)
-
-
-async def read_undo_target(conn: Connection, plan: ImportPlan) -> UndoTarget:
-    """Return what an import with ``undo`` records.
-
-    Raises:
-        InvalidInput: No unique index identifies the rows that the import writes.
-    """
-    table = plan.resource.table
-    params = {"schema": table.schema, "name": table.name}
-    columns = {column.name: column for column in await read_table_columns(conn, table)}
-    mapped = {plan.resource.get_field(name).column for name in plan.mapped_fields}
-    generators = {
-        name: column.default for name, column in columns.items() if column.default is not None and not column.generated
-    }
-    unique = [tuple(row["columns"]) for row in await fetch_rows(conn, _read_catalog("catalog/unique"), params)]
-    own_key = tuple(plan.resource.get_field(name).column for name in plan.resource.key)
-    for key in sorted(unique, key=lambda names: set(names) != set(own_key)):
-        if all(columns[name].not_null and (name in mapped or name in generators) for name in key):
-            stored = tuple((one.name, one.sql_type) for one in columns.values() if not one.generated)
-            is_rewritten = (await fetch_rows(conn, _read_catalog("catalog/is_rewritten"), params))[0]["exists"]
-            used = {name: generators[name] for name in key if name in generators}
-            has_update_triggers = (await fetch_rows(conn, sql("undo/has_update_triggers"), params))[0]["exists"]
-            return UndoTarget(table, LoggedLayout(key, stored), used, is_rewritten, has_update_triggers)
-    raise InvalidInput(
-        f"Cannot undo an import into {table} later: the table needs a unique key whose columns are NOT NULL and are in "
-        "the file or have a default. Add such a key, or import without undo."
-    )
-
-
-async def check_undo_is_possible(db: Database, plan: ImportPlan) -> None:
-    """Raise InvalidInput if an import with ``undo`` cannot record its rows."""
-    target = await db.run(read_undo_target, plan)
-    columns = [name for name, _ in target.layout.columns]
-    lacking = await db.run(find_access_problems, target.table, columns, "read")
-    if lacking:
-        raise InvalidInput(f"Cannot record rows of {target.table} for an undo: {describe_access_problems(lacking)}")
 
 
 _SETTINGS_TO_READ_TEXTS = ("intervalstyle", "lc_monetary")
@@ -148,82 +91,7 @@ async def use_text_settings(conn: Connection, settings: TextSettings, *, to_read
     await conn.execute(sql("undo/use_settings"), before)
 
 
-class UndoRecorder:
-    """Records the rows that a batch writes, in the transaction of the batch."""
-
-    def __init__(self, conn: Connection, job_id: UUID, target: UndoTarget) -> None:
-        self._conn = conn
-        self._job_id = job_id
-        self._target = target
-        self._rows = _RowSql(target.table, target.layout)
-        self._layout: Jsonb | None = None
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The key columns of the records."""
-        return self._target.layout.key
-
-    @property
-    def has_update_triggers(self) -> bool:
-        """Whether triggers can change rows after an UPDATE has returned their content."""
-        return self._target.has_update_triggers
-
-    async def generate_key_column(self, column: str, count: int) -> list[str]:
-        """Return new values of a key column that the file does not have, from its default."""
-        expression = SQL(self._target.generators[column].replace("%", "%%"))
-        statement = load_sql_template("undo/generate").format(expression=expression)
-        return [row[0] for row in await (await self._conn.execute(statement, {"count": count})).fetchall()]
-
-    async def record_inserted(self, keys: Sequence[Sequence[str | None]]) -> None:
-        """Record inserted rows, by their key columns. TargetUnusable if a trigger has changed keys."""
-        parts, values = self._rows.build_unnest(keys)
-        row = await (await self._execute("undo/log_inserted", values, **parts)).fetchone()
-        if row is None or row[0] != len(keys[0]) or await self._has_foreign_rows(parts, values, row[1]):
-            raise TargetUnusable(f"{self._target.table}: {_KEY_CHANGED}")
-
-    async def _has_foreign_rows(
-        self, parts: Mapping[str, Composable], values: Mapping[str, Any], record_id: int
-    ) -> bool:
-        """Whether a key belongs to an older row, because a trigger gave the new row another key."""
-        if not self._target.has_before_triggers:
-            return False
-        row = await (await self._execute("undo/foreign_rows", {**values, "id": record_id}, **parts)).fetchone()
-        return row is not None and row[0] > 0
-
-    async def update_and_record(self, rows: UnnestedRows, **parts: Composable) -> set[int]:
-        """Update rows and record their content before and after. Return the updated rows."""
-        of_rows = {"arrays": rows.arrays, "names": rows.names}
-        before = self._rows.build_image_parts("b")
-        row = await (await self._execute("undo/update_and_log", rows.values, **parts, **of_rows, **before)).fetchone()
-        return set() if row is None or row[0] is None else {number - 1 for number in row[0]}
-
-    async def record_existing(
-        self, rows: UnnestedRows, match: Composable, differs: Composable
-    ) -> tuple[int, list[int]]:
-        """Lock the rows that differ, and record their content. Return the id of the record, and their indexes."""
-        parts = {"arrays": rows.arrays, "names": rows.names, "match": match, "differs": differs}
-        cursor = await self._execute("undo/log_existing", rows.values, **parts, **self._rows.build_image_parts())
-        row = await cursor.fetchone()
-        return (0, []) if row is None else (int(row[0]), [number - 1 for number in row[1]])
-
-    async def record_updated(self, record_id: int) -> None:
-        """Add the new content to a record. TargetUnusable if a trigger has changed keys."""
-        logged = self._rows.build_logged("update", with_images=False, with_hashes=False)
-        parts = {"logged": logged, "match": self._rows.build_match()}
-        row = await (await self._execute("undo/hash_written", {"id": record_id, "ords": None}, **parts)).fetchone()
-        if row is None or not row[0]:
-            raise TargetUnusable(f"{self._target.table}: {_KEY_CHANGED}")
-
-    async def _execute(self, name: str, values: Mapping[str, Any], **parts: Composable) -> Any:
-        if self._layout is None:
-            settings = await read_text_settings(self._conn)
-            self._layout = Jsonb(replace(self._target.layout, settings=settings).to_json())
-        statement = load_sql_template(name).format(table=self._rows.table, hash=self._rows.hash, **parts)
-        params = {"job_id": self._job_id, "layout": self._layout, **values}
-        return await self._conn.execute(statement, params, prepare=False)
-
-
-class _RowSql:
+class RowSql:
     """Parts of statements on rows ``t`` of a table and recorded rows ``n``. k0, k1, … are keys and i0, i1, … images."""
 
     def __init__(self, table: TableName, layout: LoggedLayout, stored: LoggedLayout | None = None) -> None:
@@ -343,6 +211,31 @@ async def list_referencing_keys(conn: Connection, table: TableName) -> list[Refe
     return await fetch_records(conn, ReferencingKey, sql("undo/references"), params)
 
 
+class RowRefusal(Exception):
+    """The table refuses rows: an error code and a reason."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code, self.reason = code, reason
+
+
+_BLOCKING_CODES = {"23503": "referenced", "23505": "taken"}
+
+
+@asynccontextmanager
+async def open_reversal_savepoint(conn: Connection, table: TableName) -> AsyncIterator[None]:
+    """Run the block in a savepoint; RowRefusal if the table refuses a row, after a rollback to it."""
+    try:
+        async with conn.transaction():
+            yield
+    except psycopg.Error as error:
+        raise_if_target_unusable(error, table)
+        if is_transient(error):
+            raise
+        reason = (error.diag.message_primary or str(error)).splitlines()[0]
+        raise RowRefusal(_BLOCKING_CODES.get(error.sqlstate or "", "refused"), reason) from error
+
+
 class RecordOwner(NamedTuple):
     """The job and the operation that write new records."""
 
@@ -368,9 +261,9 @@ class LoggedRows:
         self._check_layout()
         stored = tuple((one.name, one.sql_type) for one in columns if not one.generated)
         self._stored = LoggedLayout(layout.key, stored, layout.settings)
-        self._rows = _RowSql(table, layout, self._stored)
+        self._rows = RowSql(table, layout, self._stored)
         # Rows that this record's reversal writes, with the current columns.
-        self._written = _RowSql(table, self._stored)
+        self._written = RowSql(table, self._stored)
 
     def _check_layout(self) -> None:
         for name, type_ in self._layout.columns:

@@ -12,7 +12,7 @@ from tidemill.imports.target_table import (
     TargetTable,
     encode_copy_rows,
 )
-from tidemill.imports.undo_table import UndoRecorder
+from tidemill.imports.undo_log import UndoRecorder
 from tidemill.imports.validation.row_checker import pick_row_values
 
 RECHECKS_MAX = 4  # checks after a failure; other sessions may write to the table meanwhile
