@@ -504,6 +504,17 @@ async def test_lookup_searches_by_constant_of_the_row(scene: Scene) -> None:
     ]
 
 
+async def test_lookup_without_column_that_constant_sets_is_refused(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE products (id int PRIMARY KEY, tenant int, sku text UNIQUE)",
+        "INSERT INTO products VALUES (1, 1, 'A')",
+        "CREATE TABLE sales (n int PRIMARY KEY, tenant int, product_id int REFERENCES products)",
+    )
+    message = 'the import sets "tenant" in every row, so search by these columns, too: sku,tenant'
+    with pytest.raises(InvalidInput, match=message):
+        await scene.submit("n,product\n1,A\n", "sales", lookups={"product_id": ["sku"]}, constants={"tenant": "2"})
+
+
 async def test_rules_read_text_of_looked_up_column_and_skipped_rows_create_nothing(scene: Scene) -> None:
     await scene.table(*TEAMS)
     job = await scene.run(

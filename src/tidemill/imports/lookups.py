@@ -1,6 +1,6 @@
 """Plans the lookups of an import: which columns of a referenced table the caller may search, and which fit the file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidemill.core.errors import Forbidden, InvalidInput, InvalidSettings, format_suggestion
@@ -83,12 +83,17 @@ class LookupPlanner:
             if not by:
                 raise InvalidInput(f'Cannot create missing rows for "{name}": set a lookup of this field, too')
             wanted[field] = (by, True)
+        constants = {*request.constants, *resource.constants, *resource.constants_from}
         lookups = [
-            await self._plan_lookup(resource, name, by, create=create) for name, (by, create) in wanted.items() if by
+            await self._plan_lookup(resource, name, by, constants, create=create)
+            for name, (by, create) in wanted.items()
+            if by
         ]
         return replace(resource, lookups=_order_lookups(resource, lookups))
 
-    async def _plan_lookup(self, resource: Resource, name: str, by: tuple[str, ...], *, create: bool) -> Lookup:
+    async def _plan_lookup(
+        self, resource: Resource, name: str, by: tuple[str, ...], constants: Collection[str], *, create: bool
+    ) -> Lookup:
         reference = _get_reference(resource, name)
         where = f'Invalid lookup of field "{name}" in {reference.table}'
         if len(set(by)) < len(by) or len(by) > SEARCHED_COLUMNS_MAX:
@@ -99,6 +104,12 @@ class LookupPlanner:
         for column in by:
             if column not in searched:
                 raise InvalidInput(f'{where}: it has no column "{column}"{format_suggestion(column, searched)}')
+        lacking = [one for one in searched if one in constants and one not in (name, *by)]
+        if lacking:  # the values of every row separate, for example, the rows of two tenants
+            raise InvalidInput(
+                f"{where}: the import sets {quote_names(lacking)} in every row, so search by these columns, too: "
+                f"{','.join([*by, *lacking])}"
+            )
         lookup = Lookup(
             field=name,
             table=reference.table,
