@@ -105,26 +105,6 @@ def join_column_into_text(column: Sequence[str | None]) -> str | None:
     return joined if joined and joined.count(_VALUE_SEPARATOR) == len(column) - 1 else None
 
 
-def encode_copy_rows(columns: Iterable[Sequence[str | None]]) -> bytes:
-    """Encode columns of text as COPY data."""
-    escaped = [_escape_column(column) for column in columns]
-    return ("\n".join(map("\t".join, zip(*escaped, strict=True))) + "\n").encode()
-
-
-def _escape_column(column: Sequence[str | None]) -> Sequence[str]:
-    if None in column:
-        return ["\\N" if text is None else _escape_text(text) for text in column]
-    joined = "".join(column)  # type: ignore[arg-type]
-    if "\\" in joined or "\t" in joined or "\n" in joined or "\r" in joined:
-        return [_escape_text(text or "") for text in column]
-    return column  # type: ignore[return-value]
-
-
-def _escape_text(text: str) -> str:
-    text = text.replace("\\", "\\\\") if "\\" in text else text
-    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-
-
 INPUT_CHECKS_MIN_VERSION = 160000
 DRY_RUN_TABLE, DRY_RUN_EXISTING_TABLE = (
     Identifier("pg_temp", "tidemill_trial"),

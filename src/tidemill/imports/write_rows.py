@@ -1,7 +1,7 @@
 """Writes the good rows of a batch: COPY for new rows, one UPDATE for existing rows, and new checks after a failure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tidemill.imports.import_plan import ImportPlan
 from tidemill.imports.table_checks import ROW_NOT_KEPT_REASON, TableChecker
@@ -10,7 +10,6 @@ from tidemill.imports.target_table import (
     ConcurrentRowChange,
     TableRejection,
     TargetTable,
-    encode_copy_rows,
 )
 from tidemill.imports.undo_log import UndoRecorder
 from tidemill.imports.validation.row_checker import pick_row_values
@@ -241,3 +240,23 @@ def _sort_by_key(plan: ImportPlan, checker: TableChecker, rows: Sequence[int]) -
         column = checker.checked.columns[key[0]]
         return sorted(rows, key=lambda index: column[index] or "")
     return sorted(rows, key=lambda index: [checker.checked.columns[name][index] or "" for name in key])
+
+
+def encode_copy_rows(columns: Iterable[Sequence[str | None]]) -> bytes:
+    """Encode columns of text as COPY data."""
+    escaped = [_escape_column(column) for column in columns]
+    return ("\n".join(map("\t".join, zip(*escaped, strict=True))) + "\n").encode()
+
+
+def _escape_column(column: Sequence[str | None]) -> Sequence[str]:
+    if None in column:
+        return ["\\N" if text is None else _escape_text(text) for text in column]
+    joined = "".join(column)  # type: ignore[arg-type]
+    if "\\" in joined or "\t" in joined or "\n" in joined or "\r" in joined:
+        return [_escape_text(text or "") for text in column]
+    return column  # type: ignore[return-value]
+
+
+def _escape_text(text: str) -> str:
+    text = text.replace("\\", "\\\\") if "\\" in text else text
+    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
