@@ -265,7 +265,7 @@ def propose_lookups(
 
 
 def _resolve_field(name: str, resource: Resource, request: ImportRequest) -> str:
-    """Return the field that a request names by itself, by a column that is mapped to it, or by the name of its rows."""
+    """Return the field that a request names directly, by a column that is mapped to it, or by the name of its rows."""
     if name in resource.field_names:
         return name
     mapped = request.mapping.get(name, "")

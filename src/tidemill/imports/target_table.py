@@ -236,29 +236,21 @@ class TargetTable:
 
     async def find_rows_by_lookup(self, lookup: Lookup, values: TextRows) -> dict[int, tuple[int, str]]:
         """Return how many rows have the searched values, and the key of one of them, by index of the values."""
-        unnest = _unnest_columns(lookup.columns, values)
-        query = load_sql_template("target/find_by_lookup").format(
-            table=quote_table(lookup.table),
-            key=quote_column(lookup.key),
-            arrays=unnest.arrays,
-            names=unnest.names,
-            match=SQL(" AND ").join(
-                SQL("t.{} = {}").format(quote_column(field.column), value)
-                for field, value in zip(lookup.by, _build_searched_values(lookup), strict=True)
-            ),
-        )
+        unnest, searched = _unnest_and_cast(lookup, values)
+        pairs = zip(map(quote_column, lookup.columns), searched, strict=True)
+        match = SQL(" AND ").join(SQL("t.{} = {}").format(*pair) for pair in pairs)
+        names = {"table": quote_table(lookup.table), "key": quote_column(lookup.key), "names": unnest.names}
+        query = load_sql_template("target/find_by_lookup").format(arrays=unnest.arrays, match=match, **names)
         cursor = await self._execute_on_other_table(lookup.table, query, unnest.values)
         return {ord_ - 1: (count, key) for ord_, count, key in await cursor.fetchall()}
 
     async def create_referenced_rows(self, lookup: Lookup, values: TextRows) -> int:
         """Insert rows with these values, except those that exist; return the number of inserted rows."""
-        unnest = _unnest_columns(lookup.columns, values)
+        unnest, searched = _unnest_and_cast(lookup, values)
+        columns = SQL(", ").join(map(quote_column, lookup.columns))
+        names = {"table": quote_table(lookup.table), "columns": columns, "names": unnest.names}
         query = load_sql_template("target/create_referenced").format(
-            table=quote_table(lookup.table),
-            columns=SQL(", ").join(map(quote_column, lookup.columns)),
-            values=SQL(", ").join(_build_searched_values(lookup)),
-            arrays=unnest.arrays,
-            names=unnest.names,
+            arrays=unnest.arrays, values=SQL(", ").join(searched), **names
         )
         try:
             async with self._conn.transaction():
@@ -455,20 +447,12 @@ def _unnest(names: Sequence[str], rows: TextRows) -> UnnestedRows:
     )
 
 
-def _unnest_columns(columns: Sequence[str], rows: TextRows) -> UnnestedRows:
-    return _unnest([f"v{at}" for at in range(len(columns))], rows)
-
-
-_LENGTH = re.compile(r"\(\d+(?:,-?\d+)?\)")
-_UNLIMITED_TYPES = {"character": "bpchar", "bit": "bit varying"}  # without a length, these types have a length of 1
-
-
-def _build_searched_values(lookup: Lookup) -> list[Composable]:
-    """Return the values to search, of types without length and precision: a shortened value would find another row."""
-    types = [field.sql_type if '"' in field.sql_type else _LENGTH.sub("", field.sql_type) for field in lookup.by]
-    return [
-        SQL("n.{}::{}").format(Identifier(f"v{at}"), SQL(_UNLIMITED_TYPES.get(type_, type_).replace("%", "%%")))
-        for at, type_ in enumerate(types)
+def _unnest_and_cast(lookup: Lookup, rows: TextRows) -> tuple[UnnestedRows, list[Composable]]:
+    """Return the unnested searched values, and each of them with its type."""
+    names = [f"v{at}" for at in range(len(lookup.by))]
+    types = [SQL(one.replace("%", "%%")) for one in lookup.searched_types]
+    return _unnest(names, rows), [
+        SQL("n.{}::{}").format(*pair) for pair in zip(map(Identifier, names), types, strict=True)
     ]
 
 

@@ -94,6 +94,10 @@ class Reference:
     columns: tuple[str, ...]
 
 
+_LENGTH = re.compile(r"\(\d+(?:,-?\d+)?\)")
+_UNLIMITED_TYPES = {"character": "bpchar", "bit": "bit varying"}  # without a length, these types have a length of 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
     """How an import finds the row that ``field`` refers to: by other columns of the referenced table than the key."""
@@ -107,6 +111,12 @@ class Lookup:
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(one.column for one in self.by)
+
+    @property
+    def searched_types(self) -> list[str]:
+        """The types of the searched columns without length and precision: a shortened value would find another row."""
+        types = [one.sql_type if '"' in one.sql_type else _LENGTH.sub("", one.sql_type) for one in self.by]
+        return [_UNLIMITED_TYPES.get(one, one) for one in types]
 
 
 @dataclass(frozen=True, slots=True)
