@@ -41,6 +41,7 @@ DECLARATIONS = {"batch_handler", "dataset", "handler", "limiter", "normalizer", 
 WITH_ASYNC_TWIN = {
     "cancel",
     "close",
+    "export_results",
     "iter_items",
     "iter_results",
     "job",
@@ -48,6 +49,7 @@ WITH_ASYNC_TWIN = {
     "open_image",
     "pause",
     "preview_repair",
+    "preview_undo",
     "repair",
     "reprocess",
     "resume",
@@ -55,6 +57,7 @@ WITH_ASYNC_TWIN = {
     "submit_distribution",
     "submit_export",
     "submit_import",
+    "undo_import",
     "wait",
 }
 OTHERS = {"limit", "settings", "shared_database"}

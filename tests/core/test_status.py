@@ -129,5 +129,6 @@ def test_database_check_constraints_list_same_statuses() -> None:
     assert checked_words("intent") == [set(Intent)]
     assert checked_words("closed_as") == [CLOSED]
     # `processing` is never stored: it is derived from the lease of the batch.
-    assert checked_words("status") == [TERMINAL_ITEM_STATUSES | OPEN_OUTCOMES]
+    undo_row_statuses = {"kept", "blocked"}
+    assert checked_words("status") == [TERMINAL_ITEM_STATUSES | OPEN_OUTCOMES, undo_row_statuses]
     assert set(ItemStatus) - TERMINAL_ITEM_STATUSES - OPEN_OUTCOMES == {S.PROCESSING}

@@ -175,7 +175,7 @@ async def test_redis_denying_reads_is_retried_with_backoff_and_reported_once(
     async def has_tried() -> bool:
         return len(tries) > 5
 
-    monkeypatch.setattr(dispatchers, "compute_reconnect_delay", pause_after)
+    monkeypatch.setattr("tidemill.dispatch.dispatchers.compute_reconnect_delay", pause_after)
     leave = subscribe(told.append)
     async with Redis.from_url(own_redis.url) as client:
         await client.acl_setuser("default", enabled=True, commands=["-xreadgroup"])

@@ -598,6 +598,8 @@ PRIVILEGES_WITHOUT_PLAN = {
     ("repeat", "INSERT"),
     ("limiter_hold", "INSERT"),
     ("limiter_hold", "UPDATE"),
+    ("undo_log", "INSERT"),
+    ("undo_exception", "INSERT"),
 }
 ROLE_APP = """
 from tidemill import Fail, Item, Mill, Retry
@@ -806,7 +808,7 @@ def use_every_feature(api: ApiUser) -> None:
     api.call("POST", f"/jobs/{waiting}/cancel")
     api.call("DELETE", f"/jobs/{waiting}")
     for options in ({"validate_only": "true"}, {}):
-        people = b"email,name\nada@example.com,Ada\nbad,\n"
+        people = b"email,name\nada@example.com,Ada\nbad,Bad\n"
         form = {"resource": "people", "mode": "upsert"} | options
         done = api.call("POST", "/imports", data=form, files={"file": ("people.csv", people, "text/csv")})
         api.wait_until_closed(read_job_id(done))

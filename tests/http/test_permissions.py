@@ -32,6 +32,8 @@ OPERATIONS = [
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/jobs"): {"json": {"kind": "echo", "inputs": [1]}},
     ("POST", "/v1/jobs/{job}/reprocess"): {"json": {}},
+    ("POST", "/v1/imports/{import_id}/undo"): {"json": {}},
+    ("POST", "/v1/imports/{import_id}/undo/preview"): {"json": {}},
     ("POST", "/v1/jobs/{job}/selection/cancel"): {"json": {}},
     ("POST", "/v1/jobs/{job}/selection/count"): {"json": {}},
     ("POST", "/v1/jobs/{job}/export"): {"params": {"format": "csv"}},

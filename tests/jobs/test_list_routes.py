@@ -330,6 +330,7 @@ async def test_dead_letter_list_shows_own_items_of_all_jobs_and_causes(
     assert (await ada.get(f"/v1/dead-letters?job_id={foreign}")).status_code == 404
 
 
+RESULT_COLUMNS = "result.*,_row,_status,_error_code,_error"
 HOSTILE = [
     {"a": 'quote " and, comma', "b": "line\nbreak"},
     {"b": "=1+1", "a": "007", "c": None},
@@ -364,7 +365,7 @@ def as_text(value: Any) -> str:
 
 
 async def exported(api: Api, who: httpx2.AsyncClient, toy: Mill, job: str, format_: str) -> bytes:
-    answer = await who.post(f"/v1/jobs/{job}/export?format={format_}")
+    answer = await who.post(f"/v1/jobs/{job}/export?format={format_}&columns={RESULT_COLUMNS}")
     assert answer.status_code == 202, answer.text
     path = answer.headers["location"]
     early = await who.get(f"{path}/download")
@@ -375,7 +376,7 @@ async def exported(api: Api, who: httpx2.AsyncClient, toy: Mill, job: str, forma
     assert file.status_code == 200
     assert file.headers["content-disposition"].endswith(f'.{format_}"')
     assert int(file.headers["content-length"]) == len(file.content)
-    again = await who.post(f"/v1/jobs/{job}/export?format={format_}")
+    again = await who.post(f"/v1/jobs/{job}/export?format={format_}&columns={RESULT_COLUMNS}")
     assert (again.status_code, again.headers["location"]) == (200, path), "the same file"
     return file.content
 

@@ -116,7 +116,9 @@ def looked_at_all_day(job_id: UUID) -> dict[str, dict[str, Any]]:
         "batch/cancelled_ranges": job | everywhere,
         "batch/hold_ready": job | everywhere | {"after": 0, "until": 10**9, "retrying": [False, True], "limit": 200},
         "batch/newest_ready": job,
-        "item/count_among": job | {"seqs": [7, 41_000], "statuses": ["done"], "codes": None, "again": True},
+        "item/count_among": job
+        | {"seqs": [7, 41_000], "statuses": ["done"], "codes": None, "again": True}
+        | {"retryable_only": False},
         "item/keyed": job | {"lo": 40_000, "hi": 42_000, "key": "AB-1*"},
         "item/list_seq": job | {"lo": 40_000, "hi": 42_000} | by_seq | page,
         "item/get": job | {"seq": 5},

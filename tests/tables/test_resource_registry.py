@@ -92,7 +92,7 @@ def test_registry_lists_only_resources_granted_to_role() -> None:
 
 
 async def test_resource_example_in_docs_matches_table(db: Database) -> None:
-    (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    example = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[0]
     declared = ResourceRegistry(parse_resource_declarations(tomllib.loads(example)))
     await look_at(
         db,

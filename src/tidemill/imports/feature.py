@@ -37,7 +37,8 @@ FEATURE = Feature(
             "repair": "Fix all rows of an import that failed for one cause, with one rule, and retry them.",
         },
         "tidemill.imports.undo_cli": {
-            "undo": "Undo an import, except for rows that have changed since, or redo it.",
+            "undo": "Undo an import, except for rows that have changed since. The exit code is 0 only if all rows were "
+            "reversed.",
         },
         "tidemill.imports.mapping_cli": {
             "mappings": "List the remembered column mappings of imports, and share or forget them.",
