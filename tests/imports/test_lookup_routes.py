@@ -314,3 +314,100 @@ async def test_declared_lookup_that_cannot_work_is_reported(db: Database, rules:
     declared = parse_resource_declarations(tomllib.loads(f'[resources.people]\ntable = "people"\n{rules}'))
     with pytest.raises(InvalidSettings, match=reason):
         await ResourceRegistry(declared).get_resource(db, "people")
+
+
+TENANT_TABLES = """
+CREATE TABLE teams (
+    id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant_id int, name text NOT NULL, UNIQUE (tenant_id, name));
+INSERT INTO teams (tenant_id, name) VALUES (1, 'Red'), (2, 'Blue');
+CREATE TABLE players (
+    nick text PRIMARY KEY, tenant_id int, email text, team_id int REFERENCES teams, boss text REFERENCES players,
+    UNIQUE (tenant_id, email));
+INSERT INTO players VALUES ('eve', 2, 'eve@x'), ('amy', 1, 'amy@x');
+CREATE TABLE clubs (
+    id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant_id int, name text NOT NULL, UNIQUE (tenant_id, name));
+INSERT INTO clubs (tenant_id, name) VALUES (2, 'Gold');
+CREATE TABLE fans (nick text PRIMARY KEY, club_id int REFERENCES clubs);
+"""
+TENANTS_DECLARED = """
+[resources.players]
+table = "players"
+write = ["user"]
+constants = {{ tenant_id = 1 }}
+[resources.members]
+table = "players"
+write = ["user"]
+constants = {{ tenant = 1 }}
+[resources.members.fields.tenant]
+column = "tenant_id"
+[resources.staff]
+table = "players"
+write = ["user"]
+constants = {{ tenant_id = 1 }}
+[resources.staff.fields.team_id]
+lookup = ["name", "tenant_id"]
+[resources.teams]
+table = "teams"
+columns = ["tenant_id", "name"]
+read = ["user"]
+[resources.clubs]
+table = "clubs"
+write = ["user"]
+{rule}
+[resources.fans]
+table = "fans"
+write = ["user"]
+"""
+
+
+async def open_tenants(make_api: Callable[..., Any], toy: Mill, folder: Path, rule: str = "") -> Shop:
+    config = folder / "tenants.toml"
+    config.write_text(TENANTS_DECLARED.format(rule=rule))
+    api = await make_api(config=config)
+    for statement in filter(str.strip, TENANT_TABLES.split(";")):
+        await rows(api.db, statement)
+    return Shop(api, toy, await api.user("ada"))
+
+
+@pytest.mark.parametrize(
+    ("resource", "lookup", "content", "reason"),
+    [
+        ("players", {"team_id": "tenant_id,name"}, b"nick,team_id,team_id.name\nann,2,Blue\n", "name,tenant_id"),
+        ("players", {"boss": "tenant_id,email"}, b"nick,boss,email\nann,2,eve@x\n", "email,tenant_id"),
+        ("players", {"team_id": "tenant_id"}, b"nick,team_id\nann,2\n", "Search by another column first"),
+        ("members", {"team_id": "tenant_id,name"}, b"nick,team_id,team_id.name\nann,2,Blue\n", "name,tenant_id"),
+        ("members", {"team_id": "name"}, b"nick,team\nann,Blue\n", "search by these columns, too: name,tenant_id"),
+        (
+            "members",
+            {"team_id": "name,tenant_id"},
+            b"nick,team,team_id.tenant_id\nann,Blue,2\n",
+            'Column "team_id.tenant_id" is not a field',
+        ),
+    ],
+)
+async def test_lookup_cannot_read_forced_tenant_from_file(
+    make_api: Callable[..., Any],
+    toy: Mill,
+    tmp_path: Path,
+    resource: str,
+    lookup: dict[str, str],
+    content: bytes,
+    reason: str,
+) -> None:
+    shop = await open_tenants(make_api, toy, tmp_path)
+    answer = await shop.post(content, resource=resource, lookups=json.dumps(lookup))
+    assert answer.status_code == 422, answer.text
+    assert reason in answer.json()["detail"] + " ".join(map(str, answer.json().get("errors", []))), answer.text
+
+
+@pytest.mark.parametrize("resource", ["players", "members"])
+async def test_lookup_finds_rows_of_forced_tenant_only(
+    make_api: Callable[..., Any], toy: Mill, tmp_path: Path, resource: str
+) -> None:
+    shop = await open_tenants(make_api, toy, tmp_path)
+    words = {"resource": resource, "lookups": json.dumps({"team_id": "name,tenant_id", "boss": "email,tenant_id"})}
+    content = b"nick,team,boss\nann,Red,amy@x\nbob,Blue,\ncat,,eve@x\n"
+    done = await shop.imported(content, **words)
+    assert done["rows_by_error"] == {"team_id.unknown_reference": 1, "boss.unknown_reference": 1}
+    found = await rows(shop.api.db, "SELECT tenant_id, team_id, boss FROM players WHERE nick NOT IN ('eve', 'amy')")
+    assert found == [(1, 1, "amy")]

@@ -83,7 +83,8 @@ class LookupPlanner:
             if not by:
                 raise InvalidInput(f'Cannot create missing rows for "{name}": set a lookup of this field, too')
             wanted[field] = (by, True)
-        constants = {*request.constants, *resource.constants, *resource.constants_from}
+        set_by_constants = {*request.constants, *resource.constants, *resource.constants_from}
+        constants = {one.column for one in resource.fields if one.name in set_by_constants}
         lookups = [
             await self._plan_lookup(resource, name, by, constants, create=create)
             for name, (by, create) in wanted.items()
@@ -104,12 +105,10 @@ class LookupPlanner:
         for column in by:
             if column not in searched:
                 raise InvalidInput(f'{where}: it has no column "{column}"{format_suggestion(column, searched)}')
-        lacking = [one for one in searched if one in constants and one not in (name, *by)]
-        if lacking:  # the values of every row separate, for example, the rows of two tenants
-            raise InvalidInput(
-                f"{where}: the import sets {quote_names(lacking)} in every row, so search by these columns, too: "
-                f"{','.join([*by, *lacking])}"
-            )
+        constants = [one for one in searched if one in constants and one != own.column]
+        problem = _find_problem_of_constants(by, constants)
+        if problem is not None:
+            raise InvalidInput(f"{where}: {problem}")
         lookup = Lookup(
             field=name,
             table=reference.table,
@@ -292,14 +291,30 @@ def _get_reference(resource: Resource, name: str) -> Reference:
     raise InvalidInput(f'Invalid lookup of field "{name}": {resource.name} has {reason} of this column alone')
 
 
+def _find_problem_of_constants(by: Sequence[str], constants: Sequence[str]) -> str | None:
+    """Return why a lookup does not search by these columns with the values that the import sets in every row.
+
+    These values separate, for example, the rows of two tenants.
+    """
+    others = [column for column in by if column not in constants]
+    lacking = [column for column in constants if column not in by]
+    if lacking:
+        wanted = ",".join([*others, *(column for column in by if column in constants), *lacking])
+        return f"the import sets {quote_names(lacking)} in every row, so search by these columns, too: {wanted}"
+    if by[0] not in constants:
+        return None
+    remedy = f"Search in this order: {','.join([*others, *constants])}" if others else "Search by another column first"
+    return f'the column of the file has the texts of "{by[0]}", which the import sets in every row. {remedy}'
+
+
 def _make_input_fields(resource: Resource, own: Field, searched: Sequence[Field]) -> tuple[Field, ...]:
     """Return the searched columns as fields of the file.
 
     The first has the texts of the field itself. Each other one has its own column in the file, or is another field of
-    the resource with the same name.
+    the resource, whose column has the same name.
     """
     first, *others = searched
-    names = set(resource.field_names)
+    names = {one.column: one.name for one in resource.fields}
     return (
         replace(
             _trim(first),
@@ -314,7 +329,7 @@ def _make_input_fields(resource: Resource, own: Field, searched: Sequence[Field]
         *(
             replace(
                 _trim(other),
-                name=other.column if other.column in names else f"{own.name}.{other.column}",
+                name=names.get(other.column, f"{own.name}.{other.column}"),
                 required=False,
                 default=None,
                 filled=False,
