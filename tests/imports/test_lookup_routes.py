@@ -411,3 +411,60 @@ async def test_lookup_finds_rows_of_forced_tenant_only(
     assert done["rows_by_error"] == {"team_id.unknown_reference": 1, "boss.unknown_reference": 1}
     found = await rows(shop.api.db, "SELECT tenant_id, team_id, boss FROM players WHERE nick NOT IN ('eve', 'amy')")
     assert found == [(1, 1, "amy")]
+
+
+FORCED_TENANT = "constants = { tenant_id = 1 }"
+OF_OWNER = 'constants = { tenant_id = { from = "owner_id" } }'
+
+
+@pytest.mark.parametrize(
+    ("rule", "create", "status"),
+    [
+        ("", True, 202),
+        (FORCED_TENANT, True, 403),
+        (FORCED_TENANT, False, 403),
+        (OF_OWNER, True, 403),
+        (OF_OWNER, False, 403),
+        ("skip = [\"name = 'Iron'\"]", True, 403),
+        ("skip = [\"name = 'Iron'\"]", False, 202),
+        ('computed = { tenant_id = "1" }', True, 403),
+        ('computed = { tenant_id = "1" }', False, 202),
+    ],
+)
+async def test_lookup_cannot_evade_forced_rules_of_searched_table(
+    make_api: Callable[..., Any], toy: Mill, tmp_path: Path, rule: str, create: bool, status: int
+) -> None:
+    shop = await open_tenants(make_api, toy, tmp_path, rule)
+    words: dict[str, Any] = {"lookups": '{"club_id": "name,tenant_id"}'} | ({"create_missing": "club_id"} if create else {})
+    content = b"nick,club,club_id.tenant_id\nann,Iron,2\n"
+    answer = await shop.post(content, resource="fans", **words)
+    assert answer.status_code == status, answer.text
+    await shop.work()
+    created = 1 if create and status == 202 else 0
+    assert await rows(shop.api.db, "SELECT count(*) FROM clubs WHERE name = 'Iron'") == [(created,)]
+    seen = await preview(shop, b"nick\nann\n", resource="fans")
+    assert [one["columns"] for one in seen["lookups"]] == ([] if "constants" in rule else [["tenant_id", "name"]])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"lookups": '{"team_id": ""}'},
+        {"computed": '{"team_id": "nick"}'},
+        {"computed": '{"team_id": "trim(team_id)"}'},
+        {"constants": '{"team_id": "2"}'},
+    ],
+)
+async def test_user_cannot_drop_declared_lookup_that_searches_by_forced_tenant(
+    make_api: Callable[..., Any], toy: Mill, tmp_path: Path, words: dict[str, str]
+) -> None:
+    shop = await open_tenants(make_api, toy, tmp_path)
+    is_column_closed = "constants" in words or '"nick"' in words.get("computed", "")
+    content = b"nick\n2\n" if is_column_closed else b"nick,team_id\n2,2\n"
+    for path in ("/v1/imports", "/v1/imports/preview"):
+        params = {"resource": "staff"} | words
+        answer = await shop.ada.post(path, params=params, content=content, headers=CSV_TYPE)
+        assert answer.status_code == 403, answer.text
+        assert 'Keep the lookup of field "team_id"' in answer.json()["detail"]
+    done = await shop.imported(b"nick,team\nann,Red\nbob,Blue\n", resource="staff")
+    assert done["rows_by_error"] == {"team_id.unknown_reference": 1}

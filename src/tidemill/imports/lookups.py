@@ -1,6 +1,6 @@
 """Plans the lookups of an import: which columns of a referenced table the caller may search, and which fit the file."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemill.core.errors import Forbidden, InvalidInput, InvalidSettings, format_suggestion
@@ -14,7 +14,15 @@ from tidemill.imports.validation.row_checker import CheckedRows
 from tidemill.runtime import Runtime
 from tidemill.store.database import Connection, Database, is_transient
 from tidemill.tables.introspection.table_introspection import list_immediate_unique_sets
-from tidemill.tables.resource import Field, Lookup, Reference, Resource, is_granted, normalize_column_name
+from tidemill.tables.resource import (
+    Field,
+    Lookup,
+    Reference,
+    Resource,
+    ResourceDeclaration,
+    is_granted,
+    normalize_column_name,
+)
 from tidemill.tables.resource_registry import ResourceRegistry, make_resource_registry
 
 SEARCHED_COLUMNS_MAX = 8  # of one lookup
@@ -72,7 +80,8 @@ class LookupPlanner:
 
         Raises:
             InvalidInput: A field has no reference, a column does not exist, or rows cannot be created.
-            Forbidden: The role has no grant for the searched columns, or may not create rows.
+            Forbidden: The role has no grant for the searched columns, may not create rows, or may not drop a declared
+                lookup.
         """
         wanted = {one.name: (one.lookup, one.create_missing) for one in resource.fields if one.lookup}
         for name, columns in request.lookups.items():
@@ -85,12 +94,27 @@ class LookupPlanner:
             wanted[field] = (by, True)
         set_by_constants = {*request.constants, *resource.constants, *resource.constants_from}
         constants = {one.column for one in resource.fields if one.name in set_by_constants}
+        self._check_declared_lookups_kept(resource, wanted, {*request.constants, *request.computed})
         lookups = [
             await self._plan_lookup(resource, name, by, constants, create=create)
             for name, (by, create) in wanted.items()
             if by
         ]
         return replace(resource, lookups=_order_lookups(resource, lookups))
+
+    def _check_declared_lookups_kept(
+        self, resource: Resource, wanted: Mapping[str, tuple[tuple[str, ...], bool]], set_by_rules: set[str]
+    ) -> None:
+        """Raise Forbidden if a request drops a declared lookup by a forced constant, and could refer to any row."""
+        forced = {*resource.constants, *resource.constants_from}
+        columns = {one.column for one in resource.fields if one.name in forced}
+        for own in resource.fields if not self._is_unlimited else ():
+            is_dropped = own.name in set_by_rules - forced or not wanted.get(own.name, (own.lookup,))[0]
+            if is_dropped and columns.intersection(own.lookup):
+                raise Forbidden(
+                    f'Keep the lookup of field "{own.name}": resource "{resource.name}" restricts it to rows with its '
+                    f"own values of {quote_names(sorted(columns.intersection(own.lookup)))}"
+                )
 
     async def _plan_lookup(
         self, resource: Resource, name: str, by: tuple[str, ...], constants: Collection[str], *, create: bool
@@ -100,7 +124,7 @@ class LookupPlanner:
         if len(set(by)) < len(by) or len(by) > SEARCHED_COLUMNS_MAX:
             raise InvalidInput(f"{where}: name 1 to {SEARCHED_COLUMNS_MAX} different columns")
         own = resource.get_field(name)
-        granted = await self._authorize_and_find_resource(own, reference, by, create=create)
+        granted = await self._authorize_and_find_resource(resource, name, reference, by, create=create)
         searched = await self._read_searched_fields(reference, granted)
         for column in by:
             if column not in searched:
@@ -129,23 +153,24 @@ class LookupPlanner:
         """Raise Forbidden if the caller may no longer make the lookups of an earlier import."""
         for lookup in resource.lookups:
             reference = Reference((lookup.field,), lookup.table, (lookup.key,))
-            own = resource.get_field(lookup.field)
-            await self._authorize_and_find_resource(own, reference, lookup.columns, create=lookup.create)
+            await self._authorize_and_find_resource(
+                resource, lookup.field, reference, lookup.columns, create=lookup.create
+            )
 
     async def _authorize_and_find_resource(
-        self, own: Field, reference: Reference, by: tuple[str, ...], *, create: bool
+        self, resource: Resource, name: str, reference: Reference, by: tuple[str, ...], *, create: bool
     ) -> Resource | None:
         """Return the resource of the referenced table that the caller may use, if any; else Forbidden.
 
         The declaration of a field allows its own lookup. A local caller and an admin may use any table.
         """
-        granted = await self._find_granted_resource(reference, by, writes=create)
-        if granted is None and not self._is_unlimited and (create or by != own.lookup):
+        granted = await self._find_granted_resource(resource, reference, by, writes=create)
+        is_declared = by == resource.get_field(name).lookup
+        if granted is None and not self._is_unlimited and (create or not is_declared):
             denied = "create missing rows" if create else f"search {quote_names(by)}"
-            remedy = f"Ask for {'write' if create else 'read'} access to a resource of this table."
-            raise Forbidden(
-                f'Invalid lookup of field "{own.name}" in {reference.table}: you may not {denied}. {remedy}'
-            )
+            rules = "constants, computed columns and skip rules" if create else "constants"
+            remedy = f"Ask for {'write' if create else 'read'} access to a resource of this table without {rules}."
+            raise Forbidden(f'Invalid lookup of field "{name}" in {reference.table}: you may not {denied}. {remedy}')
         return granted
 
     async def _find_problem(
@@ -164,13 +189,21 @@ class LookupPlanner:
     def _is_unlimited(self) -> bool:
         return self._role in (None, Role.ADMIN)
 
-    async def _find_granted_resource(self, reference: Reference, by: Iterable[str], *, writes: bool) -> Resource | None:
-        """Return the first declared resource of the table that exposes these columns to the caller."""
+    async def _find_granted_resource(
+        self, resource: Resource, reference: Reference, by: Iterable[str], *, writes: bool
+    ) -> Resource | None:
+        """Return the first declared resource of the table that exposes these columns to the caller.
+
+        A lookup does not apply the forced rules of another resource, so a resource with such rules allows none. The
+        resource of the import may have constants: its lookups search by their values.
+        """
         wanted = normalize_column_name(reference.table.name)
         for declared in self._resources.list_allowed(self._role or Role.ADMIN):
             if not normalize_column_name(declared.table).endswith(wanted):
                 continue
             if self._role is not None and writes and not is_granted(self._role, declared, "write"):
+                continue
+            if not self._is_unlimited and _has_forced_rules(declared, resource, writes=writes):
                 continue
             try:
                 found = await self._resources.get_resource(self._db, declared.name, for_reading=True)
@@ -210,7 +243,7 @@ class LookupPlanner:
     async def _list_choices_of_field(self, resource: Resource, name: str) -> LookupChoices | None:
         try:
             reference = _get_reference(resource, name)
-            granted = await self._find_granted_resource(reference, (), writes=False)
+            granted = await self._find_granted_resource(resource, reference, (), writes=False)
             searched = await self._read_searched_fields(reference, granted)
         except InvalidInput:  # it has several references, or the table may not be used
             return None
@@ -228,7 +261,8 @@ class LookupPlanner:
         columns = [one.column for one in fields]
         sets = await self._list_unique_sets(reference)
         unique = tuple(each for each in dict.fromkeys(sets) if set(columns).issuperset(each))
-        may_write = self._is_unlimited or await self._find_granted_resource(reference, (), writes=True) is not None
+        writable = await self._find_granted_resource(resource, reference, (), writes=True)
+        may_write = self._is_unlimited or writable is not None
         creatable = [each for each in unique if may_write and reference.table != resource.table]
         texts = {one.column for one in fields if one.type == "text" or "citext" in one.sql_type}
         proposals = [each[0] for each in unique if len(each) == 1 and each[0] in texts]
@@ -289,6 +323,13 @@ def _get_reference(resource: Resource, name: str) -> Reference:
         return found[0]
     reason = "no foreign key" if not found else f"{len(found)} foreign keys"
     raise InvalidInput(f'Invalid lookup of field "{name}": {resource.name} has {reason} of this column alone')
+
+
+def _has_forced_rules(declared: ResourceDeclaration, resource: Resource, *, writes: bool) -> bool:
+    """Return whether searching, or creating rows, in the table could evade rules that the declaration forces."""
+    if writes and (declared.computed or declared.skip):
+        return True
+    return bool(declared.constants or declared.constants_from) and (writes or declared.name != resource.name)
 
 
 def _find_problem_of_constants(by: Sequence[str], constants: Sequence[str]) -> str | None:
