@@ -435,7 +435,8 @@ async def test_lookup_cannot_evade_forced_rules_of_searched_table(
     make_api: Callable[..., Any], toy: Mill, tmp_path: Path, rule: str, create: bool, status: int
 ) -> None:
     shop = await open_tenants(make_api, toy, tmp_path, rule)
-    words: dict[str, Any] = {"lookups": '{"club_id": "name,tenant_id"}'} | ({"create_missing": "club_id"} if create else {})
+    words: dict[str, Any] = {"lookups": '{"club_id": "name,tenant_id"}'}
+    words |= {"create_missing": "club_id"} if create else {}
     content = b"nick,club,club_id.tenant_id\nann,Iron,2\n"
     answer = await shop.post(content, resource="fans", **words)
     assert answer.status_code == status, answer.text
@@ -468,3 +469,40 @@ async def test_user_cannot_drop_declared_lookup_that_searches_by_forced_tenant(
         assert 'Keep the lookup of field "team_id"' in answer.json()["detail"]
     done = await shop.imported(b"nick,team\nann,Red\nbob,Blue\n", resource="staff")
     assert done["rows_by_error"] == {"team_id.unknown_reference": 1}
+
+
+@pytest.mark.parametrize(
+    ("resource", "lookups", "content", "words", "problem"),
+    [
+        ("fans", {"club_id": "name,tenant_id"}, b"nick,club\nann,Gold\n", {}, "needs a column for tenant_id"),
+        ("staff", {}, b"nick,team\nann,Red\n", {"skip": '["wrong = 1"]'}, '"wrong" is neither a field nor a column'),
+        (
+            "chats",
+            {"author": "email,team_id", "team_id": "name,tenant_id"},
+            b"n,author,team\n1,eve@x,Blue\n",
+            {},
+            "needs a column for tenant_id",
+        ),
+    ],
+)
+async def test_preview_of_lookup_without_all_its_columns_shows_problem(
+    make_api: Callable[..., Any],
+    toy: Mill,
+    tmp_path: Path,
+    resource: str,
+    lookups: dict[str, str],
+    content: bytes,
+    words: dict[str, str],
+    problem: str,
+) -> None:
+    shop = await open_tenants(make_api, toy, tmp_path)
+    await rows(
+        shop.api.db,
+        "CREATE TABLE chats (n int PRIMARY KEY, author text REFERENCES players, team_id int REFERENCES teams)",
+    )
+    admin = await shop.api.user("root", role=Role.ADMIN)
+    params = {"resource": resource, "lookups": json.dumps(lookups)} | words
+    answer = await admin.post("/v1/imports/preview", params=params, content=content, headers=CSV_TYPE)
+    assert answer.status_code == 200, answer.text
+    assert problem in " ".join(answer.json()["problems"])
+    assert {one["values"] for one in answer.json()["lookups"]} == {None}

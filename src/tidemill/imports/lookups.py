@@ -406,14 +406,26 @@ async def _look_up_nothing(conn: Connection, resource: Resource, lookup: Lookup)
     await TargetTable(conn, resource).find_rows_by_lookup(lookup, [])
 
 
+def _list_complete_lookups(plan: ImportPlan, checked: CheckedRows) -> tuple[Lookup, ...]:
+    """Return the lookups in other tables whose searched columns all have values, directly or by another lookup."""
+    complete: list[Lookup] = []
+    unresolved = {one.field for one in plan.resource.lookups}
+    for lookup in plan.lookups:
+        _, *others = [one.name for one in lookup.by]
+        given = checked.columns.keys() - unresolved
+        if lookup.table != plan.resource.table and lookup.field in checked.columns and given.issuperset(others):
+            complete.append(lookup)
+            unresolved.discard(lookup.field)
+    return tuple(complete)
+
+
 async def count_found_values(db: Database, plan: ImportPlan, checked: CheckedRows) -> dict[str, dict[str, int]]:
     """Look up the references of the rows of a preview, and add errors to them; return the numbers of values by field.
 
     Rows of the imported table are not looked up, as the file can contain them. A lookup that takes too long, or that
-    the table rejects, is left to the import.
+    the table rejects, is left to the import. A lookup without all its columns is a problem of the preview.
     """
-    others = tuple(one for one in plan.resource.lookups if one.table != plan.resource.table)
-    plan = replace(plan, resource=replace(plan.resource, lookups=others))
+    plan = replace(plan, resource=replace(plan.resource, lookups=_list_complete_lookups(plan, checked)))
     if not plan.lookups:
         return {}
     before = {one.field: checked.columns[one.field] for one in plan.lookups}
