@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from tidemill.core.principal import Role
 from tidemill.imports import lookups
 from tidemill.store.database import Database
 from tidemill.tables.config import parse_resource_declarations
+from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import ResourceRegistry
 from tidemill.testing import drain
 
@@ -506,3 +508,22 @@ async def test_preview_of_lookup_without_all_its_columns_shows_problem(
     assert answer.status_code == 200, answer.text
     assert problem in " ".join(answer.json()["problems"])
     assert {one["values"] for one in answer.json()["lookups"]} == {None}
+
+
+async def test_removed_declaration_of_lookup_refuses_promotion_and_retry(
+    make_api: Callable[..., Any], toy: Mill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = await open_teams(make_api, toy, tmp_path)
+    tested = await shop.imported(b"nick,vault\nann,Gold\nbob,Iron\n", resource="fans", validate_only=True)
+    find = ResourceRegistry.get_resource
+
+    async def find_without_lookups(self: ResourceRegistry, db: Database, name: str, **options: Any) -> Resource:
+        found = await find(self, db, name, **options)
+        return replace(found, fields=tuple(replace(one, lookup=()) for one in found.fields))
+
+    monkeypatch.setattr(ResourceRegistry, "get_resource", find_without_lookups)
+    answer = await shop.ada.post(f"/v1/imports/{tested['job_id']}/promote")
+    assert answer.status_code == 403, answer.text
+    for path in (f"/v1/imports/{tested['job_id']}/reprocess", f"/v1/jobs/{tested['job_id']}/reprocess"):
+        answer = await shop.ada.post(path, json={"statuses": ["failed"]})
+        assert answer.status_code == 403, answer.text

@@ -150,12 +150,16 @@ class LookupPlanner:
         return lookup
 
     async def check_allowed(self, resource: Resource) -> None:
-        """Raise Forbidden if the caller may no longer make the lookups of an earlier import."""
-        for lookup in resource.lookups:
-            reference = Reference((lookup.field,), lookup.table, (lookup.key,))
-            await self._authorize_and_find_resource(
-                resource, lookup.field, reference, lookup.columns, create=lookup.create
-            )
+        """Raise Forbidden if the caller may no longer make the lookups of an earlier import.
+
+        The current declaration of the resource decides, and not the one that the import has stored.
+        """
+        if self._role is None or self._is_unlimited or not resource.lookups:
+            return
+        current = await self._resources.get_writable_resource(self._db, self._role, resource.name)
+        for one in resource.lookups:
+            reference = Reference((one.field,), one.table, (one.key,))
+            await self._authorize_and_find_resource(current, one.field, reference, one.columns, create=one.create)
 
     async def _authorize_and_find_resource(
         self, resource: Resource, name: str, reference: Reference, by: tuple[str, ...], *, create: bool
@@ -165,7 +169,7 @@ class LookupPlanner:
         The declaration of a field allows its own lookup. A local caller and an admin may use any table.
         """
         granted = await self._find_granted_resource(resource, reference, by, writes=create)
-        is_declared = by == resource.get_field(name).lookup
+        is_declared = any((one.name, one.lookup) == (name, by) for one in resource.fields)
         if granted is None and not self._is_unlimited and (create or not is_declared):
             denied = "create missing rows" if create else f"search {quote_names(by)}"
             rules = "constants, computed columns and skip rules" if create else "constants"
