@@ -527,3 +527,18 @@ async def test_removed_declaration_of_lookup_refuses_promotion_and_retry(
     for path in (f"/v1/imports/{tested['job_id']}/reprocess", f"/v1/jobs/{tested['job_id']}/reprocess"):
         answer = await shop.ada.post(path, json={"statuses": ["failed"]})
         assert answer.status_code == 403, answer.text
+
+
+async def test_shared_mapping_that_computes_restricted_reference_is_proposed_without_it(
+    make_api: Callable[..., Any], toy: Mill, tmp_path: Path
+) -> None:
+    shop = await open_tenants(make_api, toy, tmp_path)
+    admin = await shop.api.user("root", role=Role.ADMIN)
+    words = {"resource": "staff", "computed": '{"team_id": "1", "email": "lower(nick)"}'}
+    answer = await admin.post("/v1/imports", params=words, content=b"nick\nAnn\n", headers=CSV_TYPE)
+    assert answer.status_code == 202, answer.text
+    await shop.work()
+    (mapping,) = (await admin.get("/v1/import-mappings")).json()["mappings"]
+    await admin.patch(f"/v1/import-mappings/{mapping['id']}", json={"shared": True})
+    seen = await preview(shop, b"nick\nBob\n", resource="staff")
+    assert seen["remembered"]["request"]["computed"] == {"email": "lower(nick)"}

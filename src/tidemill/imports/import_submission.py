@@ -231,7 +231,7 @@ async def inspect_and_complete_submission(
         try:
             submission = await _plan_lookups(runtime, completed)
         except (InvalidInput, Forbidden):  # the lookups of an earlier import, or of another user
-            proposal = proposal.copy_without_lookups(submission.request)
+            proposal = proposal.copy_without_lookups(submission.request, submission.resource)
             submission = submission.copy_with_request(proposal.request, submission.layout)
         proposal = replace(proposal, layout=submission.layout.to_json())
     submission = await _plan_lookups(runtime, submission)

@@ -85,9 +85,18 @@ class MappingProposal:
     missing: list[str]
     renamed: list[ProbableRename]
 
-    def copy_without_lookups(self, request: ImportRequest) -> "MappingProposal":
-        """Return the proposal with the lookups of ``request`` only."""
-        own = replace(self.request, lookups=request.lookups, create_missing=request.create_missing)
+    def copy_without_lookups(self, request: ImportRequest, resource: Resource) -> "MappingProposal":
+        """Return the proposal with the lookups of ``request`` only, and its rules for fields with declared lookups."""
+        declared = {one.name for one in resource.fields if one.lookup}
+        own = replace(
+            self.request,
+            lookups=request.lookups,
+            create_missing=request.create_missing,
+            constants={name: one for name, one in self.request.constants.items() if name not in declared}
+            | request.constants,
+            computed={name: one for name, one in self.request.computed.items() if name not in declared}
+            | request.computed,
+        )
         return replace(self, request=own)
 
     @property
