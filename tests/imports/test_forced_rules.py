@@ -356,3 +356,57 @@ async def test_declared_rules_that_do_not_fit_the_table_are_reported_all_at_once
         await scene.mill.submit_import_async(Path(__file__), "members")
     assert 'unknown field "nobody" in constants' in str(caught.value)
     assert 'unknown field "nothing" in computed' in str(caught.value)
+
+
+FLAGGED = """
+[resources.flagged]
+table = "public.flagged"
+write = ["user"]
+computed = { slug = "lower(name)" }
+skip = ["status = 'deleted'", "deleted = true", "country = 'DE'"]
+
+[resources.flagged.fields]
+country = { normalize = ["upper"] }
+"""
+
+
+@pytest.fixture
+async def flagged(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> Shop:
+    (tmp_path / "flagged.toml").write_text(FLAGGED)
+    api = await make_api(config=tmp_path / "flagged.toml")
+    await rows(
+        api.db,
+        "CREATE TABLE flagged (id integer PRIMARY KEY, name text, slug text, status text, deleted boolean,"
+        " country text)",
+    )
+    return Shop(api, toy, await api.user("ada"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"mapping": '{"Status": ""}', "computed": '{"status": "\'deleted\'"}'},
+        {"computed": "{\"status\": \"if(status = 'x', 'deleted', status)\"}"},
+        {"computed": '{"name": "upper(name)"}'},
+    ],
+)
+async def test_forced_rule_that_reads_a_computed_field_of_the_request_is_refused(
+    flagged: Shop, words: dict[str, Any]
+) -> None:
+    content = b"id,Status,name\n1,x,A\n"
+    answer = await post(flagged, content, resource="flagged", **words)
+    assert answer.status_code == 422, answer.text
+    assert 'a rule of resource "flagged" reads it' in answer.json()["detail"]
+    params = {"resource": "flagged"} | words
+    seen = await flagged.ada.post("/v1/imports/preview", params=params, content=content, headers=CSV_TYPE)
+    assert 'a rule of resource "flagged" reads it' in str(seen.json()["problems"])
+    assert await rows(flagged.api.db, "SELECT count(*) FROM flagged") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "constants", [{"deleted": "yes"}, {"deleted": True}, {"country": "de"}, {"status": "deleted"}], ids=str
+)
+async def test_forced_skip_reads_the_value_that_a_constant_writes(flagged: Shop, constants: dict[str, Any]) -> None:
+    done = await imported(flagged, b"id\n1\n2\n", resource="flagged", constants=json.dumps(constants))
+    assert (done["counts"]["skipped"], done["counts"]["done"]) == (2, 0)
+    assert await rows(flagged.api.db, "SELECT count(*) FROM flagged") == [(0,)]

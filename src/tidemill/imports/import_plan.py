@@ -1,6 +1,6 @@
 """The plan of an import, which is made once per job and stored with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -371,9 +371,21 @@ def list_fields_closed_to_columns(request: ImportRequest, resource: Resource) ->
 
 
 def list_names_in_rules(request: ImportRequest, resource: Resource) -> set[str]:
-    rules = [parse_computed_rule(text) for text in (*request.computed.values(), *resource.computed.values())]
-    rules += [parse_skip_rule(text) for text in (*request.skip, *resource.skip)]
+    rules = [parse_computed_rule(text) for text in request.computed.values()]
+    rules += [parse_skip_rule(text) for text in request.skip]
+    return _list_names_in_forced_rules(resource).union(*(rule.names for rule in rules))
+
+
+def _list_names_in_forced_rules(resource: Resource) -> set[str]:
+    rules = [parse_computed_rule(text) for text in resource.computed.values()]
+    rules += [parse_skip_rule(text) for text in resource.skip]
     return set[str]().union(*(rule.names for rule in rules))
+
+
+def find_fields_read_by_forced_rules(fields: Iterable[str], resource: Resource) -> list[str]:
+    """Return those of these fields that a rule of the resource reads, under any spelling of the name."""
+    read = set(map(normalize_column_name, _list_names_in_forced_rules(resource)))
+    return [name for name in fields if normalize_column_name(name) in read]
 
 
 def compile_rule_of_plan(plan: ImportPlan, rule: RowRule, own_field: str | None = None) -> Evaluate:
@@ -399,9 +411,15 @@ def add_rules_to_plan(plan: ImportPlan, request: ImportRequest) -> ImportPlan:
     """Return the plan with the rules of the resource and of the request.
 
     Raises:
-        InvalidInput: A rule reads a name that is neither a field nor a column, or values of the wrong type.
+        InvalidInput: A rule reads a name that is neither a field nor a column, or values of the wrong type; or a rule
+            of the resource reads a field that the request computes.
     """
     resource = plan.resource
+    for name in find_fields_read_by_forced_rules(request.computed, resource):
+        raise InvalidInput(
+            f'Cannot compute the field "{name}": a rule of resource "{resource.name}" reads it, and rules do not read '
+            "computed values"
+        )
     plan = replace(
         plan,
         constants={**request.constants, **resource.constants},

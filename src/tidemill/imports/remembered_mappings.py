@@ -15,7 +15,7 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.list_pages import BIGINT_SAFE_MAX, ListOrder, Page, parse_cursor_timestamp, parse_number
 from tidemill.core.principal import Principal
 from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS, map_columns
-from tidemill.imports.import_plan import ImportPlan, ImportRequest
+from tidemill.imports.import_plan import ImportPlan, ImportRequest, find_fields_read_by_forced_rules
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import fetch_records, make_sql_loader
 from tidemill.tables.resource import Resource, normalize_column_name
@@ -244,6 +244,8 @@ def complete_request(
             changes[option.name] = list(dict.fromkeys([*current, *kept]))
         elif isinstance(current, dict):  # by field, or by column
             names = known - forced if option.name in ("constants", "computed") else known.union(columns)
+            if option.name == "computed":
+                names -= set(find_fields_read_by_forced_rules(stored, resource))
             changes[option.name] = {name: stored[name] for name in stored if name in names} | current
         elif current == getattr(ImportRequest(), option.name):
             changes[option.name] = msgspec.convert(stored, types[option.name])

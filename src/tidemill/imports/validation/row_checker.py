@@ -11,7 +11,7 @@ from tidemill.imports.import_plan import ImportPlan, RuleSource, compile_rule_of
 from tidemill.imports.validation.field_reader import FieldReader, Normalizer, convert_to_file_texts
 from tidemill.imports.validation.row_errors import RowErrorDetail, RowErrors
 from tidemill.imports.validation.rule_evaluation import RuleFailure, to_texts
-from tidemill.tables.resource import Resource
+from tidemill.tables.resource import Field, Resource
 from tidemill.tables.row_rules import RowRule, parse_computed_rule, parse_skip_rule
 from tidemill.tables.values.column_texts import ColumnTexts, clean_value_for_error
 from tidemill.tables.values.value_formats import get_value_format
@@ -207,6 +207,11 @@ class RowRuleEvaluator:
             for source in self._sources.values()
             if source.column is not None
         }
+        self._constants = {
+            name: _convert_constant_for_rules(source.field, source.constant, normalizers)
+            for name, source in self._sources.items()
+            if source.field is not None and source.constant is not None
+        }
         self._unescape_formulas = plan.spreadsheet_safe
         self._results = {
             name: _make_result_reader(plan, name, normalizers, self._reads_sensitive_field(rule))
@@ -270,7 +275,7 @@ class RowRuleEvaluator:
             if column in self._own_columns:  # no other check reads this column
                 errors.merge(flaws)
         inputs = {
-            name: texts[source.column] if source.column is not None else [source.constant] * count
+            name: texts[source.column] if source.column is not None else [self._constants.get(name)] * count
             for name, source in self._sources.items()
         }
         return inputs, unreadable
@@ -300,6 +305,14 @@ def _make_result_reader(
     field = plan.resource.get_field(name)
     field = replace(field, sensitive=field.sensitive or is_sensitive)
     return FieldReader(field, normalizers, keep_empty=plan.keep_empty, keep_null=plan.keeps_null(field))
+
+
+def _convert_constant_for_rules(
+    field: Field, constant: str, normalizers: Mapping[str, Normalizer] | None
+) -> str | None:
+    """Return the value that a constant writes, as rules read it: ``true`` for the constant ``yes`` of a boolean."""
+    (text,), _ = FieldReader(field, normalizers).read_rule_inputs([constant])
+    return text
 
 
 def convert_constants(
