@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from imports.scenes import Scene, small_batches
+from imports.scenes import Scene, small_batches, with_fields
 from tidemill.core.errors import InvalidColumns, InvalidInput
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import ResourceRegistry
@@ -216,7 +216,7 @@ async def test_row_whose_skip_rule_cannot_be_checked_fails(scene: Scene) -> None
     job = await scene.run("code,size\na,1\nb,big\nc,7\n", "codes", skip=("size > 5",))
     found = [(row, status, error.get("code"), error["reason"]) for row, status, error in await scene.outcomes(job)]
     assert found == [
-        (2, "failed", "computed", 'cannot be checked by the rule to skip rows: "size" is not a number'),
+        (2, "failed", "computed", 'cannot be checked by the rule to skip rows: size > 5: "size" is not a number'),
         (3, "skipped", "skipped", "skipped by the rule: size > 5"),
     ]
 
@@ -277,3 +277,63 @@ async def test_constant_is_checked_against_type_rules_and_references_once(scene:
         assert reason in str(caught.value)
     await scene.run("id\n1\n", "notes", constants={"tenant_id": "1", "mood": "good", "ip": "10.0.0.1"})
     assert await scene.rows("SELECT id, tenant_id, mood, host(ip) FROM notes") == [(1, 1, "good", "10.0.0.1")]
+
+
+async def test_record_that_is_no_object_fails_and_is_not_skipped_by_a_rule(scene: Scene) -> None:
+    await scene.table("CREATE TABLE codes (code text PRIMARY KEY, n integer)")
+    file = '{"code": "a"}\n[1, 2]\n{"n": 3}\n"x"\n'
+    job = await scene.run(file, "codes", name="r.ndjson", skip=("code is empty",))
+    found = [(row, status, error.get("code")) for row, status, error in await scene.outcomes(job)]
+    assert found == [(2, "failed", "shape"), (3, "skipped", "skipped"), (4, "failed", "shape")]
+
+
+async def test_record_that_is_no_object_has_no_computed_key(scene: Scene) -> None:
+    await scene.table("CREATE TABLE codes (code text PRIMARY KEY, n integer)")
+    file = '[1, 2]\n{"n": 3}\n'
+    job = await scene.run(file, "codes", name="r.ndjson", computed={"code": "coalesce(code, 'none')"})
+    assert await scene.errors(job) == [(1, "shape")]
+    assert await scene.rows("SELECT * FROM codes") == [("none", 3)]
+
+
+async def test_upsert_of_record_without_required_computed_field_keeps_its_value(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE codes (code text PRIMARY KEY, name text NOT NULL, n integer, kind text DEFAULT 'new')",
+        "INSERT INTO codes VALUES ('a', 'old', 1, 'own'), ('c', 'old', 1, 'own')",
+    )
+    file = '{"code": "a", "n": 2}\n{"code": "b", "n": 3}\n{"code": "c", "n": 4, "name": null}\n'
+    file += '{"code": "d", "n": 5, "name": "NEW"}\n'
+    job = await scene.run(
+        file, "codes", name="r.ndjson", mode="upsert", computed={"name": "lower(name)", "kind": "lower(kind)"}
+    )
+    assert await scene.errors(job) == [(2, "name.required"), (3, "name.required")]
+    assert await scene.rows("SELECT * FROM codes ORDER BY code") == [
+        ("a", "old", 2, "own"),
+        ("c", "old", 1, "own"),
+        ("d", "new", 5, "new"),
+    ]
+
+
+async def test_computed_values_of_a_row_are_limited_together(scene: Scene) -> None:
+    names = [f"c{number}" for number in range(10)]
+    columns = "".join(f", {name} text" for name in names)
+    await scene.table(f"CREATE TABLE wide (id integer PRIMARY KEY, body text{columns})")
+    computed = dict.fromkeys(names, "replace(body, 'a', 'bbbbbbbbbb')")
+    file = f"id,body\n1,{'a' * 900}\n2,{'a' * 100}\n3,{'c' * 900}\n"
+    job = await scene.run(file, "wide", computed=computed)
+    assert await scene.errors(job) == [(1, "c2.computed")]
+    (outcome,) = await scene.outcomes(job)
+    assert "the computed values of the row have more than 20,000 characters" in outcome[2]["reason"]
+    long = f"id,body\n4,{'x' * 90_000}\n"
+    assert await scene.errors(await scene.run(long, "wide", computed={"body": "trim(body)"})) == []
+    assert await scene.rows("SELECT id, length(body), length(c9) FROM wide ORDER BY id") == [
+        (2, 100, 1_000),
+        (3, 900, 900),
+        (4, 90_000, None),
+    ]
+
+
+async def test_constants_of_an_import_are_limited_together(scene: Scene) -> None:
+    await scene.table("CREATE TABLE wide (id integer PRIMARY KEY, a text, b text)")
+    constants = {"a": "x" * 6_000, "b": "y" * 6_000}
+    with pytest.raises(InvalidInput, match="The constants have 12,000 characters together; at most 10,000 are allowed"):
+        await scene.submit("id\n1\n", "wide", constants=constants)

@@ -1,5 +1,6 @@
 """Row rules on columns of cells: functions, comparisons, empty cells, failures and limits. And mistakes in rules."""
 
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -94,6 +95,17 @@ def test_results_are_limited_without_computing_them() -> None:
     assert evaluate("raw * raw * raw - 1", cells)[2] == "the result has more than 200 digits"
     for text in ("1e999999999", "NaN", "Infinity", "0x10", "1_0", "٣"):
         assert evaluate("raw + 1", {"raw": [text]}) == ['"raw" is not a number']
+
+
+def test_intermediate_results_of_many_rows_are_not_held_together() -> None:
+    texts: list[str | None] = ["a" * 100] * 4_000
+    parts = [f"left(replace(raw, 'a', '{'b' * 99}{number}'), 1)" for number in range(5)]
+    tracemalloc.start()
+    try:
+        assert evaluate(f"concat({', '.join(parts)})", {"raw": texts}) == ["bbbbb"] * 4_000
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000, "4,000 results of 10,000 characters are 40 MB"
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ class DuplicateDetector:
         self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
         self._decode_all = msgspec.json.Decoder(list[self._row], float_hook=Decimal).decode  # type: ignore[name-defined]
         self._decode = msgspec.json.Decoder(self._row, float_hook=Decimal).decode
+        self._malformed = self._row()  # stands for each record that is no object
         key = plan.resource.key
         self._keys = [
             KeyIndex(keep_latest=plan.duplicates == "last" and fields == key) for fields in self._unique_field_sets
@@ -61,7 +62,9 @@ class DuplicateDetector:
         if not self._unique_field_sets:
             return []
         rows = self._decode_rows(inputs)
-        columns, skipped = self._compute_key_columns(rows)
+        columns, without_key = self._compute_key_columns(rows)
+        if any(row is self._malformed for row in rows):
+            without_key = {index for index, row in enumerate(rows) if row is self._malformed}.union(without_key)
         repeats = []
         for key_index, fields in enumerate(self._unique_field_sets):
             names = self._compared_names[key_index]
@@ -72,8 +75,8 @@ class DuplicateDetector:
                     value if None not in value or self._enforces_uniqueness(fields, names, value) else None
                     for value in tuples
                 ]
-            if skipped:  # a row that is not imported has no key
-                values = [None if index in skipped else value for index, value in enumerate(values)]
+            if without_key:  # a row that a rule skips, or that is no object
+                values = [None if index in without_key else value for index, value in enumerate(values)]
             pairs = self._keys[key_index].add_keys_and_find_repeats(lo, values)
             repeats += [(seq, other, key_index) for seq, other in pairs]
         return repeats
@@ -117,7 +120,7 @@ class DuplicateDetector:
         try:
             return self._decode(text)
         except msgspec.MsgspecError:
-            return self._row()
+            return self._malformed
 
 
 def make_duplicate_detector(

@@ -37,6 +37,7 @@ from tidemill.tables.row_rules import (
     COMPUTED_MAX,
     CONSTANTS_MAX,
     SKIP_RULES_MAX,
+    CONSTANTS_MAX_CHARS,
     check_constant_text,
     parse_computed_rule,
     parse_skip_rule,
@@ -145,12 +146,21 @@ def check_requested_rules(request: ImportRequest, resource: Resource) -> None:
         except InvalidInput as error:
             raise InvalidInput(f'Invalid constant "{name}": {error}') from error
     for text in request.computed.values():
+    _check_length_of_constants(request)
         parse_computed_rule(text)
     for text in request.skip:
         parse_skip_rule(text)
 
 
 def _check_fields_of_rules(option: str, names: Iterable[str], resource: Resource, forced: Collection[str]) -> None:
+def _check_length_of_constants(request: ImportRequest) -> None:
+    length = sum(map(len, request.constants.values()))
+    if length > CONSTANTS_MAX_CHARS:  # each row of a batch has them
+        raise InvalidInput(
+            f"The constants have {length:,} characters together; at most {CONSTANTS_MAX_CHARS:,} are allowed"
+        )
+
+
     for name in names:
         if name not in resource.field_names:
             hint = format_suggestion(name, resource.field_names)
@@ -282,6 +292,7 @@ async def make_plan_and_check_privileges(
 
 
 def get_file_content(inspection: FileInspection) -> FileContent:
+    _check_length_of_constants(request)  # again: a remembered mapping adds some
     return FileContent(
         columns=inspection.columns,
         named_by_rows=inspection.is_named_by_rows,

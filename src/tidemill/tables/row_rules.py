@@ -17,7 +17,7 @@ RULE_MAX_CHARS, NODES_MAX, DEPTH_MAX = 1_000, 100, 20
 NUMBER_MAX_DIGITS = 50  # of a number in a rule
 WHOLE_NUMBER_MAX = 10_000  # of an argument that counts characters, parts or digits
 COMPUTED_MAX, SKIP_RULES_MAX, CONSTANTS_MAX = 50, 50, 100  # of one import
-CONSTANT_MAX_CHARS = 10_000
+CONSTANT_MAX_CHARS = CONSTANTS_MAX_CHARS = 10_000  # of one constant, and of all constants of a request
 SHOWN_CHARS_MAX = 80  # of a rule in a message
 
 

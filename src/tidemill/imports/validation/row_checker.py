@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import Any, TypeVar
 
 from tidemill.core.errors import InvalidInput
@@ -18,6 +18,10 @@ from tidemill.tables.values.value_formats import get_value_format
 
 T = TypeVar("T")
 COMPUTED_ERROR_CODE = "computed"
+ROW_RESULTS_MAX_CHARS = 20_000  # of all computed values of a row, besides the values that the rules read
+_ROW_TOO_LONG = RuleFailure(
+    f"the computed values of the row have more than {ROW_RESULTS_MAX_CHARS:,} characters besides those of the file"
+)
 ERROR_FIELD_NAME_MAX_CHARS = 63  # an error truncates the name of an unknown field
 
 
@@ -114,22 +118,26 @@ class RowChecker:
             self._apply_rules(self._rules, objects, checked)
         for condition in self._conditions:
             self._check_conditional_requirement(checked, condition)
-        if checked.skipped:
+        if checked.skipped:  # a row that is no object has no values, and fails
+            checked.skipped = {index: why for index, why in checked.skipped.items() if isinstance(rows[index], dict)}
             errors, checked.errors = checked.errors, RowErrors()
             checked.errors.merge(errors, except_rows=checked.skipped)
         return checked
 
     def _apply_rules(self, rules: "RowRuleEvaluator", objects: list[JsonObject], checked: CheckedRows) -> None:
-        evaluated = rules.evaluate(lambda column: _get_column_values(objects, column), checked.count)
+        tracked = self._own_columns.items() if self._tracks_absent_fields else ()
+        absent_rows = {name: _find_rows_without(objects, column) for name, column in tracked}
+        evaluated = rules.evaluate(
+            lambda column: _get_column_values(objects, column),
+            checked.count,
+            absent_rows=absent_rows,
+        )
         checked.skipped = evaluated.skipped
         checked.columns |= evaluated.columns
         checked.errors.merge(evaluated.errors)
-        for name, column in self._own_columns.items() if self._tracks_absent_fields else ():
-            texts = evaluated.columns[name]
-            absent = {index for index in _find_rows_without(objects, column) if texts[index] is None}
-            if absent:
-                checked.rows_without_field[name] = absent
-                self._fill_defaults(name, texts, absent)
+        for name, absent in evaluated.rows_without_field.items():
+            checked.rows_without_field[name] = absent
+            self._fill_defaults(name, evaluated.columns[name], absent)
 
     def _convert_rows_to_objects(self, rows: Sequence[Any], checked: CheckedRows) -> list[JsonObject]:
         if set(map(type, rows)) <= {dict} and self._recognized_columns.issuperset(set().union(*rows)):
@@ -180,6 +188,7 @@ class EvaluatedRules:
     skipped: dict[int, str]
     columns: dict[str, ColumnTexts]
     errors: RowErrors
+    rows_without_field: dict[str, set[int]] = field(default_factory=dict)  # rows without the column and a value
 
 
 class RowRuleEvaluator:
@@ -212,6 +221,7 @@ class RowRuleEvaluator:
             for name, source in self._sources.items()
             if source.field is not None and source.constant is not None
         }
+        self._updates = plan.mode == "upsert"
         self._unescape_formulas = plan.spreadsheet_safe
         self._results = {
             name: _make_result_reader(plan, name, normalizers, self._reads_sensitive_field(rule))
@@ -237,27 +247,45 @@ class RowRuleEvaluator:
         return any(field is not None and field.sensitive for field in fields)
 
     def evaluate(
-        self, get_values: Callable[[str], list[Any]], count: int, *, keys_only: bool = False
+        self,
+        get_values: Callable[[str], list[Any]],
+        count: int,
+        *,
+        absent_rows: Mapping[str, set[int]] | None = None,
+        keys_only: bool = False,
     ) -> EvaluatedRules:
-        """Evaluate the rules for some rows. ``get_values`` returns the values of a column, None for missing ones.
+        """Evaluate the rules for some rows.
 
-        With ``keys_only``, convert the computed values as those of key fields, and check none.
+        Args:
+            get_values: Returns the values of a column, None for missing ones.
+            count: The number of rows.
+            absent_rows: Computed field -> rows that do not contain its own column.
+            keys_only: Convert the computed values as those of key fields, and check none.
         """
         errors = RowErrors()
         inputs, unreadable = self._read_inputs(get_values, count, errors)
         skipped: dict[int, str] = {}
         for text, evaluate in self._skip:
+            skip_reason = f"skipped by the rule: {text}"
             for index, cell in enumerate(evaluate(inputs, count)):
                 if cell is True:
-                    skipped.setdefault(index, f"skipped by the rule: {text}")
+                    skipped.setdefault(index, skip_reason)
                 elif cell is not False:
-                    reason = f"cannot be checked by the rule to skip rows: {cell.reason}"
+                    reason = f"cannot be checked by the rule to skip rows: {text}: {cell.reason}"
                     errors.add(index, RowErrorDetail(None, COMPUTED_ERROR_CODE, reason))
         columns: dict[str, ColumnTexts] = {}
+        rows_without_field: dict[str, set[int]] = {}
+        limit = _RowLengthLimit(inputs, count)
         for name, evaluate in self._computed.items():
-            cells = evaluate(inputs, count)
-            columns[name] = self._convert_results(name, cells, errors, unreadable, keys_only=keys_only)
-        return EvaluatedRules(skipped, columns, errors)
+            cells = limit.add_and_reject(evaluate(inputs, count))
+            if keys_only:
+                columns[name] = self._results[name].convert_key_values(to_texts(cells))
+            else:
+                absent = {index for index in (absent_rows or {}).get(name, ()) if cells[index] is None}
+                columns[name] = self._convert_results(name, cells, errors, unreadable, absent)
+                if absent:
+                    rows_without_field[name] = absent
+        return EvaluatedRules(skipped, columns, errors, rows_without_field)
 
     def _read_inputs(
         self, get_values: Callable[[str], list[Any]], count: int, errors: RowErrors
@@ -281,21 +309,43 @@ class RowRuleEvaluator:
         return inputs, unreadable
 
     def _convert_results(
-        self, name: str, cells: list[Any], errors: RowErrors, unreadable: set[int], *, keys_only: bool
+        self, name: str, cells: list[Any], errors: RowErrors, unreadable: set[int], absent: set[int]
     ) -> ColumnTexts:
-        texts, reader = to_texts(cells), self._results[name]
-        if keys_only:
-            return reader.convert_key_values(texts)
         reported = errors.find_rows_with_error_in_field(name)
+        if self._updates:  # an upsert keeps the value of existing rows
+            reported |= absent
         for index, cell in enumerate(cells):
             if type(cell) is RuleFailure:
                 if index not in unreadable:
                     reason = f"cannot be computed: {cell.reason}"
                     errors.add(index, RowErrorDetail(name, COMPUTED_ERROR_CODE, reason))
                 reported.add(index)
-        converted, flaws = reader.validate_and_convert_values(texts)
+        converted, flaws = self._results[name].validate_and_convert_values(to_texts(cells))
         errors.merge(flaws, except_rows=reported)
         return converted
+
+
+class _RowLengthLimit:
+    """Limits the characters of the computed values of a row, because a short rule can return a long text."""
+
+    def __init__(self, inputs: Mapping[str, ColumnTexts], count: int) -> None:
+        self._inputs = inputs
+        self._lengths = [0] * count
+
+    def add_and_reject(self, cells: list[Any]) -> list[Any]:
+        """Return the cells of one field, with failures instead of those that make their rows too long."""
+        lengths = [len(cell) if isinstance(cell, str) else 0 for cell in cells]
+        totals = list(map(add, self._lengths, lengths))
+        if max(totals, default=0) > ROW_RESULTS_MAX_CHARS:
+            cells = list(cells)
+            for index, total in enumerate(totals):
+                if total > ROW_RESULTS_MAX_CHARS and total > ROW_RESULTS_MAX_CHARS + self._count_input(index):
+                    cells[index], totals[index] = _ROW_TOO_LONG, self._lengths[index]
+        self._lengths = totals
+        return cells
+
+    def _count_input(self, index: int) -> int:
+        return sum(len(texts[index] or "") for texts in self._inputs.values())
 
 
 def _make_result_reader(

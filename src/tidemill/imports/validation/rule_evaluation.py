@@ -36,12 +36,14 @@ from tidemill.tables.row_rules import (
     Negation,
     Node,
     RowRule,
+    iter_nodes,
     raise_rule_error,
 )
 from tidemill.tables.values.column_texts import ColumnTexts
 from tidemill.tables.values.type_readers import TYPE_READERS
 
 RESULT_MAX_CHARS = 10_000  # of concat and replace, the functions whose result can be longer than their values
+SLICE_ROWS = 500  # rows whose texts of concat and replace are computed together
 NUMBER_TEXT_MAX_CHARS, EXPONENT_MAX, PRODUCT_MAX_DIGITS, QUOTIENT_DIGITS = 120, 100, 200, 40
 _EXACT = Context(prec=PRODUCT_MAX_DIGITS, traps=[InvalidOperation, Overflow, Inexact, Underflow])
 _DIVISION = Context(prec=QUOTIENT_DIGITS, traps=[InvalidOperation, DivisionByZero, Overflow])
@@ -95,13 +97,27 @@ def compile_rule(rule: RowRule, fields: Mapping[str, Field | None], *, owner: st
     Raises:
         InvalidInput: A value has a type that does not fit its place in the rule.
     """
-    part = _RuleCompiler(rule, fields, owner).compile(rule.node)
-    return part.evaluate
+    evaluate = _RuleCompiler(rule, fields, owner).compile(rule.node).evaluate
+    may_grow = any(isinstance(node, Call) and node.function in ("concat", "replace") for node in iter_nodes(rule.node))
+    return _evaluate_in_slices(evaluate) if may_grow else evaluate
 
 
 def to_texts(cells: Cells) -> ColumnTexts:
     """Return computed cells as texts. Failures become None."""
     return [_to_text(cell) if type(cell) is not RuleFailure else None for cell in cells]
+
+
+def _evaluate_in_slices(evaluate: Evaluate) -> Evaluate:
+    """Return a function that does not hold the intermediate results of all rows of a batch together."""
+
+    def evaluate_slices(inputs: Inputs, count: int) -> Cells:
+        cells: Cells = []
+        for start in range(0, count, SLICE_ROWS):
+            end = min(start + SLICE_ROWS, count)
+            cells += evaluate({name: texts[start:end] for name, texts in inputs.items()}, end - start)
+        return cells
+
+    return evaluate_slices
 
 
 class _RuleCompiler:
