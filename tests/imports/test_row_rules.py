@@ -337,3 +337,13 @@ async def test_constants_of_an_import_are_limited_together(scene: Scene) -> None
     constants = {"a": "x" * 6_000, "b": "y" * 6_000}
     with pytest.raises(InvalidInput, match="The constants have 12,000 characters together; at most 10,000 are allowed"):
         await scene.submit("id\n1\n", "wide", constants=constants)
+
+
+async def test_json_column_that_the_mapping_ignores_is_not_imported(scene: Scene) -> None:
+    await scene.table("CREATE TABLE codes (code text PRIMARY KEY, status text)")
+    file = '{"code": "a", "status": "x"}\n{"code": "b", "status": "y"}\n'
+    job = await scene.run(file, "codes", name="r.ndjson", mapping={"status": ""})
+    assert await scene.errors(job) == []
+    assert await scene.rows("SELECT * FROM codes ORDER BY code") == [("a", None), ("b", None)]
+    with pytest.raises(InvalidColumns, match='No column for the required field "code"'):
+        await scene.submit(file, "codes", name="r.ndjson", mapping={"code": ""})

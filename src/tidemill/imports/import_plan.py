@@ -356,11 +356,12 @@ def map_file_columns(
     mapped = map_columns(columns, resource, request.mapping, set_by_rules=closed, read_by_rules=read)
     if not named_by_rows:
         return mapped
-    optional = {format_missing_column(name) for name in mapped.missing}
-    others = closed.union(mapped.mapping.values())
+    ignored = {name for name, field in request.mapping.items() if not field}
+    optional = {format_missing_column(name) for name in mapped.missing if name not in ignored}
+    others = closed.union(mapped.mapping.values(), ignored)
     mapping = {name: name for name in resource.field_names if name not in others} | mapped.mapping
     problems = [problem for problem in mapped.problems if problem not in optional]
-    return replace(mapped, mapping=mapping, missing=[], problems=problems)
+    return replace(mapped, mapping=mapping, missing=[*ignored.intersection(mapped.missing)], problems=problems)
 
 
 def list_fields_closed_to_columns(request: ImportRequest, resource: Resource) -> set[str]:
