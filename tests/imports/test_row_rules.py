@@ -347,3 +347,17 @@ async def test_json_column_that_the_mapping_ignores_is_not_imported(scene: Scene
     assert await scene.rows("SELECT * FROM codes ORDER BY code") == [("a", None), ("b", None)]
     with pytest.raises(InvalidColumns, match='No column for the required field "code"'):
         await scene.submit(file, "codes", name="r.ndjson", mapping={"code": ""})
+
+
+async def test_references_and_types_of_constants_are_checked_after_normalizers(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE countries (code text PRIMARY KEY)",
+        "INSERT INTO countries VALUES ('DE')",
+        "CREATE TABLE towns (id integer PRIMARY KEY, country text REFERENCES countries)",
+    )
+    found = await forced(scene, "towns")
+    job = await scene.run(
+        "id\n1\n", "towns", resource=with_fields(found, country={"normalize": ("upper",)}), constants={"country": "de"}
+    )
+    assert await scene.errors(job) == []
+    assert await scene.rows("SELECT * FROM towns") == [(1, "DE")]

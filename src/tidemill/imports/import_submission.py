@@ -286,8 +286,8 @@ async def make_plan_and_check_privileges(
     await check_table_privileges(runtime.db, plan)
     if plan.is_undoable:
         await check_undo_is_possible(runtime.db, plan)
-    convert_constants(plan.resource, plan.constants, runtime.declarations.normalizers)
-    await runtime.db.run(check_constants_in_database, plan.resource, plan.constants)
+    constants = convert_constants(plan.resource, plan.constants, runtime.declarations.normalizers)
+    await runtime.db.run(check_constants_in_database, plan.resource, constants)
     return plan
 
 

@@ -246,6 +246,7 @@ class ImportUseCases:
     async def submit_url(self, submission: ImportSubmission, url: str) -> SubmittedImport:
         """Create the job of an import whose file a worker downloads. The worker makes the plan from the columns."""
         constants = {**submission.request.constants, **submission.resource.constants}
+        constants = convert_constants(submission.resource, constants, self._runtime.declarations.normalizers)
         await self._db.run(check_constants_in_database, submission.resource, constants)
         source = make_url_source(url, layout=submission.layout)
         params = {
