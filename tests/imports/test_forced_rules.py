@@ -410,3 +410,15 @@ async def test_forced_skip_reads_the_value_that_a_constant_writes(flagged: Shop,
     done = await imported(flagged, b"id\n1\n2\n", resource="flagged", constants=json.dumps(constants))
     assert (done["counts"]["skipped"], done["counts"]["done"]) == (2, 0)
     assert await rows(flagged.api.db, "SELECT count(*) FROM flagged") == [(0,)]
+
+
+async def test_remembered_rule_with_owner_computes_the_name_of_the_owner(
+    scene: Scene, tidemill: "Tidemill", tmp_path: Path
+) -> None:
+    await scene.table("CREATE TABLE notes (id integer PRIMARY KEY, author text)")
+    file = tidemill.file("notes.csv", "id\n1\n")
+    tidemill("import", file, "--into", "notes", "--compute", "author=concat('by ', owner())")
+    ((author,),) = await scene.rows("SELECT author FROM notes")
+    assert author != "by "
+    tidemill("import", tidemill.file("more.csv", "id\n2\n"), "--into", "notes")
+    assert await scene.rows("SELECT author FROM notes WHERE id = 2") == [(author,)]

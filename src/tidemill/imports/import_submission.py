@@ -32,12 +32,13 @@ from tidemill.jobs.file_inspection import SAMPLE_ROWS, FileInspection, inspect_f
 from tidemill.jobs.staged_files import FileReference, StagedFile
 from tidemill.runtime import Runtime
 from tidemill.store.job_submission import ExistingJob, Submission
+from tidemill.store.users import get_user
 from tidemill.tables.resource import Resource
 from tidemill.tables.row_rules import (
     COMPUTED_MAX,
     CONSTANTS_MAX,
-    SKIP_RULES_MAX,
     CONSTANTS_MAX_CHARS,
+    SKIP_RULES_MAX,
     check_constant_text,
     parse_computed_rule,
     parse_skip_rule,
@@ -145,14 +146,13 @@ def check_requested_rules(request: ImportRequest, resource: Resource) -> None:
             check_constant_text(text)
         except InvalidInput as error:
             raise InvalidInput(f'Invalid constant "{name}": {error}') from error
-    for text in request.computed.values():
     _check_length_of_constants(request)
+    for text in request.computed.values():
         parse_computed_rule(text)
     for text in request.skip:
         parse_skip_rule(text)
 
 
-def _check_fields_of_rules(option: str, names: Iterable[str], resource: Resource, forced: Collection[str]) -> None:
 def _check_length_of_constants(request: ImportRequest) -> None:
     length = sum(map(len, request.constants.values()))
     if length > CONSTANTS_MAX_CHARS:  # each row of a batch has them
@@ -161,6 +161,7 @@ def _check_length_of_constants(request: ImportRequest) -> None:
         )
 
 
+def _check_fields_of_rules(option: str, names: Iterable[str], resource: Resource, forced: Collection[str]) -> None:
     for name in names:
         if name not in resource.field_names:
             hint = format_suggestion(name, resource.field_names)
@@ -243,11 +244,21 @@ async def inspect_and_complete_submission(
         except (InvalidInput, Forbidden):  # the lookups of an earlier import, or of another user
             proposal = proposal.copy_without_lookups(submission.request, submission.resource)
             submission = submission.copy_with_request(proposal.request, submission.layout)
+        submission = await _add_owner_name_if_used(runtime, submission)
         proposal = replace(proposal, layout=submission.layout.to_json())
     submission = await _plan_lookups(runtime, submission)
     if not allow_doubts:
         DetectedLayout(inspection.layout, inspection.findings).require_certain()
     return submission, inspection, proposal
+
+
+async def _add_owner_name_if_used(runtime: Runtime, submission: ImportSubmission) -> ImportSubmission:
+    """Resolve the name of the owner again: only a remembered rule may use it."""
+    resource = submission.resource
+    if resource.owner_name or not uses_owner_name(submission.request, resource):
+        return submission
+    owner = await runtime.db.run(get_user, str(submission.spec.owner_id))
+    return replace(submission, resource=replace(resource, owner_name=owner.name))
 
 
 async def _plan_lookups(runtime: Runtime, submission: ImportSubmission) -> ImportSubmission:
@@ -281,6 +292,7 @@ async def inspect_import_file(
 async def make_plan_and_check_privileges(
     runtime: Runtime, inspection: FileInspection, resource: Resource, request: ImportRequest
 ) -> ImportPlan:
+    _check_length_of_constants(request)  # again: a remembered mapping adds some
     # In a thread: comparing the names of a thousand columns and fields takes a second.
     plan = await asyncio.to_thread(make_import_plan, request, resource, get_file_content(inspection))
     await check_table_privileges(runtime.db, plan)
@@ -292,7 +304,6 @@ async def make_plan_and_check_privileges(
 
 
 def get_file_content(inspection: FileInspection) -> FileContent:
-    _check_length_of_constants(request)  # again: a remembered mapping adds some
     return FileContent(
         columns=inspection.columns,
         named_by_rows=inspection.is_named_by_rows,
