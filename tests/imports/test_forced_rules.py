@@ -422,3 +422,32 @@ async def test_remembered_rule_with_owner_computes_the_name_of_the_owner(
     assert author != "by "
     tidemill("import", tidemill.file("more.csv", "id\n2\n"), "--into", "notes")
     assert await scene.rows("SELECT author FROM notes WHERE id = 2") == [(author,)]
+
+
+@pytest.mark.parametrize("source", ["owner", "owner_id"])
+async def test_dry_run_with_a_chosen_value_is_not_promoted_after_the_field_became_forced(
+    scene: Scene, tmp_path: Path, source: str
+) -> None:
+    await scene.table(TABLE)
+    path = tmp_path / "members.csv"
+    path.write_text("email\na@x\n")
+    scene.mill.resource("members", table="public.members")
+    chosen = {"tenant": "someone else"}
+    job = await scene.finish(
+        await scene.mill.submit_import_async(path, "members", validate_only=True, constants=chosen)
+    )
+    scene.mill.resource("members", table="public.members", constants={"tenant": {"from": source}})
+    runtime = make_runtime(scene.db, scene.settings, scene.mill.registry)
+    with pytest.raises(Conflict, match="have changed since the dry run"):
+        await promote_dry_run(runtime, job, by=0, role=None)
+    assert await scene.count("members") == 0
+    job = await scene.finish(await scene.mill.submit_import_async(path, "members", validate_only=True))
+    scene.mill.resource("members", table="public.members", constants={"tenant": {"from": "owner"}})
+    runtime = make_runtime(scene.db, scene.settings, scene.mill.registry)
+    if source == "owner":
+        promoted = await promote_dry_run(runtime, job, by=0, role=None)
+        await scene.finish(promoted.job_id)
+        assert await scene.count("members") == 1
+    else:  # the number of the owner is not the name
+        with pytest.raises(Conflict, match="have changed since the dry run"):
+            await promote_dry_run(runtime, job, by=0, role=None)

@@ -29,6 +29,7 @@ from tidemill.store.job_submission import (
     find_job_by_idempotency_key,
     run_steps_async,
 )
+from tidemill.store.users import get_user
 from tidemill.tables.resource import Resource
 from tidemill.tables.resource_registry import make_resource_registry
 
@@ -47,11 +48,22 @@ def _get_promotable_plan(job: Job) -> ImportPlan:
     return plan
 
 
-def _check_forced_rules_unchanged(plan: ImportPlan, resource: Resource) -> None:
-    """Raise Conflict if the dry run lacks a rule that the resource has now."""
+async def _check_forced_rules_unchanged(db: Database, job: Job, plan: ImportPlan, resource: Resource) -> None:
+    """Raise Conflict if the dry run lacks a rule that the resource has now.
+
+    A field that the resource did not set then can have a value that the caller of the dry run chose.
+    """
+    forced = plan.resource.constants
+    expected: dict[str, str] = {}
+    for name, source in resource.constants_from.items():
+        if source == "owner_id":
+            expected[name] = str(job.owner_id)
+        elif source == "owner":
+            expected[name] = (await db.run(get_user, str(job.owner_id))).name
     is_same = (
         plan.constants.items() >= resource.constants.items()
-        and plan.constants.keys() >= resource.constants_from.keys()
+        and forced.keys() >= resource.constants_from.keys()
+        and forced.items() >= expected.items()
         and plan.computed.items() >= resource.computed.items()
         and set(plan.skip) >= set(resource.skip)
     )
@@ -80,7 +92,7 @@ async def promote_dry_run(
     else:
         resource = await resources.get_writable_resource(db, role, plan.resource.name)
         await make_lookup_planner(runtime, role).check_allowed(plan.resource)
-    _check_forced_rules_unchanged(plan, resource)
+    await _check_forced_rules_unchanged(db, job, plan, resource)
     key = f"{PROMOTE_ACTION} {job.id}"
     promoted_id = await find_promoted_job_id(db, job)
     if promoted_id is not None:
