@@ -112,6 +112,26 @@ async def test_preview_of_unrelated_columns_proposes_nothing(shop: Shop) -> None
     assert (await preview(shop, b"email,name,Years\na@x.org,A,1\n"))["remembered"] is None
 
 
+async def test_remembered_rules_do_not_set_fields_that_the_request_maps() -> None:
+    rules = {"constants": {"name": "x", "age": "1"}, "computed": {"email": "lower(email)", "age": "1 + 1"}}
+    source = replace(SOURCE, options={"mapping": {"Full name": ""}, **rules})
+    request = ImportRequest(mapping={"Full name": "name", "Mail address": "email", "Years": "age"})
+    found = complete_request(request, source, [*MAPPING], PEOPLE)
+    assert (found.constants, found.computed) == ({}, {"email": "lower(email)"}), "only email is read from its column"
+
+
+async def test_constants_of_a_shared_mapping_are_listed_for_its_owner_and_admins_only(shop: Shop) -> None:
+    await shop.imported(b"email,name\na@x.org,A\n", constants='{"age": 41}')
+    (mine,) = await list_mappings(shop.ada)
+    assert mine["options"]["constants"] == {"age": "41"}
+    answer = await shop.ada.patch(f"/v1/import-mappings/{mine['id']}", json={"shared": True})
+    assert answer.json()["options"]["constants"] == {"age": "41"}
+    (seen,) = await list_mappings(await shop.api.user("eve"))
+    assert (seen["id"], "constants" in seen["options"]) == (mine["id"], False)
+    (seen,) = await list_mappings(await shop.api.user("root", Role.ADMIN))
+    assert seen["options"]["constants"] == {"age": "41"}
+
+
 async def test_options_of_request_take_precedence_over_remembered_ones() -> None:
     request = ImportRequest(mapping={"Full name": "email"}, translations={"age": {"forty": "4"}}, mode="upsert")
     found = complete_request(request, SOURCE, [*MAPPING], PEOPLE)

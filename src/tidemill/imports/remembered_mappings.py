@@ -15,7 +15,12 @@ from tidemill.core.json_input import JsonObject
 from tidemill.core.list_pages import BIGINT_SAFE_MAX, ListOrder, Page, parse_cursor_timestamp, parse_number
 from tidemill.core.principal import Principal
 from tidemill.imports.column_mapping import ERROR_FILE_COLUMNS, map_columns
-from tidemill.imports.import_plan import ImportPlan, ImportRequest, find_fields_read_by_forced_rules
+from tidemill.imports.import_plan import (
+    ImportPlan,
+    ImportRequest,
+    find_fields_read_by_forced_rules,
+    list_fields_closed_to_columns,
+)
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import fetch_records, make_sql_loader
 from tidemill.tables.resource import Resource, normalize_column_name
@@ -68,6 +73,10 @@ class RememberedMapping:
     def mapping(self) -> dict[str, str]:
         """The field of each column, empty for ignored columns."""
         return dict(self.options.get("mapping", {}))
+
+    def copy_without_constants(self) -> "RememberedMapping":
+        """Return the mapping as other users see it: its constants, such as a tenant, are not theirs."""
+        return replace(self, options={name: value for name, value in self.options.items() if name != "constants"})
 
     def to_json(self) -> JsonObject:
         names = ("id", "owner", "resource", "columns", "options", "shared", "uses", "job_key", "used_at")
@@ -198,9 +207,8 @@ async def propose_mapping(
         return None
     source = found[0]
     new, missing = _find_differences(source.columns, given)
-    if source.owner_id != owner_id:  # the constants of another user, such as a tenant, are not those of this one
-        options = {name: value for name, value in source.options.items() if name != "constants"}
-        source = replace(source, options=options)
+    if source.owner_id != owner_id:
+        source = source.copy_without_constants()
     completed = complete_request(request, source, given, resource)
     mapped = map_columns(given, resource, completed.mapping)
     fields_of_file = mapped.mapping.values()
@@ -244,6 +252,8 @@ def complete_request(
             changes[option.name] = list(dict.fromkeys([*current, *kept]))
         elif isinstance(current, dict):  # by field, or by column
             names = known - forced if option.name in ("constants", "computed") else known.union(columns)
+            if option.name in ("constants", "computed"):  # a column of the request fills some of these fields
+                names -= taken & list_fields_closed_to_columns(ImportRequest(**{option.name: stored}), resource)
             if option.name == "computed":
                 names -= set(find_fields_read_by_forced_rules(stored, resource))
             changes[option.name] = {name: stored[name] for name in stored if name in names} | current
@@ -318,6 +328,7 @@ async def list_mappings(
         at, last = MAPPINGS_ORDER.parse_position(after, resource or "")
     params = {"owner_id": owner_id, "resources": list(resources), "resource": resource, "at": at, "id": last}
     found = await db.read(_fetch_mappings, "mapping/list", params | {"limit": limit + 1})
+    found = [one if owner_id in (None, one.owner_id) else one.copy_without_constants() for one in found]
     if len(found) <= limit:
         return Page(found, None)
     shown = found[limit - 1]
