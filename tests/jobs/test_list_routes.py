@@ -347,13 +347,14 @@ async def test_result_export_equals_item_list_cell_by_cell(api: Api, ada: httpx2
     columns = GridColumns(tuple(page["columns"]))
     grid = [build_row_cells(columns, item) for item in page["items"]]
     assert page["columns"] == ["a", "b", "c", "d", "e"], "in order of first occurrence"
+    header = [f"result.{name}" for name in page["columns"]] + list(columns.meta_names)  # inputs have these names, too
     assert list(csv.reader(io.StringIO((await exported(api, ada, toy, job, "csv")).decode()))) == [
-        list(columns.header),
+        header,
         *([as_text(value) for value in line] for line in grid),
     ]
     workbook = openpyxl.load_workbook(io.BytesIO(await exported(api, ada, toy, job, "xlsx")))
     sheet = [[cell.value for cell in row] for row in workbook.active.iter_rows()]
-    assert sheet == [list(columns.header), *grid]
+    assert sheet == [header, *grid]
     lines = (await exported(api, ada, toy, job, "ndjson")).decode().splitlines()
     assert [[json.loads(line)[name] for name in columns.meta_names] for line in lines] == [line[-4:] for line in grid]
 

@@ -7,7 +7,6 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from typing_extensions import TypeAliasType
 
-from tidemill.core.result_grid import ColumnSource
 from tidemill.core.status import JobStatus
 from tidemill.jobs.bulk_operation_schemas import SelectionIn
 from tidemill.jobs.schemas import ItemCountsOut, JobFilterQuery
@@ -25,6 +24,9 @@ from tidemill.rest.schema_types import (
 )
 
 TableFormat = TypeAliasType("TableFormat", Literal["csv", "ndjson", "json", "xlsx", "parquet"])
+ColumnSource = TypeAliasType(
+    "ColumnSource", Literal["input", "result", "row", "status", "error_code", "error", "attempts"]
+)
 ExportCompression = TypeAliasType("ExportCompression", Literal["none", "gzip", "zstd"])
 ShortName = Annotated[str, Field(min_length=1, max_length=200)]
 _FIELDS_DESCRIPTION = "Fields to export, in this order; all by default"

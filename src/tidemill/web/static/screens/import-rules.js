@@ -31,8 +31,10 @@ export function makeCondition(column, operator, value) {
 /** @param {Preview} preview */
 export function rulesCard(preview) {
   const rules = computed(() => rulesFromUrl(preview.value, query.value));
-  const found = () => preview.value ?? { fields: [], columns: [], constants: {}, computed: {}, skip: [], forced_fields: [], forced_skip: [], rows: [] };
-  const isUsed = rules.peek().skip.length + Object.keys({ ...found().constants, ...found().computed }).length + found().skip.length > 0;
+  const nothing = { fields: [], columns: [], constants: {}, computed: {}, skip: [], forced_fields: [], forced_skip: [], rows: [] };
+  const found = () => preview.value ?? nothing;
+  const before = preview.peek() ?? nothing; // without a subscription: the step would be rendered again, and lose the focus
+  const isUsed = rules.peek().skip.length + Object.keys({ ...before.constants, ...before.computed }).length + before.skip.length > 0;
   const change = (/** @type {Partial<Rules>} */ parts) => setRules(preview.peek(), { ...rules.peek(), ...parts });
   return h(
     "details",
