@@ -1,7 +1,8 @@
 """Undo of imports: rows get their earlier content back exactly, unless they have changed or others refer to them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -507,6 +508,112 @@ async def test_undo_and_import_of_same_rows_at_once_leave_no_row_half_done(
     assert await previewed(scene, first) == (kept, 0, 0)
     await undo_all(scene, first)
     assert await scene.count("t") == 0
+
+
+@pytest.mark.parametrize("action", ["CASCADE", "NO ACTION"])
+async def test_undo_of_long_chain_keeps_every_row_that_a_changed_row_needs(scene: Scene, action: str) -> None:
+    await scene.table(f"CREATE TABLE node (id int PRIMARY KEY, prev int REFERENCES node ON DELETE {action}, note text)")
+    chain = "".join(f"{n},{n - 1 or ''}\n" for n in range(1, 31))
+    job = await scene.run(f"id,prev\n{chain}50,\n51,51\n", "node", undo=True)
+    await scene.table("UPDATE node SET note = 'edited' WHERE id = 30")
+    assert await counts(scene, job, await undo_import(scene, job)) == (2, 1, 29)
+    assert await scene.count("node") == 30
+    await scene.table("UPDATE node SET note = NULL WHERE id = 30")
+    assert await undo_all(scene, job) == 30
+
+
+@pytest.mark.parametrize("action", ["CASCADE", "SET NULL"])
+async def test_row_that_is_deleted_in_a_later_part_keeps_the_row_to_which_it_refers(scene: Scene, action: str) -> None:
+    await scene.table(
+        f"CREATE TABLE node (id int PRIMARY KEY, prev int REFERENCES node ON DELETE {action})",
+        "CREATE FUNCTION guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " IF old.id = 3 THEN RAISE 'not this one'; END IF; RETURN old; END $$",
+        "CREATE TRIGGER guard BEFORE DELETE ON node FOR EACH ROW EXECUTE FUNCTION guard()",
+    )
+    job = await scene.run("id,prev\n1,\n2,1\n3,\n", "node", undo=True)
+    after = await content(scene, "node")
+    assert await counts(scene, job, await undo_import(scene, job)) == (2, 0, 1)
+    assert await exceptions(scene, job) == [("blocked", "refused", ["3"])]
+    assert await content(scene, "node") == [("(3,)",)]
+    assert await undo_all(scene, job, redo=True) == 2
+    assert await content(scene, "node") == after
+
+
+async def test_foreign_key_to_a_partition_blocks_undo_of_the_partitioned_table(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY, n int) PARTITION BY RANGE (id)",
+        "CREATE TABLE t1 PARTITION OF t FOR VALUES FROM (1) TO (100)",
+        "CREATE TABLE child (id int, t_id int REFERENCES t1 ON DELETE CASCADE)",
+    )
+    job = await scene.run("id,n\n1,1\n2,2\n", "t", undo=True)
+    await scene.table("INSERT INTO child VALUES (7, 2)")
+    assert await previewed(scene, job) == (1, 0, 1)
+    assert await counts(scene, job, await undo_import(scene, job)) == (1, 0, 1)
+    assert await scene.rows("SELECT * FROM child") == [(7, 2)]
+
+
+@pytest.mark.parametrize("action", ["CASCADE", "SET NULL"])
+async def test_undo_blocks_update_of_row_whose_generated_column_is_referenced(scene: Scene, action: str) -> None:
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY, name text, code text GENERATED ALWAYS AS (lower(name)) STORED UNIQUE)",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        f"CREATE TABLE child (code text REFERENCES t (code) ON UPDATE {action})",
+    )
+    job = await scene.run("id,name\n1,x\n2,y\n", "t", mode="upsert", undo=True)
+    await scene.table("INSERT INTO child VALUES ('x')")
+    assert await previewed(scene, job) == (1, 0, 1)
+    assert await counts(scene, job, await undo_import(scene, job)) == (1, 0, 1)
+    assert await scene.rows("SELECT code FROM child") == [("x",)]
+
+
+async def test_trigger_of_a_partition_that_changes_keys_ends_undoable_import(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY, n int) PARTITION BY RANGE (id)",
+        "CREATE TABLE t1 PARTITION OF t FOR VALUES FROM (1) TO (1000)",
+        "INSERT INTO t VALUES (1, 0)",
+        "CREATE FUNCTION shift() RETURNS trigger LANGUAGE plpgsql AS $$"
+        " BEGIN new.id = new.id + 100; RETURN new; END $$",
+        "CREATE TRIGGER shift BEFORE INSERT ON t1 FOR EACH ROW EXECUTE FUNCTION shift()",
+    )
+    job = await scene.run("id,n\n1,1\n", "t", undo=True, mode="insert")
+    assert job.status == "failed"
+    assert "a trigger changes it" in str(job.failure_reason)
+    assert await content(scene) == [("(1,0)",)]
+
+
+async def test_undo_of_update_hashes_content_that_triggers_of_a_partition_wrote(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE t (id int PRIMARY KEY, n int, total int) PARTITION BY RANGE (id)",
+        "CREATE TABLE t1 PARTITION OF t FOR VALUES FROM (1) TO (1000)",
+        "INSERT INTO t VALUES (1, 1)",
+        "CREATE FUNCTION total() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " UPDATE t SET total = n * 2 WHERE id = new.id AND total IS DISTINCT FROM n * 2; RETURN NULL; END $$",
+        "CREATE TRIGGER total AFTER UPDATE ON t1 FOR EACH ROW EXECUTE FUNCTION total()",
+    )
+    job = await scene.run("id,n\n1,5\n", "t", mode="upsert", undo=True)
+    assert await content(scene) == [("(1,5,10)",)]
+    assert await undo_all(scene, job) == 1
+
+
+@asynccontextmanager
+async def database_settings(scene: Scene, **settings: str) -> AsyncIterator[None]:
+    """Use other defaults for new sessions in this block."""
+    (name,) = (await scene.rows("SELECT current_database()"))[0]
+    await scene.table(*(f"ALTER DATABASE {name} SET {one} = '{value}'" for one, value in settings.items()))
+    await scene.db._pool.drain()
+    yield
+    await scene.table(*(f"ALTER DATABASE {name} RESET {one}" for one in settings))
+    await scene.db._pool.drain()
+
+
+async def test_undo_in_another_time_zone_deletes_only_rows_of_the_import(scene: Scene) -> None:
+    await scene.table("CREATE TABLE t (during tstzrange PRIMARY KEY, n int)")
+    async with database_settings(scene, timezone="UTC"):
+        job = await scene.run('during,n\n"[2026-01-01 10:00,2026-01-01 11:00)",1\n', "t", undo=True)
+    await scene.table("INSERT INTO t VALUES ('[2026-01-01 09:00+00,2026-01-01 10:00+00)', 1)")
+    async with database_settings(scene, timezone="Etc/GMT-1"):
+        assert await undo_all(scene, job) == 1
+    assert await scene.rows("SELECT lower(during) = '2026-01-01 09:00+00' FROM t") == [(True,)]
 
 
 @pytest.fixture

@@ -307,30 +307,33 @@ class _RecordedChunk:
             codes = {row: "deleted" if is_gone else exists for row, is_gone in changed.items()}
             problems = {row: (code, _REASONS[code]) for row, code in codes.items()}
             if self._record.action != "delete":
-                await self._add_referenced(rows, problems, is_preview=not lock)
+                await self._add_referenced(rows, problems, None if lock else self._job_id)
         return problems
 
-    async def _add_referenced(self, rows: Sequence[int], problems: Problems, *, is_preview: bool) -> None:
+    async def _add_referenced(self, rows: Sequence[int], problems: Problems, job_id: UUID | None) -> None:
         """Add rows that other rows refer to. A row that only refers to itself, or to rows of the chunk, may go."""
         foreign = [key for key in self._catalog.references if not key.is_own]
+        await self._add_referenced_by(foreign, rows, problems, job_id)
+        await self._add_referenced_by_own(rows, problems, job_id)
+
+    async def _add_referenced_by_own(self, rows: Sequence[int], problems: Problems, job_id: UUID | None) -> None:
+        """Repeat the check without the rows that stay. If the rounds do not suffice, block all referenced rows."""
         own = [key for key in self._catalog.references if key.is_own]
-        for key in foreign:
-            await self._add_referenced_by(key, rows, problems, is_preview=is_preview)
         for _ in range(SELF_REFERENCE_ROUNDS_MAX if own else 0):
-            before = len(problems)
-            for key in own:
-                await self._add_referenced_by(key, rows, problems, is_preview=is_preview)
-            if len(problems) == before:
+            if not await self._add_referenced_by(own, rows, problems, job_id):
                 return
+        await self._add_referenced_by(own, rows, problems, job_id, from_any_row=True)
 
     async def _add_referenced_by(
-        self, key: ReferencingKey, rows: Sequence[int], problems: Problems, *, is_preview: bool
-    ) -> None:
-        good = [row for row in rows if row not in problems]
-        if good:
-            found = await self.rows.find_referenced(good, key, self._job_id if is_preview else None)
-            reason = f"a row of {key.table_name} refers to it"
-            problems.update(dict.fromkeys(found, ("referenced", reason)))
+        self, keys: Sequence[ReferencingKey], rows: Sequence[int], problems: Problems, job_id: UUID | None,
+        *, from_any_row: bool = False,
+    ) -> bool:  # fmt: skip
+        before = len(problems)
+        for key in keys:
+            good = [row for row in rows if row not in problems]
+            found = await self.rows.find_referenced(good, key, job_id, from_any_row=from_any_row) if good else ()
+            problems.update(dict.fromkeys(found, ("referenced", f"a row of {key.table_name} refers to it")))
+        return len(problems) > before
 
     async def reverse_rows(self, rows: Sequence[int], owner: RecordOwner) -> tuple[list[int], Problems, list[int]]:
         """Reverse rows, and isolate those that the table refuses.
@@ -343,9 +346,14 @@ class _RecordedChunk:
         for _ in range(ATTEMPTS_MAX):
             if not rest or savepoints == SAVEPOINTS_MAX:
                 break
-            piece = rest[:size]
+            taken = rest[:size]
+            needed: Problems = {}
+            if len(taken) < len(rows):  # the check counted no references from the other rows
+                await self._add_referenced_by_own(taken, needed, None)
+            piece = [row for row in taken if row not in needed]
             try:
-                await self._reverse_in_savepoint(piece, owner)
+                if piece:
+                    await self._reverse_in_savepoint(piece, owner)
             except RowRefusal as refusal:
                 if len(piece) > 1:
                     size = (len(piece) + 3) // 4
@@ -355,7 +363,8 @@ class _RecordedChunk:
                 savepoints += 1
                 done += piece
                 size *= 2
-            del rest[: len(piece)]
+            refused |= needed
+            del rest[: len(taken)]
         return done, refused, rest
 
     async def _reverse_in_savepoint(self, rows: list[int], owner: RecordOwner) -> None:

@@ -183,7 +183,8 @@ class UndoRecorder:
     async def record_inserted(self, keys: Sequence[Sequence[str | None]]) -> None:
         """Record inserted rows, by their key columns. TargetUnusable if a trigger has changed keys."""
         parts, values = self._rows.build_unnest(keys)
-        row = await (await self._execute("undo/log_inserted", values, **parts)).fetchone()
+        key_parts = self._rows.build_key_parts()
+        row = await (await self._execute("undo/log_inserted", values, **parts, **key_parts)).fetchone()
         if row is None or row[0] != len(keys[0]) or await self._has_foreign_rows(parts, values, row[1]):
             raise TargetUnusable(f"{self._target.table}: {_KEY_CHANGED}")
 

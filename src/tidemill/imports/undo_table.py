@@ -104,18 +104,22 @@ class RowSql:
 
     def build_image_parts(self, row: str = "t") -> dict[str, Composable]:
         """Build the texts of the complete current rows, and their arrays."""
-        key, columns = self._stored.key, [name for name, _ in self._stored.columns]
-        return {
-            "key_texts": SQL(", ").join(
-                SQL("{}::text AS {}").format(_of_row(name, row), Identifier(f"k{at}")) for at, name in enumerate(key)
-            ),
+        columns = [name for name, _ in self._stored.columns]
+        return self.build_key_parts(row) | {
             "image_texts": SQL(", ").join(
                 SQL("{}::text AS {}").format(_of_row(name, row), Identifier(f"i{at}"))
                 for at, name in enumerate(columns)
             ),
-            "keys": _aggregate("k", len(key)),
             "images": _aggregate("i", len(columns)),
         }
+
+    def build_key_parts(self, row: str = "t") -> dict[str, Composable]:
+        """Build the texts of the keys of current rows, and their arrays."""
+        texts = [
+            SQL("{}::text AS {}").format(_of_row(name, row), Identifier(f"k{at}"))
+            for at, name in enumerate(self._stored.key)
+        ]
+        return {"key_texts": SQL(", ").join(texts), "keys": self.key_arrays}
 
     def build_unnest(self, keys: Sequence[Sequence[str | None]]) -> tuple[dict[str, Composable], dict[str, Any]]:
         pairs = [build_text_array_sql_and_value(f"k{at}", column) for at, column in enumerate(keys)]
@@ -297,23 +301,29 @@ class LoggedRows:
         ]
         return SQL(" AND ").join(parts) if parts and self._action == "insert" else SQL("true")
 
-    async def find_referenced(self, rows: Sequence[int], key: ReferencingKey, job_id: UUID | None) -> set[int]:
+    async def find_referenced(
+        self, rows: Sequence[int], key: ReferencingKey, job_id: UUID | None, *, from_any_row: bool = False
+    ) -> set[int]:
         """Return the rows that other rows refer to with a foreign key.
 
-        References from these rows to each other do not count, and with ``job_id`` none from rows that the import wrote.
+        References from these rows to each other do not count, unless ``from_any_row``. With ``job_id``, none from rows
+        that the import wrote count.
         """
         columns = {name: at for at, (name, _) in enumerate(self._layout.columns)}
+        changes: Composable = SQL("true")
         if self._action == "update":  # the key stays; other columns can be referred to as well
-            if not columns.keys() >= set(key.target_columns) or set(self._layout.key) >= set(key.target_columns):
+            now = [self._columns[name] for name in key.target_columns]
+            if set(self._layout.key) >= set(key.target_columns):
                 return set()
-            changes: Composable = SQL("({})").format(
-                SQL(" OR ").join(
-                    SQL("{}::text IS DISTINCT FROM {}").format(_of_row(name), Identifier("n", f"i{columns[name]}"))
-                    for name in key.target_columns
+            if not any(column.generated for column in now):  # the new value of a generated column is not known
+                if not columns.keys() >= set(key.target_columns):
+                    return set()
+                changes = SQL("({})").format(
+                    SQL(" OR ").join(
+                        SQL("{}::text IS DISTINCT FROM {}").format(_of_row(name), Identifier("n", f"i{columns[name]}"))
+                        for name in key.target_columns
+                    )
                 )
-            )
-        else:
-            changes = SQL("true")
         refers = SQL(" AND ").join(
             SQL("{} = {}").format(_of_row(name, "r"), _of_row(target))
             for name, target in zip(key.columns, key.target_columns, strict=True)
@@ -322,6 +332,8 @@ class LoggedRows:
         if key.is_own and self._action == "insert":
             among = SQL("n") if job_id is None else self._rows.build_live_keys()
             outside = SQL("NOT EXISTS (SELECT FROM {} m WHERE {})").format(among, self._rows.build_match("m", "r"))
+            if from_any_row:
+                outside = SQL("NOT ({})").format(self._rows.build_match("n", "r"))
         cursor = await self._execute(
             "undo/referenced",
             rows,

@@ -1,6 +1,5 @@
--- Foreign keys that refer to a table, also those of the table itself, without NOT ENFORCED keys (PostgreSQL 18) and
--- without the parts of a key that PostgreSQL adds for partitions. Index: pg_constraint_confrelid, if it exists; else a
--- scan of pg_constraint.
+-- Foreign keys that refer to a table or to its partitions, also those of the table itself, without NOT ENFORCED keys
+-- (PostgreSQL 18) and without the parts of a key that PostgreSQL adds for partitions. It scans pg_constraint.
 SELECT k.conname::text AS name, rn.nspname::text AS schema, r.relname::text AS table, r.oid = c.oid AS is_own,
        ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u (attnum, place)
              JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.attnum ORDER BY u.place) AS columns,
@@ -8,10 +7,11 @@ SELECT k.conname::text AS name, rn.nspname::text AS schema, r.relname::text AS t
              JOIN pg_catalog.pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.attnum ORDER BY u.place) AS target_columns
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_catalog.pg_constraint k ON k.confrelid = c.oid AND k.contype = 'f'
+CROSS JOIN LATERAL (SELECT array_agg(relid::oid) || c.oid AS oids FROM pg_catalog.pg_partition_tree(c.oid)) s
+JOIN pg_catalog.pg_constraint k ON k.confrelid = ANY(s.oids) AND k.contype = 'f'
 JOIN pg_catalog.pg_class r ON r.oid = k.conrelid
 JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
 LEFT JOIN pg_catalog.pg_constraint p ON p.oid = k.conparentid
-WHERE n.nspname = %(schema)s AND c.relname = %(name)s AND p.confrelid IS DISTINCT FROM k.confrelid
+WHERE n.nspname = %(schema)s AND c.relname = %(name)s AND p.confrelid = ANY(s.oids) IS NOT TRUE
   AND to_jsonb(k)->>'conenforced' IS DISTINCT FROM 'false' AND to_jsonb(k)->>'conperiod' IS DISTINCT FROM 'true'
 ORDER BY k.conname
