@@ -616,6 +616,54 @@ async def test_undo_in_another_time_zone_deletes_only_rows_of_the_import(scene: 
     assert await scene.rows("SELECT lower(during) = '2026-01-01 09:00+00' FROM t") == [(True,)]
 
 
+async def test_retry_after_rejected_row_records_all_digits(scene: Scene) -> None:
+    await scene.table(
+        "CREATE FUNCTION is_small(n int) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT n < 100'",
+        "CREATE TABLE t (id int PRIMARY KEY, n int CHECK (is_small(n)), ratio float8)",
+        "INSERT INTO t VALUES (1, 1, 0.1::float8 + 0.2::float8), (2, 2, 0.3)",
+    )
+    async with database_settings(scene, extra_float_digits="0"):
+        job = await scene.run("id,n\n1,5\n2,500\n3,6\n", "t", mode="upsert", undo=True)
+    assert await scene.effects(job) == (1, 1, 0)
+    assert await undo_all(scene, job) == 2
+    assert await scene.rows("SELECT ratio = 0.1::float8 + 0.2::float8 FROM t WHERE id = 1") == [(True,)]
+
+
+async def test_undo_deletes_rows_that_are_older_than_columns_with_defaults(scene: Scene) -> None:
+    await scene.table(TABLE)
+    job = await scene.run("id,n\n1,1\n2,2\n3,3\n", "t", undo=True)
+    await scene.table(
+        "ALTER TABLE t ADD active boolean DEFAULT true, ADD code char(5) DEFAULT 'ab', ADD ip inet DEFAULT '10.0.0.1',"
+        " ADD since timestamptz DEFAULT '2026-01-01 00:00+00', ADD doc json DEFAULT '{\"a\": 1}'",
+        "UPDATE t SET active = false WHERE id = 2",
+        "UPDATE t SET ip = '10.0.0.2' WHERE id = 3",
+    )
+    assert await previewed(scene, job) == (1, 2, 0)
+    async with database_settings(scene, timezone="Asia/Tokyo"):
+        assert await counts(scene, job, await undo_import(scene, job)) == (1, 2, 0)
+    assert await scene.rows("SELECT id FROM t ORDER BY id") == [(2,), (3,)]
+
+
+@pytest.mark.parametrize("ddl", ["ADD token uuid DEFAULT gen_random_uuid()", "ADD active boolean DEFAULT true"])
+async def test_undo_keeps_inserted_rows_if_the_first_value_of_a_new_column_is_unknown(scene: Scene, ddl: str) -> None:
+    await scene.table(TABLE)
+    job = await scene.run("id,n\n1,1\n", "t", undo=True)
+    await scene.table(f"ALTER TABLE t {ddl}", "UPDATE t SET n = n", "VACUUM FULL t")
+    assert await counts(scene, job, await undo_import(scene, job)) == (0, 1, 0)
+
+
+async def test_foreign_key_between_columns_with_different_collations_is_checked(scene: Scene) -> None:
+    await scene.table(
+        'CREATE TABLE t (id text COLLATE "C" PRIMARY KEY, n int)',
+        'CREATE TABLE child (t_id text COLLATE "POSIX" REFERENCES t ON DELETE CASCADE)',
+    )
+    job = await scene.run("id,n\na,1\nb,2\n", "t", undo=True)
+    await scene.table("INSERT INTO child VALUES ('b')")
+    assert await previewed(scene, job) == (1, 0, 1)
+    assert await counts(scene, job, await undo_import(scene, job)) == (1, 0, 1)
+    assert await exceptions(scene, job) == [("blocked", "referenced", ["b"])]
+
+
 @pytest.fixture
 async def shop(make_api: Callable[..., Any], toy: Mill, tmp_path: Path) -> Shop:
     return await open_shop(make_api, toy, tmp_path)

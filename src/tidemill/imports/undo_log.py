@@ -162,7 +162,6 @@ class UndoRecorder:
         self._job_id = job_id
         self._target = target
         self._rows = RowSql(target.table, target.layout)
-        self._layout: Jsonb | None = None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -222,9 +221,8 @@ class UndoRecorder:
             raise TargetUnusable(f"{self._target.table}: {_KEY_CHANGED}")
 
     async def _execute(self, name: str, values: Mapping[str, Any], **parts: Composable) -> Any:
-        if self._layout is None:
-            settings = await read_text_settings(self._conn)
-            self._layout = Jsonb(replace(self._target.layout, settings=settings).to_json())
+        settings = await read_text_settings(self._conn)  # it sets one, which a rollback of a savepoint resets
+        layout = Jsonb(replace(self._target.layout, settings=settings).to_json())
         statement = load_sql_template(name).format(table=self._rows.table, hash=self._rows.hash, **parts)
-        params = {"job_id": self._job_id, "layout": self._layout, **values}
+        params = {"job_id": self._job_id, "layout": layout, **values}
         return await self._conn.execute(statement, params, prepare=False)

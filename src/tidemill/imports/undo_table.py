@@ -29,7 +29,7 @@ TextSettings = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of the catalog. ``missing`` is its value in rows that are older than the column."""
+    """A column of the catalog."""
 
     name: str
     sql_type: str
@@ -37,7 +37,6 @@ class TableColumn:
     always_identity: bool
     generated: bool
     default: str | None
-    missing: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +184,13 @@ def _type(sql_type: str) -> SQL:
     return SQL(sql_type.replace("%", "%%"))
 
 
-def _literal(text: str | None) -> Literal:
-    return Literal(None if text is None else text.replace("%", "%%"))
+def _collate(collation: str | None) -> SQL:
+    # The name comes from the catalog, as that of a type.
+    return SQL("" if collation is None else " COLLATE " + collation.replace("%", "%%"))
+
+
+def _literal(text: str) -> Literal:
+    return Literal(text.replace("%", "%%"))
 
 
 def _aggregate(prefix: str, count: int) -> Composable:
@@ -196,7 +200,7 @@ def _aggregate(prefix: str, count: int) -> Composable:
 
 @dataclass(frozen=True, slots=True)
 class ReferencingKey:
-    """A foreign key that refers to a table."""
+    """A foreign key that refers to a table. ``collations``: those of target columns, where the columns differ."""
 
     name: str
     schema: str
@@ -204,6 +208,7 @@ class ReferencingKey:
     is_own: bool
     columns: Sequence[str]
     target_columns: Sequence[str]
+    collations: Sequence[str | None]
 
     @property
     def table_name(self) -> TableName:
@@ -292,12 +297,17 @@ class LoggedRows:
         return {row[0]: row[1] for row in await cursor.fetchall()}
 
     def _build_untouched_condition(self) -> Composable:
-        """Build the condition that no one has set a column that is newer than the record."""
-        logged = self._layout.types
+        """Build the condition that columns which are newer than the record still have their first value.
+
+        PostgreSQL stores the value of a new column for older rows, until the table is rewritten.
+        """
         parts = [
-            SQL("{}::text IS NOT DISTINCT FROM {}").format(_of_row(one.name), _literal(one.missing))
+            SQL(
+                "{}::text IS NOT DISTINCT FROM (SELECT (a.attmissingval::text::text[])[1]::{}::text "
+                "FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.tableoid AND a.attname = {} AND a.atthasmissing)"
+            ).format(_of_row(one.name), _type(one.sql_type), _literal(one.name))
             for one in self._columns.values()
-            if one.name not in logged and not one.generated and (one.missing is not None or one.default is None)
+            if one.name not in self._layout.types and not one.generated
         ]
         return SQL(" AND ").join(parts) if parts and self._action == "insert" else SQL("true")
 
@@ -325,8 +335,8 @@ class LoggedRows:
                     )
                 )
         refers = SQL(" AND ").join(
-            SQL("{} = {}").format(_of_row(name, "r"), _of_row(target))
-            for name, target in zip(key.columns, key.target_columns, strict=True)
+            SQL("{} = {}{}").format(_of_row(name, "r"), _of_row(target), _collate(collation))
+            for name, target, collation in zip(key.columns, key.target_columns, key.collations, strict=True)
         )
         outside: Composable = SQL("true")
         if key.is_own and self._action == "insert":
