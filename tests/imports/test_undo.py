@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from psycopg.errors import TransactionTimeout
 
 from imports.scenes import Scene, look_at, meanwhile, small_batches
 from support import eventually, job_of, rows
@@ -26,10 +27,11 @@ from tidemill.imports.undo import (
     read_undo_state,
     start_undo,
 )
+from tidemill.imports.undo_table import LoggedRows
 from tidemill.jobs import job_control
 from tidemill.jobs.reprocessing import ReprocessSelection, reprocess_items
 from tidemill.store import operation_records, retention
-from tidemill.store.database import Database
+from tidemill.store.database import TRANSACTION_TIMEOUT_MIN_VERSION, Database
 from tidemill.store.operation_records import BulkOperation
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, n int, note text DEFAULT 'none')"
@@ -662,6 +664,53 @@ async def test_foreign_key_between_columns_with_different_collations_is_checked(
     assert await previewed(scene, job) == (1, 0, 1)
     assert await counts(scene, job, await undo_import(scene, job)) == (1, 0, 1)
     assert await exceptions(scene, job) == [("blocked", "referenced", ["b"])]
+
+
+async def test_row_whose_lock_times_out_is_blocked(scene: Scene) -> None:
+    await scene.table(TABLE)
+    job = await scene.run("id,n\n1,1\n2,2\n", "t", undo=True)
+    async with database_settings(scene, lock_timeout="100ms"), scene.db.transaction() as other:
+        await other.execute("SELECT FROM t WHERE id = 1 FOR UPDATE")
+        operation = await asyncio.wait_for(undo_import(scene, job), 20)
+    assert await counts(scene, job, operation) == (1, 0, 1)
+    assert await exceptions(scene, job) == [("blocked", "timeout", ["1"])]
+
+
+async def test_undo_of_many_slowly_refused_rows_needs_several_steps(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.table(
+        TABLE,
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " PERFORM pg_sleep(0.05); RAISE 'not this one'; END $$",
+        "CREATE TRIGGER refuse BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    job = await scene.run("id,n\n" + "".join(f"{n},1\n" for n in range(60)), "t", undo=True)
+    monkeypatch.setattr(undo, "REVERSE_S", 0.5, raising=False)
+    waiting = await undo_import(scene, job, timeout_s=0)
+    await scene.db.run(operation_records.run_operation_step, waiting.id, undo.UNDO_STEPS)
+    assert 0 < (await state_of(scene, job)).blocked < 60
+    assert await counts(scene, job, await finish_operation(scene, waiting.id)) == (0, 0, 60)
+
+
+async def test_transaction_timeout_of_an_undo_step_is_raised(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    (version,) = (await scene.rows("SELECT current_setting('server_version_num')::int"))[0]
+    if version < TRANSACTION_TIMEOUT_MIN_VERSION:
+        pytest.skip("PostgreSQL 17 or newer has a transaction timeout")
+    await scene.table(TABLE)
+    job = await scene.run("id,n\n1,1\n2,2\n", "t", undo=True)
+    find_changed = LoggedRows.find_changed
+
+    async def find_slowly(self: LoggedRows, *args: Any, **options: Any) -> dict[int, bool]:
+        for _ in range(5):
+            await self._conn.execute("SELECT pg_sleep(0.1)")
+        return await find_changed(self, *args, **options)
+
+    monkeypatch.setattr(LoggedRows, "find_changed", find_slowly)
+    monkeypatch.setattr(scene.db, "timeout_ms", 150)
+    with pytest.raises(TransactionTimeout):
+        await asyncio.wait_for(undo_import(scene, job), 20)
+    assert await scene.count("t") == 2
 
 
 @pytest.fixture

@@ -27,16 +27,15 @@ from tidemill.imports.undo_table import (
     RecordOwner,
     ReferencingKey,
     RowRefusal,
-    TableColumn,
-    list_referencing_keys,
+    TableCatalog,
+    is_row_timeout,
     open_reversal_savepoint,
-    read_table_columns,
     use_text_settings,
 )
 from tidemill.jobs.reprocessing import run_operation_until_end_or_timeout
 from tidemill.runtime import Runtime
 from tidemill.store import operation_records
-from tidemill.store.database import Connection, is_timeout_error
+from tidemill.store.database import Connection
 from tidemill.store.job_records import lock_job, read_job_params
 from tidemill.store.operation_records import BulkOperation, RunStep, StepProgress, record_operation_activity
 from tidemill.tables.introspection.table_introspection import (
@@ -49,6 +48,7 @@ from tidemill.tables.resource import TableName
 UNDO_VERB, REDO_VERB = "undo", "redo"
 FIRST_STEP_ROWS, STEP_ROWS_MAX = 500, 10_000
 STEP_S, TIMEOUT_SHRINK_FACTOR = 1.0, 16  # a step should take this long; after a timeout it gets fewer rows
+REVERSE_S = 3.0  # a step starts no further part after this time, because it holds locks
 SAVEPOINTS_MAX = 40  # of a step; more than 64 subtransactions slow every other session
 ATTEMPTS_MAX = 400  # of a step, to isolate rows that the table refuses
 SELF_REFERENCE_ROUNDS_MAX = 20
@@ -176,7 +176,9 @@ async def _preview_chunk(
     rows = [row for row in record.list_live_rows() if record.id < max_id or row > after_row][:PREVIEW_CHUNK_ROWS]
     if not rows:
         return _PreviewedChunk(0, 0, 0, (record.id - 1, 0))
-    logged = _RecordedChunk(conn, job_id, plan.resource.table, record, await _Catalog.read(conn, plan.resource.table))
+    logged = _RecordedChunk(
+        conn, job_id, plan.resource.table, record, await TableCatalog.read(conn, plan.resource.table)
+    )
     problems = await logged.find_problems(rows, lock=False)
     kept = sum(code in _REASONS for code, _ in problems.values())
     return _PreviewedChunk(len(rows), kept, len(problems) - kept, (record.id, rows[-1]))
@@ -233,7 +235,7 @@ async def _check_request(runtime: Runtime, job: Job, *, redo: bool) -> tuple[Imp
 
 async def _check_privileges(conn: Connection, table: TableName) -> None:
     """Raise InvalidInput with the missing grants, before the first row is changed."""
-    catalog = await _Catalog.read(conn, table)
+    catalog = await TableCatalog.read(conn, table)
     writable = [column.name for column in catalog.columns if not column.generated]
     lacking = await find_access_problems(conn, table, writable, "upsert")
     cursor = await conn.execute(sql("undo/may_delete"), {"schema": table.schema, "name": table.name})
@@ -271,25 +273,12 @@ async def _add_undo(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Catalog:
-    """The current columns of a table, and the foreign keys that refer to it."""
-
-    columns: Sequence[TableColumn]
-    references: Sequence[ReferencingKey]
-
-    @classmethod
-    async def read(cls, conn: Connection, table: TableName) -> "_Catalog":
-        columns = await read_table_columns(conn, table)
-        if not columns:
-            raise Conflict(f"Table {table} no longer exists")
-        return cls(columns, await list_referencing_keys(conn, table))
-
-
 class _RecordedChunk:
     """Rows of one record, with the checks before they are reversed."""
 
-    def __init__(self, conn: Connection, job_id: UUID, table: TableName, record: UndoRecord, catalog: _Catalog) -> None:
+    def __init__(
+        self, conn: Connection, job_id: UUID, table: TableName, record: UndoRecord, catalog: TableCatalog
+    ) -> None:
         self._conn = conn
         self._job_id = job_id
         self._table = table
@@ -342,9 +331,9 @@ class _RecordedChunk:
         """
         done: list[int] = []
         refused: Problems = {}
-        rest, size, savepoints = list(rows), len(rows), 0
+        rest, size, savepoints, started = list(rows), len(rows), 0, time.monotonic()
         for _ in range(ATTEMPTS_MAX):
-            if not rest or savepoints == SAVEPOINTS_MAX:
+            if not rest or savepoints == SAVEPOINTS_MAX or time.monotonic() - started > REVERSE_S:
                 break
             taken = rest[:size]
             needed: Problems = {}
@@ -431,7 +420,7 @@ async def run_undo_step(conn: Connection, operation: BulkOperation) -> StepProgr
     except TargetUnusable as error:
         raise Conflict(str(error)) from error
     except Exception as error:
-        if not is_timeout_error(error):
+        if conn.closed or not is_row_timeout(error):
             raise
         return await _handle_timeout(conn, plan.resource.table, record, rows, owner, place)
 
@@ -450,7 +439,7 @@ async def _reverse_chunk(
 ) -> StepProgress:
     started = time.monotonic()
     await conn.execute(sql("target/check_at_once"))
-    chunk = _RecordedChunk(conn, owner.job_id, table, record, await _Catalog.read(conn, table))
+    chunk = _RecordedChunk(conn, owner.job_id, table, record, await TableCatalog.read(conn, table))
     problems = await chunk.find_problems(rows, lock=True)
     failpoint("undo.rows_locked")
     done, refused, rest = await chunk.reverse_rows([row for row in rows if row not in problems], owner)
@@ -489,7 +478,7 @@ async def _handle_timeout(
     if len(rows) > 1:
         fewer = max(1, len(rows) // TIMEOUT_SHRINK_FACTOR)
         return StepProgress(0, place._replace(chunk_rows=fewer).to_json(), None)
-    chunk = _RecordedChunk(conn, owner.job_id, table, record, await _Catalog.read(conn, table))
+    chunk = _RecordedChunk(conn, owner.job_id, table, record, await TableCatalog.read(conn, table))
     reason = "the table did not accept the change in time: the row is locked, or a trigger is slow"
     await _add_exceptions(chunk.rows, owner, {rows[0]: ("timeout", reason)})
     moved = place._replace(max_id=record.id, after_row=rows[0], blocked=place.blocked + 1)

@@ -19,7 +19,7 @@ from tidemill.imports.target_table import (
     raise_if_target_unusable,
     sql,
 )
-from tidemill.store.database import Connection, is_transient
+from tidemill.store.database import Connection, is_timeout_error, is_transient
 from tidemill.store.statements import fetch_records, fetch_rows
 from tidemill.tables.resource import TableName
 
@@ -220,12 +220,32 @@ async def list_referencing_keys(conn: Connection, table: TableName) -> list[Refe
     return await fetch_records(conn, ReferencingKey, sql("undo/references"), params)
 
 
+@dataclass(frozen=True, slots=True)
+class TableCatalog:
+    """The current columns of a table, and the foreign keys that refer to it."""
+
+    columns: Sequence[TableColumn]
+    references: Sequence[ReferencingKey]
+
+    @classmethod
+    async def read(cls, conn: Connection, table: TableName) -> "TableCatalog":
+        columns = await read_table_columns(conn, table)
+        if not columns:
+            raise Conflict(f"Table {table} no longer exists")
+        return cls(columns, await list_referencing_keys(conn, table))
+
+
 class RowRefusal(Exception):
     """The table refuses rows: an error code and a reason."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
         self.code, self.reason = code, reason
+
+
+def is_row_timeout(error: BaseException) -> bool:
+    """Whether a statement or a transaction exceeded its timeout, or waited for a lock for too long."""
+    return is_timeout_error(error) or isinstance(error, psycopg.errors.LockNotAvailable)
 
 
 _BLOCKING_CODES = {"23503": "referenced", "23505": "taken"}
