@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from psycopg.errors import TransactionTimeout
 
-from imports.scenes import Scene, look_at, meanwhile, small_batches
+from imports.scenes import Scene, look_at, meanwhile, small_batches, with_fields
 from support import eventually, job_of, rows
 from support.import_requests import Shop, open_shop
 from tidemill import Mill
@@ -631,8 +631,13 @@ async def test_retry_after_rejected_row_records_all_digits(scene: Scene) -> None
     assert await scene.rows("SELECT ratio = 0.1::float8 + 0.2::float8 FROM t WHERE id = 1") == [(True,)]
 
 
-async def test_undo_deletes_rows_that_are_older_than_columns_with_defaults(scene: Scene) -> None:
-    await scene.table(TABLE)
+@pytest.mark.parametrize("is_partitioned", [False, True])
+async def test_undo_deletes_rows_that_are_older_than_columns_with_defaults(scene: Scene, is_partitioned: bool) -> None:
+    if is_partitioned:
+        await scene.table(f"{TABLE} PARTITION BY HASH (id)")
+        await scene.table("CREATE TABLE t1 PARTITION OF t FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+    else:
+        await scene.table(TABLE)
     job = await scene.run("id,n\n1,1\n2,2\n3,3\n", "t", undo=True)
     await scene.table(
         "ALTER TABLE t ADD active boolean DEFAULT true, ADD code char(5) DEFAULT 'ab', ADD ip inet DEFAULT '10.0.0.1',"
@@ -711,6 +716,25 @@ async def test_transaction_timeout_of_an_undo_step_is_raised(scene: Scene, monke
     with pytest.raises(TransactionTimeout):
         await asyncio.wait_for(undo_import(scene, job), 20)
     assert await scene.count("t") == 2
+
+
+async def test_exceptions_of_undo_hide_values_of_sensitive_fields(scene: Scene) -> None:
+    await scene.table(
+        "CREATE TABLE t (mail text, day date, n int, PRIMARY KEY (mail, day))",
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " IF old.n = 2 THEN PERFORM old.mail::int; END IF; RETURN old; END $$",
+        "CREATE TRIGGER refuse BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    resource = with_fields(await look_at(scene.db, "t"), mail={"sensitive": True})
+    data = "mail,day,n\na@x,2026-01-01,1\nb@x,2026-01-02,2\n"
+    job = await scene.run(data, "t", resource=resource, undo=True)
+    await scene.table("UPDATE t SET n = 5 WHERE mail = 'a@x'")
+    assert await counts(scene, job, await undo_import(scene, job)) == (0, 1, 1)
+    stored = await scene.rows("SELECT key, reason FROM tidemill.undo_exception ORDER BY id")
+    assert stored == [
+        (["…", "2026-01-01"], "the row has changed since"),
+        (["…", "2026-01-02"], "the table rejected a value"),
+    ]
 
 
 @pytest.fixture

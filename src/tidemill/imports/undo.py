@@ -43,7 +43,7 @@ from tidemill.tables.introspection.table_introspection import (
     describe_access_problems,
     find_access_problems,
 )
-from tidemill.tables.resource import TableName
+from tidemill.tables.resource import Resource, TableName
 
 UNDO_VERB, REDO_VERB = "undo", "redo"
 FIRST_STEP_ROWS, STEP_ROWS_MAX = 500, 10_000
@@ -176,9 +176,7 @@ async def _preview_chunk(
     rows = [row for row in record.list_live_rows() if record.id < max_id or row > after_row][:PREVIEW_CHUNK_ROWS]
     if not rows:
         return _PreviewedChunk(0, 0, 0, (record.id - 1, 0))
-    logged = _RecordedChunk(
-        conn, job_id, plan.resource.table, record, await TableCatalog.read(conn, plan.resource.table)
-    )
+    logged = _RecordedChunk(conn, job_id, plan.resource, record, await TableCatalog.read(conn, plan.resource.table))
     problems = await logged.find_problems(rows, lock=False)
     kept = sum(code in _REASONS for code, _ in problems.values())
     return _PreviewedChunk(len(rows), kept, len(problems) - kept, (record.id, rows[-1]))
@@ -277,16 +275,16 @@ class _RecordedChunk:
     """Rows of one record, with the checks before they are reversed."""
 
     def __init__(
-        self, conn: Connection, job_id: UUID, table: TableName, record: UndoRecord, catalog: TableCatalog
+        self, conn: Connection, job_id: UUID, resource: Resource, record: UndoRecord, catalog: TableCatalog
     ) -> None:
         self._conn = conn
         self._job_id = job_id
-        self._table = table
+        self._resource = resource
         self._record = record
         self._catalog = catalog
         layout = LoggedLayout.from_json(record.layout)
         self._settings = layout.settings
-        self.rows = LoggedRows(conn, table, record.id, record.action, layout, catalog.columns)
+        self.rows = LoggedRows(conn, resource, record.id, record.action, layout, catalog.columns)
 
     async def find_problems(self, rows: Sequence[int], *, lock: bool) -> Problems:
         """Return the rows that must not be reversed. With ``lock``, the others cannot change until the commit."""
@@ -358,7 +356,7 @@ class _RecordedChunk:
 
     async def _reverse_in_savepoint(self, rows: list[int], owner: RecordOwner) -> None:
         """Record and reverse rows. RowRefusal if the table does not accept all of them; then none is changed."""
-        async with open_reversal_savepoint(self._conn, self._table):
+        async with open_reversal_savepoint(self._conn, self._resource):
             async with use_text_settings(self._conn, self._settings):
                 record_id = await self.rows.log_reversal(rows, owner)
             failpoint("undo.rows_recorded")
@@ -416,13 +414,13 @@ async def run_undo_step(conn: Connection, operation: BulkOperation) -> StepProgr
     owner = RecordOwner(job_id, operation.id, operation.verb == UNDO_VERB)
     try:
         async with conn.transaction():
-            return await _reverse_chunk(conn, plan.resource.table, record, rows, owner, place)
+            return await _reverse_chunk(conn, plan.resource, record, rows, owner, place)
     except TargetUnusable as error:
         raise Conflict(str(error)) from error
     except Exception as error:
         if conn.closed or not is_row_timeout(error):
             raise
-        return await _handle_timeout(conn, plan.resource.table, record, rows, owner, place)
+        return await _handle_timeout(conn, plan.resource, record, rows, owner, place)
 
 
 async def _end_round(conn: Connection, operation: BulkOperation, job_id: UUID, place: _UndoPlace) -> StepProgress:
@@ -435,11 +433,11 @@ async def _end_round(conn: Connection, operation: BulkOperation, job_id: UUID, p
 
 
 async def _reverse_chunk(
-    conn: Connection, table: TableName, record: UndoRecord, rows: list[int], owner: RecordOwner, place: _UndoPlace
+    conn: Connection, resource: Resource, record: UndoRecord, rows: list[int], owner: RecordOwner, place: _UndoPlace
 ) -> StepProgress:
     started = time.monotonic()
     await conn.execute(sql("target/check_at_once"))
-    chunk = _RecordedChunk(conn, owner.job_id, table, record, await TableCatalog.read(conn, table))
+    chunk = _RecordedChunk(conn, owner.job_id, resource, record, await TableCatalog.read(conn, resource.table))
     problems = await chunk.find_problems(rows, lock=True)
     failpoint("undo.rows_locked")
     done, refused, rest = await chunk.reverse_rows([row for row in rows if row not in problems], owner)
@@ -472,13 +470,13 @@ async def _add_exceptions(rows: LoggedRows, owner: RecordOwner, problems: Proble
 
 
 async def _handle_timeout(
-    conn: Connection, table: TableName, record: UndoRecord, rows: list[int], owner: RecordOwner, place: _UndoPlace
+    conn: Connection, resource: Resource, record: UndoRecord, rows: list[int], owner: RecordOwner, place: _UndoPlace
 ) -> StepProgress:
     """Continue with fewer rows. If a single row takes too long, it is blocked."""
     if len(rows) > 1:
         fewer = max(1, len(rows) // TIMEOUT_SHRINK_FACTOR)
         return StepProgress(0, place._replace(chunk_rows=fewer).to_json(), None)
-    chunk = _RecordedChunk(conn, owner.job_id, table, record, await TableCatalog.read(conn, table))
+    chunk = _RecordedChunk(conn, owner.job_id, resource, record, await TableCatalog.read(conn, resource.table))
     reason = "the table did not accept the change in time: the row is locked, or a trigger is slow"
     await _add_exceptions(chunk.rows, owner, {rows[0]: ("timeout", reason)})
     moved = place._replace(max_id=record.id, after_row=rows[0], blocked=place.blocked + 1)

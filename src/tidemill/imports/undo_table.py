@@ -1,6 +1,6 @@
 """Statements of undoable imports on a user's table: record what an import writes, and reverse recorded rows."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from tidemill.core.errors import Conflict
 from tidemill.imports.target_table import (
     build_text_array_sql_and_value,
+    is_bad_data_error,
     load_sql_template,
     quote_column,
     quote_table,
@@ -21,7 +22,8 @@ from tidemill.imports.target_table import (
 )
 from tidemill.store.database import Connection, is_timeout_error, is_transient
 from tidemill.store.statements import fetch_records, fetch_rows
-from tidemill.tables.resource import TableName
+from tidemill.tables.resource import Resource, TableName
+from tidemill.tables.values.column_texts import REDACTED_VALUE
 
 TextSettings = dict[str, str]
 """The settings of a session that the texts of values depend on."""
@@ -130,9 +132,13 @@ class RowSql:
     def _key_names(self) -> Composable:
         return SQL(", ").join(Identifier(f"k{at}") for at in range(len(self._layout.key)))
 
-    @property
-    def key_array(self) -> Composable:
-        return SQL("ARRAY[{}]").format(SQL(", ").join(Identifier("n", f"k{at}") for at in range(len(self._layout.key))))
+    def build_key_array(self, hidden: Container[str]) -> Composable:
+        """Build the array of a recorded key, with a placeholder for the ``hidden`` columns."""
+        values = [
+            Literal(REDACTED_VALUE) if name in hidden else Identifier("n", f"k{at}")
+            for at, name in enumerate(self._layout.key)
+        ]
+        return SQL("ARRAY[{}]").format(SQL(", ").join(values))
 
     @property
     def key_arrays(self) -> Composable:
@@ -252,16 +258,18 @@ _BLOCKING_CODES = {"23503": "referenced", "23505": "taken"}
 
 
 @asynccontextmanager
-async def open_reversal_savepoint(conn: Connection, table: TableName) -> AsyncIterator[None]:
+async def open_reversal_savepoint(conn: Connection, resource: Resource) -> AsyncIterator[None]:
     """Run the block in a savepoint; RowRefusal if the table refuses a row, after a rollback to it."""
     try:
         async with conn.transaction():
             yield
     except psycopg.Error as error:
-        raise_if_target_unusable(error, table)
+        raise_if_target_unusable(error, resource.table)
         if is_transient(error):
             raise
         reason = (error.diag.message_primary or str(error)).splitlines()[0]
+        if is_bad_data_error(error) and any(field.sensitive for field in resource.fields):  # the message quotes values
+            reason = "the table rejected a value"
         raise RowRefusal(_BLOCKING_CODES.get(error.sqlstate or "", "refused"), reason) from error
 
 
@@ -277,12 +285,13 @@ class LoggedRows:
     """The rows of one record, and the statements that reverse them. Rows are numbers from 1."""
 
     def __init__(
-        self, conn: Connection, table: TableName, record_id: int, action: str, layout: LoggedLayout,
+        self, conn: Connection, resource: Resource, record_id: int, action: str, layout: LoggedLayout,
         columns: Sequence[TableColumn],
     ) -> None:  # fmt: skip
         """``columns`` are the current ones. Conflict if the recorded rows no longer fit into the table."""
         self._conn = conn
-        self._table = table
+        self._table = table = resource.table
+        self._sensitive_columns = {field.column for field in resource.fields if field.sensitive}
         self._record_id = record_id
         self._action = action
         self._layout = layout
@@ -427,7 +436,9 @@ class LoggedRows:
         rows = sorted(problems)
         codes, reasons = [problems[row][0] for row in rows], [problems[row][1] for row in rows]
         params = owner._asdict() | {"status": status, "codes": codes, "reasons": reasons}
-        await self._execute("undo/add_exceptions", rows, params, key=self._rows.key_array)
+        await self._execute(
+            "undo/add_exceptions", rows, params, key=self._rows.build_key_array(self._sensitive_columns)
+        )
 
     async def _execute(
         self,
