@@ -77,6 +77,25 @@ async def test_dry_run_without_temporary_table_privilege_fails_with_reason(scene
     assert "permission denied to create temporary tables" in str(job.failure_reason)
 
 
+@pytest.mark.parametrize("key", ["bigint GENERATED ALWAYS AS IDENTITY", "serial", "int DEFAULT nextval('u_id_seq')"])
+async def test_undo_names_missing_grants_of_generated_keys_at_submit(scene: Scene, clerks: Scene, key: str) -> None:
+    if "u_id_seq" in key:
+        await scene.table("CREATE SEQUENCE u_id_seq")
+    await scene.table(f"CREATE TABLE u (id {key} PRIMARY KEY, name text)")
+    await scene.table("GRANT SELECT ON u TO import_clerk", "GRANT INSERT (name) ON u TO import_clerk")
+    if "IDENTITY" not in key:  # a plain import needs the sequence as well
+        await scene.table("GRANT USAGE ON SEQUENCE u_id_seq TO import_clerk")
+    else:
+        with pytest.raises(InvalidInput, match=r"GRANT USAGE ON sequence u_id_seq TO import_clerk"):
+            await clerks.submit("name\na\n", "u", undo=True)
+        await scene.table("GRANT USAGE ON SEQUENCE u_id_seq TO import_clerk")
+    with pytest.raises(InvalidInput, match=r"GRANT INSERT \(id\) ON public\.u TO import_clerk"):
+        await clerks.submit("name\na\n", "u", undo=True)
+    await scene.table("GRANT INSERT (id) ON u TO import_clerk")
+    job = await clerks.finish(await clerks.submit("name\na\n", "u", undo=True))
+    assert (job.status, await scene.count("u")) == ("completed", 1)
+
+
 async def test_undo_names_missing_grants_before_it_changes_a_row(scene: Scene, clerks: Scene) -> None:
     await scene.table("CREATE TABLE child (t_id int REFERENCES t ON DELETE CASCADE)")
     await scene.table("GRANT SELECT, INSERT ON t TO import_clerk")

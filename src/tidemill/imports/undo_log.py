@@ -16,7 +16,11 @@ from tidemill.imports.target_table import TargetUnusable, UnnestedRows, load_sql
 from tidemill.imports.undo_table import LoggedLayout, RowSql, read_table_columns, read_text_settings
 from tidemill.store.database import Connection, Database
 from tidemill.store.statements import fetch_records, fetch_rows, make_sql_loader
-from tidemill.tables.introspection.table_introspection import describe_access_problems, find_access_problems
+from tidemill.tables.introspection.table_introspection import (
+    AccessProblem,
+    describe_access_problems,
+    find_access_problems,
+)
 from tidemill.tables.resource import TableName
 
 _read_catalog = make_sql_loader("tidemill.tables")
@@ -150,8 +154,24 @@ async def check_undo_is_possible(db: Database, plan: ImportPlan) -> None:
     target = await db.run(read_undo_target, plan)
     columns = [name for name, _ in target.layout.columns]
     lacking = await db.run(find_access_problems, target.table, columns, "read")
+    lacking += await db.run(_find_generator_problems, plan, target)
     if lacking:
         raise InvalidInput(f"Cannot record rows of {target.table} for an undo: {describe_access_problems(lacking)}")
+
+
+async def _find_generator_problems(conn: Connection, plan: ImportPlan, target: UndoTarget) -> list[AccessProblem]:
+    """Return the missing privileges for key columns that the import fills, although the file does not have them."""
+    if not target.generators:
+        return []
+    table, generated = target.table, list(target.generators)
+    mapped = [plan.resource.get_field(name).column for name in plan.mapped_fields]
+    params = {"schema": table.schema, "name": table.name, "columns": generated}
+    problems = await find_access_problems(conn, table, [*mapped, *generated], "insert")
+    for row in await fetch_rows(conn, sql("undo/denied_sequences"), params):
+        role, sequence = row["role"], row["sequence"]
+        reason = f"role {role} lacks USAGE on sequence {sequence}, which generates a key"
+        problems.append(AccessProblem(reason, f"GRANT USAGE ON sequence {sequence} TO {role}"))
+    return problems
 
 
 class UndoRecorder:
